@@ -1,0 +1,45 @@
+# Everything a user or CI needs. `make reproduce` and `make test` work on a fresh machine.
+VENV   := .venv
+PYTHON ?= python3
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+OUT    ?= report
+STORE  ?= runs
+
+.PHONY: setup test test-slow test-gpu reproduce lint docs bench clean
+
+setup: $(STAMP)
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $(STAMP)
+
+lint: $(STAMP)
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/python -m pytest -n 2 -m 'not slow and not gpu'
+
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -m slow
+
+test-gpu: $(STAMP)
+	$(BIN)/python -m pytest -m gpu
+
+reproduce: $(STAMP)
+	$(BIN)/recombine reproduce --preset quick --device cpu --store $(STORE) --out $(OUT)
+
+docs: $(STAMP)
+	$(BIN)/python -m pytest -q --doctest-glob='*.md' docs README.md
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks.members
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis src/*.egg-info

@@ -1,0 +1,5 @@
+"""`python -m recombine`."""
+
+from recombine.cli import main
+
+main()

@@ -1,0 +1,73 @@
+"""The command line. Commands are imported when they are used, so that `recombine --help` answers at once."""
+
+from __future__ import annotations
+
+import difflib
+import signal
+import sys
+from importlib.metadata import version
+from typing import Any, NoReturn
+
+from cyclopts import App, CycloptsError
+from cyclopts.exceptions import UnknownCommandError, UnknownOptionError
+
+from recombine.errors import InvalidValue, RecombineError, listed
+
+MISUSED, STOPPED = 2, 130
+"""Exit codes: a mistake of the user's, and an interruption."""
+
+app = App(
+    name="recombine",
+    help="Will a decoder compose factors it has never seen together, where does factorization break, what fixes it?",
+    version=lambda: version("recombine"),
+    help_format="plaintext",
+)
+app.command("recombine.cli.train:train", name="train", help="Train ensembles; what is trained already is served.")
+app.command("recombine.cli.runs:app", name="runs", help="List, show, verify, prune and export the runs of a store.")
+app.command("recombine.cli.reproduce:reproduce", name="reproduce", help="Re-run the paper's claims; write a report.")
+
+
+def main(words: list[str] | None = None) -> NoReturn:
+    """Run a command and exit: 0 done, 1 something was found wrong, 2 a mistake, 130 interrupted."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    words = sys.argv[1:] if words is None else words
+    try:
+        code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
+    except CycloptsError as error:
+        _fail(_one_line(error, words), MISUSED)
+    except RecombineError as error:
+        _fail(str(error), STOPPED if type(error).__name__ == "Interrupted" else MISUSED)
+    except KeyboardInterrupt:
+        _fail("interrupted; the same command goes on from here", STOPPED)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    print("recombine:", " ".join(message.split()), file=sys.stderr)
+    sys.exit(code)
+
+
+def _one_line(error: CycloptsError, words: list[str]) -> str:
+    """A parser's complaint in the form of all others: field, value, what is allowed."""
+    command = " ".join(["recombine", *(error.command_chain or ())])
+    if isinstance(error, UnknownOptionError):
+        word = str(error.token.keyword or error.token.value)
+        return str(InvalidValue("option", word, _nearest(word, _options(error), f"'{command} --help' lists them")))
+    if isinstance(error, UnknownCommandError):
+        known = [name for name in (error.app or app) if not name.startswith("-")]
+        word = next((word for word in words if word not in (error.command_chain or ())), "")
+        return str(InvalidValue("command", word, listed(known)))
+    return f"{command}: {str(error).rstrip('.')}; '{command} --help' says what is allowed"
+
+
+def _options(error: CycloptsError) -> list[str]:
+    collection: Any = error.app.assemble_argument_collection() if error.app else []
+    return [name for argument in collection for name in argument.names]
+
+
+def _nearest(word: str, known: list[str], otherwise: str) -> str:
+    close = difflib.get_close_matches(word, known, n=3)
+    return f"{listed(close)} ({otherwise})" if close else otherwise

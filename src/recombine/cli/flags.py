@@ -1,0 +1,193 @@
+"""Command-line flags made from the spec's own fields, so that none is ever missing.
+
+Each flag may be given several times: the command trains every combination. A part with variants (encoding, hold-out,
+training, decoder) is a text `name:field=value`, or a name with dotted flags (`--decoder cnn --decoder.width 16`).
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from cyclopts import Group, Parameter
+from pydantic.fields import FieldInfo
+
+from recombine.decoders import DECODERS
+from recombine.encodings import ENCODINGS
+from recombine.errors import InvalidValue, listed
+from recombine.holdouts import HOLDOUTS
+from recombine.registry import Registry
+from recombine.specs import Recipe, RunSpec
+from recombine.tasks import TASKS, TRAINING_RULES
+
+SEPARATOR = "__"
+SHORT = {"decoder.width": "--width", "decoder.depth": "--depth", "training.samples": "--samples"}
+"""Dotted flags that everybody uses, by a short name."""
+PARTS: dict[str, Registry[Any]] = {
+    "encoding": ENCODINGS, "holdout": HOLDOUTS, "training": TRAINING_RULES, "decoder": DECODERS,
+}  # fmt: skip
+MOST_SEEDS = 100_000
+PANELS = {
+    name: Group.create_ordered(name)
+    for name in ("Task", "Decoder", "Recipe", "Fields of encodings, hold-outs and training sets")
+}
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One flag: its dotted name, help and panel."""
+
+    name: str
+    help: str
+    group: str
+    switch: bool = False
+    """True or false: given without a value, and not swept."""
+
+    @property
+    def python_name(self) -> str:
+        return self.name.replace(".", SEPARATOR)
+
+    def parameter(self) -> inspect.Parameter:
+        long = "--" + self.name.replace("_", "-")
+        names = [long, SHORT[self.name]] if self.name in SHORT else [long]
+        shown = {"name": names, "help": self.help, "group": PANELS[self.group], "show_default": False}
+        kind: Any = Annotated[list[str] | None, Parameter(**shown, negative=(), allow_leading_hyphen=True)]
+        if self.switch:
+            kind = Annotated[bool | None, Parameter(**shown)]
+        return inspect.Parameter(self.python_name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+
+
+def spec_flags() -> list[Flag]:
+    """Every field of a run's spec but the seed."""
+    flags = [Flag("task", f"What is drawn: {listed(TASKS)}.", "Task")]
+    switches = {name for cls in TASKS.values() for name, info in cls.model_fields.items() if info.annotation is bool}
+    for name, texts in _fields(TASKS).items():
+        flags.append(Flag(name, _help(name, texts), "Task", name in switches))
+    flags.append(Flag("decoder", _help("decoder", [""]), "Decoder"))
+    for part, registry in PARTS.items():
+        panel = "Decoder" if part == "decoder" else "Fields of encodings, hold-outs and training sets"
+        for name, texts in _fields(registry).items():
+            flags.append(Flag(f"{part}.{name}", " ".join(texts), panel))
+    for name, info in Recipe.model_fields.items():
+        flags.append(Flag(name, _text(info), "Recipe"))
+    return flags
+
+
+def _help(name: str, texts: list[str]) -> str:
+    choices = f"{listed(PARTS[name])}; with fields as NAME:FIELD=VALUE. " if name in PARTS else ""
+    return choices + " ".join(texts)
+
+
+def _fields(registry: Registry[Any]) -> dict[str, list[str]]:
+    """The fields of all variants, each with a help line a distinct meaning."""
+    found: dict[str, list[str]] = {}
+    for kind, cls in registry.items():
+        for name, info in cls.model_fields.items():
+            if name == "kind":
+                continue
+            found.setdefault(name, []).append(_text(info) if registry is TASKS else f"{kind}: {_text(info)}")
+    return found
+
+
+def _text(info: FieldInfo) -> str:
+    """The docstring below a field, without markup, and its default if that is a plain value."""
+    text = " ".join((info.description or "").replace("`", "").split())
+    plain = isinstance(info.default, (int, float, str, tuple)) and not isinstance(info.default, bool)
+    return f"{text} Default: {info.default}.".strip() if plain else text
+
+
+def with_spec_flags(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command `(flags, **own)` the spec's flags before its own keyword parameters."""
+    flags = spec_flags()
+    own = [p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != "flags"]
+
+    def command(**values: Any) -> Any:
+        given = {f.name: values.pop(f.python_name, None) for f in flags}
+        lists = {name: [str(value)] if isinstance(value, bool) else value for name, value in given.items()}
+        return function({name: value for name, value in lists.items() if value}, **values)
+
+    command.__doc__ = function.__doc__
+    command.__name__ = function.__name__
+    parameters = [*(flag.parameter() for flag in flags), *own]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    return command
+
+
+def specs_from(flags: Mapping[str, list[str]], seeds: list[int]) -> list[RunSpec]:
+    """A spec for every combination of the flags' values and every seed."""
+    specs = []
+    for choice in _combinations(flags):
+        specs += _spec(choice).seeds(seeds)
+    seen: set[str] = set()
+    for spec in specs:
+        if spec.digest in seen:
+            raise InvalidValue("flags", _repeated(flags), "different values for a flag given several times")
+        seen.add(spec.digest)
+    return specs
+
+
+def _combinations(flags: Mapping[str, list[str]]) -> Iterator[dict[str, str]]:
+    for values in itertools.product(*flags.values()):
+        yield dict(zip(flags, values, strict=True))
+
+
+def _repeated(flags: Mapping[str, list[str]]) -> str:
+    return " ".join(f"--{name} {value}" for name, values in flags.items() if len(values) > 1 for value in values)
+
+
+def _spec(choice: Mapping[str, str]) -> RunSpec:
+    defaults = {**{n: i.default for n, i in RunSpec.model_fields.items()}, **_task_defaults(choice)}
+    parts: dict[str, Any] = {}
+    for part, registry in PARTS.items():
+        value = registry.parse(choice[part]) if part in choice else defaults[part]
+        changed = {n.split(".")[1]: v for n, v in choice.items() if n.startswith(f"{part}.")}
+        for name in changed:
+            if name not in type(value).model_fields:
+                own = listed(n for n in type(value).model_fields if n != "kind")
+                raise InvalidValue(f"{part}.{name}", changed[name], f"fields that {part} {value.kind!r} has: {own}")
+        parts[part] = _prefixed(part, lambda v=value, c=changed: v.replace(**c)) if changed else value
+    task = {n: choice[n] for n in _fields(TASKS) if n in choice}
+    task |= {n: parts[n] for n in ("encoding", "holdout", "training")}
+    recipe = {n: choice[n] for n in Recipe.model_fields if n in choice}
+    kind = choice.get("task", RunSpec.model_fields["task"].default.kind)
+    return RunSpec(task=TASKS[kind](**task), decoder=parts["decoder"], recipe=Recipe(**recipe))
+
+
+def _task_defaults(choice: Mapping[str, str]) -> dict[str, Any]:
+    kind = choice.get("task", RunSpec.model_fields["task"].default.kind)
+    return {name: info.default for name, info in TASKS[kind].model_fields.items()}
+
+
+def _prefixed(part: str, make: Callable[[], Any]) -> Any:
+    try:
+        return make()
+    except InvalidValue as error:
+        raise InvalidValue(f"{part}.{error.field}", error.value, error.allowed) from None
+
+
+def parse_seeds(words: list[str] | None) -> list[int]:
+    """`8` is 0 … 7, `0..31` both ends included, `3,5,9` those; several are joined and may not overlap."""
+    allowed = "a number of seeds (8), a range (0..31) or a list (3,5,9) of whole numbers from 0 on"
+    seeds: list[int] = []
+    for word in words or ["1"]:
+        try:
+            if ".." in word:
+                first, last = (int(part) for part in word.split(".."))
+                found = list(range(first, min(last, first + MOST_SEEDS) + 1))
+            elif "," in word:
+                found = [int(part) for part in word.split(",")]
+            else:
+                found = list(range(min(int(word), MOST_SEEDS + 1)))
+        except ValueError:
+            raise InvalidValue("seeds", word, allowed) from None
+        if not found or min(found) < 0 or len(found) > MOST_SEEDS:
+            raise InvalidValue("seeds", word, f"{allowed}, {MOST_SEEDS} at most")
+        seeds += found
+    if len(set(seeds)) < len(seeds):
+        twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})[:3]
+        raise InvalidValue("seeds", " ".join(words or []), f"seeds that do not overlap ({listed(twice)} comes twice)")
+    return seeds

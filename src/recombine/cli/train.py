@@ -1,0 +1,60 @@
+"""`recombine train`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from recombine.cli.flags import parse_seeds, specs_from, with_spec_flags
+from recombine.cli.progress import TrainingBar
+from recombine.cli.tables import console, summary_table
+from recombine.errors import InvalidValue
+from recombine.store import store_path
+from recombine.sweep import summarize
+from recombine.sweep import train as train_specs
+from recombine.sweep.local import CHECKPOINT_SECONDS
+
+
+@with_spec_flags
+def train(
+    flags: dict[str, list[str]],
+    *,
+    seeds: Annotated[
+        list[str] | None,
+        Parameter(help="How many (8), a range with both ends (0..31) or a list (3,5,9).", negative=()),
+    ] = None,
+    device: Annotated[str, Parameter(help="auto, cpu or cuda.")] = "auto",
+    store: Annotated[
+        Path | None, Parameter(help="Directory of runs. Default: $RECOMBINE_STORE or ./runs.", show_default=False)
+    ] = None,
+    members: Annotated[
+        str | None, Parameter(help="Most members in one program. Default: by device.", show_default=False)
+    ] = None,
+    checkpoint: Annotated[str, Parameter(help="Seconds between checkpoints.")] = str(CHECKPOINT_SECONDS),
+) -> None:
+    """Train ensembles; what is trained already is served from the store.
+
+    Every flag may be given several times: all combinations are trained, each with all seeds. Ends with a table.
+    Example: recombine train --encoding bump --encoding rate --width 16 --depth 3 --seeds 4
+    """
+    specs = specs_from(flags, parse_seeds(seeds))
+    numbers = {"members": _number("members", members, int, "a whole number from 1 on"),
+               "checkpoint": _number("checkpoint", checkpoint, float, "a number of seconds")}  # fmt: skip
+    with TrainingBar() as bar:
+        runs = train_specs(
+            specs, store, device=device, members=numbers["members"], checkpoint_seconds=numbers["checkpoint"], watch=bar
+        )
+    out = console()
+    out.print(summary_table(summarize(runs)))
+    out.print(f"{len(runs)} runs in {store_path(store)}; 'recombine runs list' lists them", highlight=False)
+
+
+def _number(field: str, word: str | None, kind: type, allowed: str) -> int | float | None:
+    if word is None:
+        return None
+    try:
+        return kind(word)
+    except ValueError:
+        raise InvalidValue(field, word, allowed) from None

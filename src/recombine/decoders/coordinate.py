@@ -1,0 +1,39 @@
+"""Coordinate MLP, the "spatially aware" one: pixel tokens through per-token layers, no attention (SPEC §4).
+
+Stages: `tokens`, `layer1` … (linear + PReLU) and `output`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+from torch import nn
+
+from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDecoder, ToImage
+from recombine.decoders.tokens import PixelTokens
+from recombine.errors import InvalidValue
+
+
+@DECODERS.register
+class CoordinateMLP(DecoderSpec):
+    """A small network that each pixel runs on its own position."""
+
+    kind: Literal["coordinate"] = "coordinate"
+    width: Annotated[int, Field(ge=4)] = 128
+    """Size of a token."""
+    depth: Annotated[int, Field(ge=1)] = 3
+    """Layers."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.width % 4:
+            raise InvalidValue("width", self.width, "a multiple of 4")
+        return self
+
+    def build(self, interface: Interface) -> StagedDecoder:
+        stages: dict[str, nn.Module] = {"tokens": PixelTokens(interface, self.width)}
+        for number in range(1, self.depth + 1):
+            stages[f"layer{number}"] = nn.Sequential(nn.Linear(self.width, self.width), nn.PReLU())
+        stages["output"] = nn.Sequential(nn.Linear(self.width, 1), ToImage(interface.image_shape))
+        return StagedDecoder(stages)

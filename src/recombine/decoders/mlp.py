@@ -1,0 +1,33 @@
+"""Fully connected decoder: `depth` ReLU layers, then linear to all pixels (SPEC §4).
+
+The paper uses width 256 with bump codes and 128 with rate codes, depth 3 … 7. Stages: `layer1` … and `output`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from torch import nn
+
+from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDecoder, ToImage
+
+
+@DECODERS.register
+class MLP(DecoderSpec):
+    """Multi-layer perceptron."""
+
+    kind: Literal["mlp"] = "mlp"
+    width: Annotated[int, Field(ge=1)] = 256
+    """Neurons of every hidden layer."""
+    depth: Annotated[int, Field(ge=1)] = 3
+    """Hidden layers."""
+
+    def build(self, interface: Interface) -> StagedDecoder:
+        sizes = [interface.code_size] + [self.width] * self.depth
+        stages: dict[str, nn.Module] = {
+            f"layer{number}": nn.Sequential(nn.Linear(before, after), nn.ReLU())
+            for number, (before, after) in enumerate(zip(sizes, sizes[1:], strict=False), start=1)
+        }
+        stages["output"] = nn.Sequential(nn.Linear(self.width, interface.pixels), ToImage(interface.image_shape))
+        return StagedDecoder(stages)

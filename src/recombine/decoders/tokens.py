@@ -1,0 +1,40 @@
+"""Pixel tokens: the code, repeated at every pixel, plus a fixed two-dimensional sinusoidal position (SPEC §4)."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from recombine.decoders.base import Interface
+from recombine.errors import InvalidValue
+
+POSITION_BASE = 10000.0
+"""Ratio of the slowest to the fastest frequency, as in the transformer's usual positions."""
+
+
+class PixelTokens(nn.Module):
+    """Codes to one token a pixel."""
+
+    position: Tensor
+
+    def __init__(self, interface: Interface, width: int) -> None:
+        super().__init__()
+        self.project = nn.Linear(interface.code_size, width)
+        self.register_buffer("position", sinusoidal_position(interface.image_shape, width), persistent=False)
+
+    def forward(self, codes: Float[Tensor, "batch code"]) -> Float[Tensor, "batch pixel width"]:
+        return self.project(codes)[:, None, :] + self.position
+
+
+def sinusoidal_position(image_shape: tuple[int, int], width: int) -> Float[Tensor, "pixel width"]:
+    """Half of the width tells the row, half the column; each half is sines, then cosines, of geometric frequencies."""
+    if width % 4:
+        raise InvalidValue("decoder.width", width, "a multiple of 4 (sine and cosine of row and column)")
+    pairs = width // 4
+    frequency = POSITION_BASE ** -(torch.arange(pairs) / pairs)
+    halves = []
+    for coordinate in torch.meshgrid(*(torch.arange(n).float() for n in image_shape), indexing="ij"):
+        angle = coordinate.reshape(-1, 1) * frequency
+        halves.append(torch.cat([angle.sin(), angle.cos()], dim=1))
+    return torch.cat(halves, dim=1)

@@ -1,0 +1,143 @@
+"""Encodings: the value of one factor to the activity of its own neurons (SPEC §3).
+
+Each factor is coded by itself, so every encoding is disentangled by construction. Codes are differentiable in the
+value except `onehot`. Population codes work on the factor's *position* (0 … count − 1), so that any evenly spaced
+factor can be coded; `rate` is the value itself.
+
+A factor that is **absent** (an isolated-factor example shows only one) has a block of zeros. Only population codes
+can say "absent": for `rate` zero is a value like any other.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Annotated, ClassVar, Literal
+
+import torch
+from jaxtyping import Float
+from pydantic import BeforeValidator, Field, SerializeAsAny
+from torch import Tensor
+
+from recombine.errors import InvalidValue
+from recombine.factors import Factor
+from recombine.frozen import Variant
+from recombine.registry import Registry
+
+
+class Encoding(Variant):
+    """Value of a factor to its code."""
+
+    population: ClassVar[bool] = True
+    """Whether an absent factor can be told from a present one."""
+    differentiable: ClassVar[bool] = True
+    """Whether the code varies smoothly with the value, and real-valued factors can be coded."""
+
+    @abstractmethod
+    def size(self, factor: Factor) -> int:
+        """How many neurons code the factor."""
+
+    @abstractmethod
+    def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
+        """The code of each value."""
+
+    def present(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
+        """The code of each value, with zeros where the value is NaN: the factor is absent there."""
+        absent = torch.isnan(values)
+        if not bool(absent.any()):
+            return self.code(values, factor)
+        if not self.population:
+            raise InvalidValue("encoding", self.kind, "a population code, since the data leave factors absent")
+        code = self.code(torch.where(absent, torch.full_like(values, factor.low), values), factor)
+        return code.masked_fill(absent[..., None], 0.0)
+
+
+ENCODINGS: Registry[Encoding] = Registry("encoding", Encoding)
+AnyEncoding = Annotated[SerializeAsAny[Encoding], BeforeValidator(ENCODINGS.parse)]
+
+
+def _neurons(factor: Factor, like: Tensor) -> Tensor:
+    return torch.arange(factor.count, dtype=like.dtype, device=like.device)
+
+
+@ENCODINGS.register
+class Bump(Encoding):
+    """A Gaussian bump over neurons k = 0 … count − 1: `exp(−(k − v)² / 2s²)`."""
+
+    kind: Literal["bump"] = "bump"
+    variance: Annotated[float, Field(gt=0)] = 1.0
+    """s², in squared neuron spacings (the encoding-width study uses 1, 3, … 11)."""
+
+    def size(self, factor: Factor) -> int:
+        return factor.count
+
+    def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
+        distance = _neurons(factor, values) - factor.position(values)[..., None]
+        return torch.exp(-(distance**2) / (2 * self.variance))
+
+
+@ENCODINGS.register
+class OneHot(Encoding):
+    """1 at neuron k = v, 0 elsewhere; defined at the factor's own values only."""
+
+    kind: Literal["onehot"] = "onehot"
+    differentiable: ClassVar[bool] = False
+
+    def size(self, factor: Factor) -> int:
+        return factor.count
+
+    def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
+        position = factor.position(values)
+        if bool(((position - position.round()).abs() > 1e-6).any()):
+            raise InvalidValue("encoding", self.kind, "another encoding: real-valued factors have no one-hot code")
+        return (_neurons(factor, values) == position.round()[..., None]).to(values.dtype)
+
+
+@ENCODINGS.register
+class Rate(Encoding):
+    """The scalar itself: one neuron a factor."""
+
+    kind: Literal["rate"] = "rate"
+    population: ClassVar[bool] = False
+    scale: Literal["raw", "unit"] = "raw"
+    """`raw`: the factor's value as it is (pixels; the published scripts). `unit`: scaled to [−1, 1]."""
+
+    def size(self, factor: Factor) -> int:
+        return 1
+
+    def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
+        if self.scale == "unit":
+            half = (factor.high - factor.low) / 2 or 1.0
+            values = (values - (factor.high + factor.low) / 2) / half
+        return values[..., None]
+
+
+@ENCODINGS.register
+class Ramp(Encoding):
+    """Graded thermometer: `clip(v − k + ½, 0, 1)`, the population form of a rate code."""
+
+    kind: Literal["ramp"] = "ramp"
+
+    def size(self, factor: Factor) -> int:
+        return factor.count
+
+    def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
+        return (factor.position(values)[..., None] - _neurons(factor, values) + 0.5).clamp(0.0, 1.0)
+
+
+@ENCODINGS.register
+class Positional(Encoding):
+    """Sines, then cosines, of `v / base^(i/pairs)` for i = 0 … pairs − 1."""
+
+    kind: Literal["positional"] = "positional"
+    pairs: Annotated[int, Field(ge=1)] = 8
+    """Frequencies, each as a sine and a cosine."""
+    base: Annotated[float, Field(gt=1)] = 10000.0
+    """Ratio of the first wavelength to the one past the last."""
+
+    def size(self, factor: Factor) -> int:
+        return 2 * self.pairs
+
+    def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
+        exponent = torch.arange(self.pairs, dtype=values.dtype, device=values.device) / self.pairs
+        angle = factor.position(values)[..., None] / self.base**exponent
+        return torch.cat([angle.sin(), angle.cos()], dim=-1)

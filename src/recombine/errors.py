@@ -1,0 +1,95 @@
+"""One family of exceptions, and one line for each mistake.
+
+Every message names the field, the value that was given and what is allowed. The command line prints that line
+and exits with code 2; in Python the same line is the exception's text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+LONGEST_VALUE = 80
+"""Characters of an offending value that a message repeats."""
+
+
+class RecombineError(Exception):
+    """Base of everything this package raises on purpose.
+
+    Deliberately not a `ValueError`: pydantic would wrap those, and the message would no longer be one line.
+    """
+
+
+class InvalidValue(RecombineError):
+    """A field was given a value that is not allowed."""
+
+    def __init__(self, field: str, value: object, allowed: str) -> None:
+        self.field = field
+        self.value = value
+        self.allowed = allowed
+        super().__init__(f"{field}: {shown(value)} is not allowed; allowed: {allowed}")
+
+
+class StoreError(RecombineError):
+    """The store cannot be used as asked: unreadable, foreign, full, damaged."""
+
+
+class DeviceError(RecombineError):
+    """The device asked for is absent or cannot do what is asked."""
+
+
+def shown(value: object) -> str:
+    """The value as a message repeats it: `repr`, on one line, shortened."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
+
+
+def listed(names: Iterable[object]) -> str:
+    """Names as a message lists them."""
+    return ", ".join(str(name) for name in names) or "nothing"
+
+
+_PLAIN = {
+    "missing": "a value (none was given)",
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "int_parsing_size": "a whole number of ordinary size",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "string_type": "a text",
+    "tuple_type": "a list of values",
+    "list_type": "a list of values",
+    "model_type": "an object with named fields",
+    "dict_type": "an object with named fields",
+}
+_BOUNDS = {
+    "greater_than": ("gt", "greater than {}"),
+    "greater_than_equal": ("ge", "at least {}"),
+    "less_than": ("lt", "less than {}"),
+    "less_than_equal": ("le", "at most {}"),
+}
+
+
+def from_pydantic(error: Any, fields: Iterable[str]) -> InvalidValue:
+    """The first complaint of a pydantic `ValidationError` as one line of ours.
+
+    `fields` are the names the model has, for the message about a name it does not have.
+    """
+    first = error.errors(include_url=False)[0]
+    kind, context = first["type"], first.get("ctx", {})
+    field = ".".join(str(part) for part in first["loc"]) or str(error.title)
+    value = first["input"]
+    if kind == "extra_forbidden":
+        return InvalidValue(field, value, f"one of the fields {listed(fields)}")
+    if kind == "missing":
+        value = None
+    if kind == "literal_error":
+        return InvalidValue(field, value, context["expected"])
+    if kind in _BOUNDS:
+        name, text = _BOUNDS[kind]
+        return InvalidValue(field, value, text.format(context[name]))
+    return InvalidValue(field, value, _PLAIN.get(kind, first["msg"]))

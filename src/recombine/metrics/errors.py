@@ -1,0 +1,51 @@
+"""How wrong the answers are (SPEC §2).
+
+Conventions: squared errors are means over pixels (or code neurons), one number a grid point; regions are `id` (kept
+combinations) and `ood` (held out). An error *over blank* is divided by the error, on the same points, of the answer
+that ignores the input: 1 means no better than drawing nothing. A point is a *hit* when the extreme pixel lies within
+`tolerance` pixels of the truth along both axes.
+
+Known answers: a perfect answer has error 0 and is a hit; a blank answer has 1 over blank; a bump drawn one pixel off
+is a hit, two off is not.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+TOLERANCE = 1.0
+"""Pixels that a coordinate may be off and still count."""
+
+
+def squared_error(
+    answers: Float[Tensor, "*member point *pixel"], targets: Float[Tensor, "point *pixel"]
+) -> Float[Tensor, "*member point"]:
+    """Mean squared error of each point's answer."""
+    return (answers - targets).square().flatten(-(targets.ndim - 1)).mean(dim=-1)
+
+
+def extreme_pixel(
+    images: Float[Tensor, "*point y x"], polarity: str = "bright"
+) -> Int[Tensor, "*point 2"]:
+    """Column and row of the brightest (or darkest) pixel; the first one among equals."""
+    flat = images.flatten(-2)
+    index = flat.argmax(dim=-1) if polarity == "bright" else flat.argmin(dim=-1)
+    return torch.stack([index % images.shape[-1], index // images.shape[-1]], dim=-1)
+
+
+def hits(
+    found: Float[Tensor, "*member point axis"] | Int[Tensor, "*member point axis"],
+    truth: Float[Tensor, "point axis"],
+    tolerance: float = TOLERANCE,
+) -> Bool[Tensor, "*member point"]:
+    """Whether every coordinate is within the tolerance."""
+    return ((found - truth).abs() <= tolerance).all(dim=-1)
+
+
+def region_mean(
+    values: Float[Tensor, "*member point"], region: Bool[Tensor, " point"]
+) -> Float[Tensor, "*member"]:
+    """Mean over the points of a region; NaN where there are none."""
+    return values[..., region].mean(dim=-1)

@@ -1,0 +1,108 @@
+"""The spec of a run: everything its result depends on, and its identity.
+
+>>> spec = RunSpec(task=BumpTask(encoding="rate"), decoder=CNN(width=16), seed=3)
+>>> spec.digest  # the run's name in a store
+>>> [member.seed for member in spec.seeds(range(4))]
+[0, 1, 2, 3]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from recombine.decoders import CNN, AnyDecoder, Interface, StagedDecoder, build_seeded
+from recombine.errors import InvalidValue
+from recombine.frozen import Frozen
+from recombine.streams import stream_seed
+from recombine.tasks import AnyTask, BumpTask
+
+Precision = Literal["float32", "tf32", "bf16"]
+PRECISIONS: tuple[str, ...] = ("float32", "tf32", "bf16")
+PENALTIES: tuple[str, ...] = ("entropy", "variance")
+"""The recipe's fields that weigh a decoder's penalties: μ1 and μ2 of Eq. 10–11."""
+
+_Share = Annotated[float, Field(ge=0, lt=1)]
+_Weight = Annotated[float, Field(ge=0)]
+
+
+class Recipe(Frozen):
+    """How a member is trained (SPEC §4): AdamW on the mean squared error over pixels, plus penalties."""
+
+    epochs: Annotated[int, Field(ge=1)] | None = 50
+    """Passes over the training set; or give `steps`."""
+    steps: Annotated[int, Field(ge=1)] | None = None
+    """Optimiser steps, whatever the size of the training set."""
+    batch: Annotated[int, Field(ge=1)] = 32
+    """Examples a step; the last batch of an epoch holds what is left."""
+    lr: Annotated[float, Field(gt=0)] = 1e-3
+    """Learning rate."""
+    weight_decay: _Weight = 0.01
+    """AdamW's decoupled weight decay."""
+    entropy: _Weight = 0.0
+    """μ1, weight of the entropy penalty (Eq. 10)."""
+    variance: _Weight = 0.0
+    """μ2, weight of the variance penalty (Eq. 11)."""
+    absolute: _Weight = 0.0
+    """Weight of the mean absolute error, added to the squared one (0.1 in the rotation study)."""
+    beta1: _Share = 0.9
+    """AdamW's decay of the mean."""
+    beta2: _Share = 0.999
+    """AdamW's decay of the mean square."""
+    epsilon: Annotated[float, Field(gt=0)] = 1e-8
+    """AdamW's guard against division by zero."""
+    precision: Precision = "float32"
+    """Arithmetic of the network: strict float32, TF32 matrix units, or bfloat16 with float32 master weights."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_length(cls, fields: Any) -> Any:
+        if isinstance(fields, dict) and fields.get("steps") is not None:
+            if fields.get("epochs") is not None:
+                raise InvalidValue("steps", fields["steps"], "either steps or epochs, not both")
+            return {**fields, "epochs": None}
+        return fields
+
+    @model_validator(mode="after")
+    def _some_length(self) -> Self:
+        if self.epochs is None and self.steps is None:
+            raise InvalidValue("epochs", None, "at least 1, or a number of steps")
+        return self
+
+
+class RunSpec(Frozen):
+    """One member: a task, a decoder, a recipe and a seed."""
+
+    task: AnyTask = BumpTask()
+    decoder: AnyDecoder = CNN()
+    recipe: Recipe = Recipe()
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    revision: Literal[1] = 1
+    """Raised when the engine changes what a spec trains to, so that old results are not served for it."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.decoder.direction != self.task.direction:
+            raise InvalidValue(
+                "decoder", self.decoder.kind, f"one whose direction is {self.task.direction!r}, as the task's"
+            )
+        for penalty in PENALTIES:
+            weight = getattr(self.recipe, penalty)
+            if weight and not self.decoder.penalised:
+                raise InvalidValue(penalty, weight, f"0, since decoder {self.decoder.kind!r} has no such penalty")
+        return self
+
+    @property
+    def interface(self) -> Interface:
+        """The two ends of the decoder."""
+        return Interface(self.task.code_sizes, self.task.image_shape)
+
+    def module(self) -> StagedDecoder:
+        """The member's network as it is before the first step."""
+        return build_seeded(self.decoder, self.interface, stream_seed(self.seed, "weights"))
+
+    def seeds(self, seeds: Iterable[int]) -> list[RunSpec]:
+        """The same run for several seeds."""
+        return [self.replace(seed=seed) for seed in seeds]

@@ -1,0 +1,96 @@
+"""Runs that differ only in their seed, summed up: mean and spread of each score."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from recombine.store import Run
+
+SCORES: tuple[str, ...] = ("id_mse", "ood_mse", "id_over_blank", "ood_over_blank", "id_accuracy", "ood_accuracy")
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean and standard deviation over seeds; the deviation is NaN for a single one."""
+
+    mean: float
+    deviation: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One arm of a sweep."""
+
+    settings: dict[str, Any]
+    """The fields, as `task.encoding.kind`, in which the arms differ."""
+    seeds: int
+    """Runs that count: those that did not diverge."""
+    diverged: int
+    scores: dict[str, Spread]
+
+    @property
+    def label(self) -> str:
+        """The settings in short."""
+        return ", ".join(f"{name.split('.')[-1] if name[-5:] != '.kind' else name.split('.')[-2]}={value}"
+                         for name, value in self.settings.items()) or "all"  # fmt: skip
+
+
+def summarize(runs: Iterable[Run]) -> list[Summary]:
+    """One summary an arm, in order of first appearance."""
+    arms: dict[str, list[Run]] = {}
+    fields: dict[str, dict[str, Any]] = {}
+    for run in {run.key: run for run in runs}.values():
+        spec = json.loads(run.spec_text)
+        del spec["seed"]
+        name = json.dumps(spec, sort_keys=True)
+        fields[name] = flattened(spec)
+        arms.setdefault(name, []).append(run)
+    differing = _differing(list(fields.values()))
+    return [
+        _summary({name: fields[arm].get(name) for name in differing}, members) for arm, members in arms.items()
+    ]
+
+
+def flattened(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested fields as dotted names."""
+    found: dict[str, Any] = {}
+    for name, value in spec.items():
+        if isinstance(value, Mapping):
+            found.update(flattened(value, f"{prefix}{name}."))
+        else:
+            found[prefix + name] = value
+    return found
+
+
+def _differing(specs: list[dict[str, Any]]) -> list[str]:
+    names = list(dict.fromkeys(name for spec in specs for name in spec))
+    different = [name for name in names if len({json.dumps(spec.get(name, "absent")) for spec in specs}) > 1]
+    kinds = [name.removesuffix("kind") for name in different if name.endswith(".kind")]
+    # Fields of a part that was exchanged altogether only repeat what its kind says.
+    return [
+        name for name in different
+        if name.endswith(".kind") or not any(name.startswith(kind) and _only_in_some(name, specs) for kind in kinds)
+    ]  # fmt: skip
+
+
+def _only_in_some(name: str, specs: list[dict[str, Any]]) -> bool:
+    values = {json.dumps(spec[name]) for spec in specs if name in spec}
+    return len(values) == 1
+
+
+def _summary(settings: dict[str, Any], members: list[Run]) -> Summary:
+    whole = [run for run in members if run.status == "done"]
+    scores = {name: spread([run.scores[name] for run in whole]) for name in SCORES}
+    return Summary(settings, len(whole), len(members) - len(whole), scores)
+
+
+def spread(values: list[float]) -> Spread:
+    """Mean and sample standard deviation of the finite values."""
+    finite = [value for value in values if math.isfinite(value)]
+    mean = statistics.fmean(finite) if finite else math.nan
+    return Spread(mean, statistics.stdev(finite) if len(finite) > 1 else math.nan)

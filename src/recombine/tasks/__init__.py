@@ -1,0 +1,19 @@
+"""Tasks: factor values to images, with encoding, hold-out and training set."""
+
+from recombine.tasks.base import TASKS, AnyTask, Examples, Task
+from recombine.tasks.bump import BumpTask
+from recombine.tasks.training_sets import TRAINING_RULES, Draws, Each, Percent, Pick, TrainingRule
+
+__all__ = [
+    "TASKS",
+    "TRAINING_RULES",
+    "AnyTask",
+    "BumpTask",
+    "Draws",
+    "Each",
+    "Examples",
+    "Percent",
+    "Pick",
+    "Task",
+    "TrainingRule",
+]

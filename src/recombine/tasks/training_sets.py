@@ -1,0 +1,83 @@
+"""Which combinations a network is trained on (SPEC §2, §7).
+
+A rule chooses among the combinations it may use: indices into them for integer centres, a number of real-valued
+draws otherwise. Isolated-factor examples (stripes) are added by the task, not here.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Annotated, Literal
+
+import torch
+from jaxtyping import Int
+from pydantic import BeforeValidator, Field, SerializeAsAny
+from torch import Tensor
+
+from recombine.errors import InvalidValue
+from recombine.frozen import Variant
+from recombine.registry import Registry
+
+
+class TrainingRule(Variant):
+    """How many combinations, and whether one can come twice."""
+
+    @abstractmethod
+    def choose(self, available: int, generator: torch.Generator) -> Int[Tensor, " row"]:
+        """Indices, below `available`, of the combinations to train on."""
+
+    def count(self, available: int) -> int:
+        """How many combinations `choose` returns; also how many real-valued draws to make."""
+        return len(self.choose(available, torch.Generator().manual_seed(0)))
+
+
+TRAINING_RULES: Registry[TrainingRule] = Registry("training", TrainingRule)
+AnyTrainingRule = Annotated[SerializeAsAny[TrainingRule], BeforeValidator(TRAINING_RULES.parse)]
+
+
+@TRAINING_RULES.register
+class Draws(TrainingRule):
+    """`samples` draws with replacement."""
+
+    kind: Literal["draws"] = "draws"
+    samples: Annotated[int, Field(ge=1)] = 2000
+    """How many draws."""
+
+    def choose(self, available: int, generator: torch.Generator) -> Int[Tensor, " row"]:
+        return torch.randint(available, (self.samples,), generator=generator)
+
+
+@TRAINING_RULES.register
+class Each(TrainingRule):
+    """Every combination once."""
+
+    kind: Literal["each"] = "each"
+
+    def choose(self, available: int, generator: torch.Generator) -> Int[Tensor, " row"]:
+        return torch.arange(available)
+
+
+@TRAINING_RULES.register
+class Pick(TrainingRule):
+    """`samples` different combinations."""
+
+    kind: Literal["pick"] = "pick"
+    samples: Annotated[int, Field(ge=0)] = 100
+    """How many combinations."""
+
+    def choose(self, available: int, generator: torch.Generator) -> Int[Tensor, " row"]:
+        if self.samples > available:
+            raise InvalidValue("training.samples", self.samples, f"at most {available}, the combinations there are")
+        return torch.randperm(available, generator=generator)[: self.samples]
+
+
+@TRAINING_RULES.register
+class Percent(TrainingRule):
+    """`percent` % of the combinations, each once."""
+
+    kind: Literal["percent"] = "percent"
+    percent: Annotated[float, Field(ge=0, le=100)] = 10.0
+    """Share of the combinations."""
+
+    def choose(self, available: int, generator: torch.Generator) -> Int[Tensor, " row"]:
+        return torch.randperm(available, generator=generator)[: round(available * self.percent / 100)]

@@ -1,0 +1,19 @@
+"""Training: many members of one architecture in one program."""
+
+from recombine.training.devices import DEVICES, check_precision, device_name, resolve_device
+from recombine.training.ensemble import Ensemble, State, program_of
+from recombine.training.evaluate import evaluate, scores
+from recombine.training.fit import fit
+
+__all__ = [
+    "DEVICES",
+    "Ensemble",
+    "State",
+    "check_precision",
+    "device_name",
+    "evaluate",
+    "fit",
+    "program_of",
+    "resolve_device",
+    "scores",
+]

@@ -1,0 +1,41 @@
+"""AdamW on `(member, parameter)` matrices, with a vector of learning rates and weight decays.
+
+The formula is `torch.optim.AdamW`'s. A member that is not active (finished, or diverged) keeps every bit of its state,
+whatever its gradient is. Nothing here waits for the device, so a step can be captured in a CUDA graph.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+
+def adamw_update(
+    weights: Float[Tensor, "member parameter"],
+    mean: Float[Tensor, "member parameter"],
+    square: Float[Tensor, "member parameter"],
+    step: Int[Tensor, " member"],
+    gradient: Float[Tensor, "member parameter"],
+    active: Bool[Tensor, " member"],
+    *,
+    lr: Float[Tensor, " member"],
+    weight_decay: Float[Tensor, " member"],
+    beta1: float,
+    beta2: float,
+    epsilon: float,
+) -> None:
+    """One step of the active members, in place."""
+    step += active
+    on = active[:, None]
+    gradient = torch.where(on, gradient, 0.0)
+    mean.lerp_(gradient, torch.where(on, 1 - beta1, 0.0).to(mean.dtype))
+    square.mul_(torch.where(on, beta2, 1.0).to(square.dtype)).addcmul_(gradient, gradient, value=1 - beta2)
+    count = step.double().clamp(min=1)
+    rate = torch.where(active, lr.double(), 0.0)
+    decay = 1 - rate * weight_decay.double()
+    stride = rate / (1 - beta1**count)
+    root = (1 - beta2**count).sqrt()
+    denominator = square.sqrt().div_(root.to(square.dtype)[:, None]).add_(epsilon)
+    weights.mul_(decay.to(weights.dtype)[:, None])
+    weights.sub_((mean / denominator).mul_(stride.to(weights.dtype)[:, None]))

@@ -1,0 +1,48 @@
+"""Devices and arithmetic: which one, and what it can do."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+from recombine.errors import DeviceError, InvalidValue
+
+DEVICES: tuple[str, ...] = ("auto", "cpu", "cuda")
+
+
+def resolve_device(name: str) -> torch.device:
+    """`auto` takes a GPU where there is one; asking for an absent one is an error."""
+    if name not in DEVICES:
+        raise InvalidValue("device", name, ", ".join(DEVICES))
+    if name == "cuda" and not torch.cuda.is_available():
+        raise DeviceError("device: 'cuda' is not allowed; allowed: auto, cpu (no CUDA device is present)")
+    return torch.device("cuda" if name == "cuda" or (name == "auto" and torch.cuda.is_available()) else "cpu")
+
+
+def check_precision(precision: str, device: torch.device) -> None:
+    """TF32 is a mode of NVIDIA's matrix units only."""
+    if precision == "tf32" and device.type != "cuda":
+        raise InvalidValue("precision", precision, "float32, bf16 on a CPU (tf32 needs a CUDA device)")
+
+
+def device_name(device: torch.device) -> str:
+    """The device in words, for provenance."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"cpu ({torch.get_num_threads()} threads)"
+
+
+@contextlib.contextmanager
+def arithmetic(precision: str, device: torch.device) -> Iterator[None]:
+    """Run the block in a precision, and leave torch's global switches as they were."""
+    tf32 = precision == "tf32"
+    matmul, convolution = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, convolution.allow_tf32
+    matmul.allow_tf32, convolution.allow_tf32 = tf32, tf32
+    try:
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16", cache_enabled=False):
+            yield
+    finally:
+        matmul.allow_tf32, convolution.allow_tf32 = before

@@ -1,0 +1,181 @@
+"""An ensemble: members of one architecture that train as one program, and their stacked state.
+
+Members may differ in seed, task data (training set and its size, hold-out, σ, polarity), learning rate, weight decay
+and the weights of all loss terms. They share what makes a program: decoder, shapes, batch size, precision, betas.
+
+Examples live on the device once: members point into one table of the distinct examples they use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.func import functional_call, vmap
+
+from recombine.errors import InvalidValue
+from recombine.specs import RunSpec
+from recombine.tasks import Examples
+from recombine.training.devices import check_precision
+from recombine.training.objective import WEIGHTS, FlatLayout, Loss, Objective
+from recombine.training.schedule import Schedule
+
+ABSENT = -1e9
+"""Stands for NaN where examples are compared: NaN is equal to nothing."""
+
+
+def program_of(spec: RunSpec) -> tuple[object, ...]:
+    """What members of one ensemble must have in common."""
+    recipe = spec.recipe
+    return (
+        spec.decoder, spec.interface, spec.task.direction, recipe.batch, recipe.precision,
+        recipe.beta1, recipe.beta2, recipe.epsilon,
+    )  # fmt: skip
+
+
+@dataclass
+class State:
+    """Everything that changes while members train."""
+
+    weights: Float[Tensor, "member parameter"]
+    mean: Float[Tensor, "member parameter"]
+    square: Float[Tensor, "member parameter"]
+    step: Int[Tensor, " member"]
+    alive: Bool[Tensor, " member"]
+    """False once a member's loss was not a finite number; it is left as it was then."""
+    errors: list[Float[Tensor, " step"]]
+    """Each member's squared error at every step so far."""
+
+    def member(self, index: int) -> dict[str, Tensor]:
+        """One member's part, on the CPU, for a checkpoint."""
+        parts = {name: getattr(self, name)[index].cpu() for name in ("weights", "mean", "square", "step", "alive")}
+        return {**parts, "errors": self.errors[index]}
+
+    @classmethod
+    def stack(cls, members: Sequence[dict[str, Tensor]], device: torch.device) -> State:
+        """The state of an ensemble from its members' parts."""
+        stacked = {
+            name: torch.stack([member[name] for member in members]).to(device)
+            for name in ("weights", "mean", "square", "step", "alive")
+        }
+        return cls(**stacked, errors=[member["errors"] for member in members])
+
+
+class Ensemble:
+    """K members and what they need to take a step."""
+
+    def __init__(self, specs: Sequence[RunSpec], device: torch.device) -> None:
+        if not specs:
+            raise InvalidValue("specs", specs, "at least one")
+        for spec in specs:
+            if program_of(spec) != program_of(specs[0]):
+                raise InvalidValue("specs", spec.digest, "members with one decoder, shapes, batch, precision and betas")
+            check_precision(spec.recipe.precision, device)
+        self.specs, self.device, self.recipe = list(specs), device, specs[0].recipe
+        self.objective = Objective(specs[0].module()).to(device)
+        self.layout = FlatLayout(self.objective)
+        self.examples, tables = _shared_examples(self.specs)
+        self.examples = Examples(*(part.to(device) for part in self.examples))
+        self.schedules = [Schedule(spec, table) for spec, table in zip(specs, tables, strict=True)]
+        self.totals = [schedule.total for schedule in self.schedules]
+        self.lr = self._vector("lr")
+        self.weight_decay = self._vector("weight_decay")
+        self.loss_weights = torch.stack([self._vector(name) for name in WEIGHTS], dim=1)
+
+    def __len__(self) -> int:
+        return len(self.specs)
+
+    def _vector(self, name: str) -> Float[Tensor, " member"]:
+        return torch.tensor([getattr(spec.recipe, name) for spec in self.specs], device=self.device)
+
+    def fresh(self, index: int) -> dict[str, Tensor]:
+        """One member's state before its first step."""
+        weights = self.layout.flatten(Objective(self.specs[index].module()))
+        return {
+            "weights": weights, "mean": torch.zeros_like(weights), "square": torch.zeros_like(weights),
+            "step": torch.tensor(0), "alive": torch.tensor(True), "errors": torch.empty(0),
+        }  # fmt: skip
+
+    def initial(self) -> State:
+        """All members before their first step."""
+        return State.stack([self.fresh(index) for index in range(len(self))], self.device)
+
+    def named_weights(self, weights: Float[Tensor, " parameter"]) -> dict[str, Tensor]:
+        """One member's weights under the names of its module's parameters."""
+        named = self.layout.unflatten(weights)
+        return {name.removeprefix("decoder."): part.contiguous() for name, part in named.items()}
+
+    # -- two ways to the same gradients ------------------------------------------------------------------------
+
+    def gradients(
+        self,
+        weights: Float[Tensor, "member parameter"],
+        rows: Int[Tensor, "member batch"],
+        shares: Float[Tensor, "member batch"],
+        active: Bool[Tensor, " member"],
+    ) -> tuple[Loss, Float[Tensor, "member parameter"]]:
+        """Every member's loss and its gradient.
+
+        On a GPU all members go through one batched program. On a CPU they go through in turn: measured, a batched
+        (grouped) convolution is far slower there, and in turn a member's bits do not depend on its neighbours.
+        """
+        inputs, targets = self.examples.inputs[rows], self.examples.targets[rows]
+        if self.device.type == "cuda":
+            return self._batched(weights, inputs, targets, shares)
+        return self._in_turn(weights, inputs, targets, shares, active)
+
+    def _loss(self, weights: Tensor, *batch: Tensor) -> tuple[Tensor, Tensor]:
+        total, error = functional_call(self.objective, self.layout.unflatten(weights), batch)
+        return total, error
+
+    def _batched(self, weights: Tensor, inputs: Tensor, targets: Tensor, shares: Tensor) -> tuple[Loss, Tensor]:
+        leaves = weights.detach().requires_grad_()
+        total, error = vmap(self._loss)(leaves, inputs, targets, shares, self.loss_weights)
+        (gradient,) = torch.autograd.grad(total.sum(), leaves)
+        return Loss(total.detach(), error.detach()), gradient
+
+    def _in_turn(
+        self, weights: Tensor, inputs: Tensor, targets: Tensor, shares: Tensor, active: Tensor
+    ) -> tuple[Loss, Tensor]:
+        totals, errors = torch.full((2, len(self)), torch.nan)
+        gradient = torch.zeros_like(weights)
+        for k in torch.nonzero(active).flatten().tolist():
+            leaf = weights[k].detach().requires_grad_()
+            total, error = self._loss(leaf, inputs[k], targets[k], shares[k], self.loss_weights[k])
+            (gradient[k],) = torch.autograd.grad(total, leaf)
+            totals[k], errors[k] = total.detach(), error.detach()
+        return Loss(totals, errors), gradient
+
+    @torch.no_grad()
+    def outputs(self, weights: Float[Tensor, " parameter"], inputs: Tensor) -> Tensor:
+        """One member's answers, in float32."""
+        named = {
+            name.removeprefix("decoder."): part for name, part in self.layout.unflatten(weights).items()
+        }
+        return functional_call(self.objective.decoder, named, (inputs,))
+
+
+def _shared_examples(specs: Sequence[RunSpec]) -> tuple[Examples, list[Int[Tensor, " row"]]]:
+    """The distinct examples of all members in one table, and each member's training set as rows of it."""
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for index, spec in enumerate(specs):
+        task = spec.task
+        looks = task.model_dump_json(exclude={"holdout", "training", "region", "isolated", "mixing", "allow_unseen"})
+        groups.setdefault((looks,), []).append(index)
+    parts: list[Examples] = []
+    tables: dict[int, Tensor] = {}
+    offset = 0
+    for members in groups.values():
+        values = [specs[index].task.training_values(specs[index].seed) for index in members]
+        together = torch.cat(values).nan_to_num(nan=ABSENT)
+        distinct, inverse = torch.unique(together, dim=0, return_inverse=True)
+        distinct[distinct == ABSENT] = torch.nan
+        for index, rows in zip(members, inverse.split([len(v) for v in values]), strict=True):
+            tables[index] = rows + offset
+        parts.append(specs[members[0]].task.examples(distinct))
+        offset += len(distinct)
+    merged = Examples(torch.cat([part.inputs for part in parts]), torch.cat([part.targets for part in parts]))
+    return merged, [tables[index] for index in range(len(specs))]

@@ -1,0 +1,122 @@
+"""The only training loop.
+
+`fit` is a generator: it takes a few steps of all members, yields, and goes on when asked, so that its caller can show
+progress, write checkpoints or stop. How many steps lie between two yields follows the clock and changes no bits.
+
+On a GPU the whole step (batch draw, forward, loss, penalties, backward, AdamW) is one CUDA graph; on a CPU it is the
+same function called plainly.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from recombine.training.adamw import adamw_update
+from recombine.training.devices import arithmetic
+from recombine.training.ensemble import Ensemble, State
+from recombine.training.schedule import Batches, batches_of
+
+LONGEST_SPAN = 256
+"""Most steps between two yields."""
+SPAN_SECONDS = (0.25, 1.0)
+"""Spans grow while they take less than the first and shrink when they take more than the second."""
+WARM_UP_STEPS = 3
+"""Steps taken, and undone, before a CUDA graph is captured."""
+
+
+def fit(ensemble: Ensemble, state: State) -> Iterator[None]:
+    """Train all members to their last step, in place, yielding now and then."""
+    stepper = Stepper(ensemble, state)
+    span = 1
+    while left := stepper.left():
+        began = time.perf_counter()
+        stepper.advance(min(span, left))
+        took = time.perf_counter() - began
+        span = min(2 * span, LONGEST_SPAN) if took < SPAN_SECONDS[0] else span
+        span = max(span // 2, 1) if took > SPAN_SECONDS[1] else span
+        yield
+    state.alive &= torch.isfinite(state.weights).all(dim=1)
+
+
+class Stepper:
+    """Takes steps from batches laid out on the device."""
+
+    def __init__(self, ensemble: Ensemble, state: State) -> None:
+        self.ensemble, self.state = ensemble, state
+        members, batch, device = len(ensemble), ensemble.recipe.batch, ensemble.device
+        self.batches = Batches(
+            torch.zeros(LONGEST_SPAN, members, batch, dtype=torch.int64, device=device),
+            torch.zeros(LONGEST_SPAN, members, batch, device=device),
+            torch.zeros(LONGEST_SPAN, members, dtype=torch.bool, device=device),
+        )
+        self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
+        self.errors = torch.zeros(LONGEST_SPAN, members, device=device)
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def left(self) -> int:
+        """Steps until the last living member is done."""
+        steps, alive = self.state.step.tolist(), self.state.alive.tolist()
+        return max(
+            (total - step for total, step, on in zip(self.ensemble.totals, steps, alive, strict=True) if on), default=0
+        )
+
+    def advance(self, span: int) -> None:
+        """Take `span` steps and note each member's errors."""
+        first = self.state.step.tolist()
+        for buffer, part in zip(self.batches, batches_of(self.ensemble.schedules, first, span), strict=True):
+            buffer[:span].copy_(part)
+        self.cursor.zero_()
+        with arithmetic(self.ensemble.recipe.precision, self.ensemble.device):
+            if self.ensemble.device.type == "cuda":
+                self._replay(span)
+            else:
+                for _ in range(span):
+                    self._step()
+        errors, last = self.errors[:span].cpu(), self.state.step.tolist()
+        for k, (before, after) in enumerate(zip(first, last, strict=True)):
+            self.state.errors[k] = torch.cat([self.state.errors[k], errors[: after - before, k]])
+
+    def _step(self) -> None:
+        """One step of all members, reading and writing buffers at fixed places only."""
+        state, recipe = self.state, self.ensemble.recipe
+        rows, shares, active = (part.index_select(0, self.cursor).squeeze(0) for part in self.batches)
+        active = active & state.alive
+        loss, gradient = self.ensemble.gradients(state.weights, rows, shares, active)
+        state.alive &= torch.isfinite(loss.total) | ~active
+        adamw_update(
+            state.weights, state.mean, state.square, state.step, gradient, active & state.alive,
+            lr=self.ensemble.lr, weight_decay=self.ensemble.weight_decay,
+            beta1=recipe.beta1, beta2=recipe.beta2, epsilon=recipe.epsilon,
+        )  # fmt: skip
+        self.errors.index_copy_(0, self.cursor, loss.error[None].to(self.errors.dtype))
+        self.cursor += 1
+
+    def _replay(self, span: int) -> None:
+        if self.graph is None:
+            self.graph = self._captured()
+        for _ in range(span):
+            self.graph.replay()
+        torch.cuda.synchronize(self.ensemble.device)
+
+    def _captured(self) -> torch.cuda.CUDAGraph:
+        """The step as a CUDA graph; the steps taken to warm up are undone."""
+        changing = [
+            self.state.weights, self.state.mean, self.state.square, self.state.step, self.state.alive, self.cursor
+        ]  # fmt: skip
+        kept: list[Tensor] = [tensor.clone() for tensor in changing]
+        side = torch.cuda.Stream(self.ensemble.device)
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(WARM_UP_STEPS):
+                self._step()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._step()
+        for tensor, before in zip(changing, kept, strict=True):
+            tensor.copy_(before)
+        return graph
