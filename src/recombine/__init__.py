@@ -26,8 +26,8 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "StagedDecoder", "Transformer",
     ),
     "recombine.training": ("Ensemble", "State", "evaluate", "fit", "scores"),
-    "recombine.store": ("Run", "Store"),
-    "recombine.sweep": ("Progress", "Summary", "summarize", "train"),
+    "recombine.store": ("Run", "Store", "Summary", "summarize"),
+    "recombine.sweep": ("Progress", "train"),
     "recombine.errors": ("DeviceError", "InvalidValue", "RecombineError", "StoreError"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

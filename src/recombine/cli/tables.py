@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from recombine.sweep.summary import Spread, Summary
+from recombine.store import Spread, Summary
 
 PLAIN_WIDTH = 160
 """Columns where the output is not a terminal."""

@@ -11,8 +11,7 @@ from recombine.cli.flags import parse_seeds, specs_from, with_spec_flags
 from recombine.cli.progress import TrainingBar
 from recombine.cli.tables import console, summary_table
 from recombine.errors import InvalidValue
-from recombine.store import store_path
-from recombine.sweep import summarize
+from recombine.store import store_path, summarize
 from recombine.sweep import train as train_specs
 from recombine.sweep.local import CHECKPOINT_SECONDS
 

@@ -2,5 +2,6 @@
 
 from recombine.store.run import Run
 from recombine.store.store import Store, store_path
+from recombine.store.summary import Spread, Summary, summarize
 
-__all__ = ["Run", "Store", "store_path"]
+__all__ = ["Run", "Spread", "Store", "Summary", "store_path", "summarize"]

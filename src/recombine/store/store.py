@@ -150,6 +150,17 @@ class Store:
             self.forget_checkpoint(key)
         return run
 
+    def adopt(self, run: Run) -> None:
+        """Copy a finished run of another store, whole, unless it is here already."""
+        with self.lock(run.key), explained(self.path):
+            if self.find(run.key) is not None:
+                return
+            folder = self.path / "tmp" / f"{run.key}.{os.getpid()}"
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(run.path, folder)
+            os.replace(folder, self.path / "runs" / run.key)
+            self.index.put([_row(Run(run.key, self.path / "runs" / run.key))])
+
     def runs(self) -> list[Run]:
         """All finished runs, oldest first, unchecked."""
         self.reconcile()

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from recombine.store import Run
+from recombine.store.run import Run
 
 SCORES: tuple[str, ...] = ("id_mse", "ood_mse", "id_over_blank", "ood_over_blank", "id_accuracy", "ood_accuracy")
 
