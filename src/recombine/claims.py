@@ -145,4 +145,3 @@ CLAIMS: dict[str, Claim] = {
         ),
     )
 }
-

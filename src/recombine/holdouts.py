@@ -48,7 +48,7 @@ class Holdout(Variant):
     """Grid to mask."""
 
     @abstractmethod
-    def mask(self, grid: FactorGrid) -> Bool[Tensor, "..."]:
+    def mask(self, grid: FactorGrid) -> Bool[Tensor, ...]:
         """True where a combination is held out; the grid's shape."""
 
     def resolved(self, grid: FactorGrid) -> Self:
@@ -60,7 +60,7 @@ HOLDOUTS: Registry[Holdout] = Registry("holdout", Holdout)
 AnyHoldout = Annotated[SerializeAsAny[Holdout], BeforeValidator(HOLDOUTS.parse)]
 
 
-def unseen_values(mask: Bool[Tensor, "..."], grid: FactorGrid) -> list[str]:
+def unseen_values(mask: Bool[Tensor, ...], grid: FactorGrid) -> list[str]:
     """The single factor values that the mask removes altogether, as `x=3`."""
     gone = []
     for axis, factor in enumerate(grid.factors):
@@ -109,7 +109,7 @@ class Nothing(Holdout):
 
     kind: Literal["none"] = "none"
 
-    def mask(self, grid: FactorGrid) -> Bool[Tensor, "..."]:
+    def mask(self, grid: FactorGrid) -> Bool[Tensor, ...]:
         return torch.zeros(grid.shape, dtype=torch.bool)
 
 
@@ -130,10 +130,12 @@ class Center(Holdout):
             raise InvalidValue("holdout.fraction", self.fraction, "either a fraction or bounds, not both")
         low, high = _centred(self.fraction or CENTER_FRACTION, grid)
         return self.replace(
-            low=low if self.low is None else self.low, high=high if self.high is None else self.high, fraction=None
+            low=low if self.low is None else self.low,
+            high=high if self.high is None else self.high,
+            fraction=None,
         )
 
-    def mask(self, grid: FactorGrid) -> Bool[Tensor, "..."]:
+    def mask(self, grid: FactorGrid) -> Bool[Tensor, ...]:
         box = self.resolved(grid)
         low, high = _each("low", box.low, grid), _each("high", box.high, grid)
         _ordered("high", low, high)
@@ -158,7 +160,7 @@ class Corner(Holdout):
             starts = [count - 1 - start for count, start in zip(grid.shape, starts, strict=True)]
         return self.replace(start=_joined(starts))
 
-    def mask(self, grid: FactorGrid) -> Bool[Tensor, "..."]:
+    def mask(self, grid: FactorGrid) -> Bool[Tensor, ...]:
         start = _each("start", self.resolved(grid).start, grid)
         first, last = (0,) * len(grid.shape), tuple(count - 1 for count in grid.shape)
         low, high = (start, last) if self.side == "high" else (first, start)
@@ -188,7 +190,7 @@ class Cross(Holdout):
         given = {"arm_low": arms[0], "arm_high": arms[1], "low": box[0], "high": box[1]}
         return self.replace(**{name: value for name, value in given.items() if getattr(self, name) is None})
 
-    def mask(self, grid: FactorGrid) -> Bool[Tensor, "..."]:
+    def mask(self, grid: FactorGrid) -> Bool[Tensor, ...]:
         cross = self.resolved(grid)
         arm_low, arm_high = _each("arm_low", cross.arm_low, grid), _each("arm_high", cross.arm_high, grid)
         low, high = _each("low", cross.low, grid), _each("high", cross.high, grid)
@@ -212,15 +214,13 @@ class Ell(Holdout):
 
     def resolved(self, grid: FactorGrid) -> Self:
         low, high = _centred(CENTER_FRACTION, grid)
-        bounds = self.replace(
-            low=low if self.low is None else self.low, high=high if self.high is None else self.high
-        )
+        bounds = self.replace(low=low if self.low is None else self.low, high=high if self.high is None else self.high)
         if self.notch is not None:
             return bounds
         lows, highs = _each("low", bounds.low, grid), _each("high", bounds.high, grid)
         return bounds.replace(notch=_joined([(a + b + 1) // 2 for a, b in zip(lows, highs, strict=True)]))
 
-    def mask(self, grid: FactorGrid) -> Bool[Tensor, "..."]:
+    def mask(self, grid: FactorGrid) -> Bool[Tensor, ...]:
         ell = self.resolved(grid)
         low, high = _each("low", ell.low, grid), _each("high", ell.high, grid)
         notch = _each("notch", ell.notch, grid)
@@ -240,7 +240,7 @@ class Scattered(Holdout):
     seed: Annotated[int, Field(ge=0)] = 0
     """Which draw; independent of the members' seeds."""
 
-    def mask(self, grid: FactorGrid) -> Bool[Tensor, "..."]:
+    def mask(self, grid: FactorGrid) -> Bool[Tensor, ...]:
         wanted = round(self.fraction * grid.size)
         order = torch.randperm(grid.size, generator=torch.Generator().manual_seed(self.seed))
         left = [[grid.size // count] * count for count in grid.shape]
@@ -257,7 +257,9 @@ class Scattered(Holdout):
                 taken += 1
         if taken < wanted:
             raise InvalidValue(
-                "holdout.fraction", self.fraction, f"at most {taken / grid.size:.4g}, so that every value is seen"
+                "holdout.fraction",
+                self.fraction,
+                f"at most {taken / grid.size:.4g}, so that every value is seen",
             )
         return held.reshape(grid.shape)
 
@@ -287,7 +289,7 @@ class Mask(Holdout):
             raise InvalidValue("mask", str(path), "a readable file: .npy (boolean) or .json (list of points)") from None
         return cls(points=points)
 
-    def mask(self, grid: FactorGrid) -> Bool[Tensor, "..."]:
+    def mask(self, grid: FactorGrid) -> Bool[Tensor, ...]:
         held = torch.zeros(grid.shape, dtype=torch.bool)
         for point in self.points:
             inside = len(point) == len(grid.shape) and all(

@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 from recombine.decoders import DECODERS
 from recombine.encodings import ENCODINGS
 from recombine.errors import InvalidValue, listed
+from recombine.frozen import Variant
 from recombine.holdouts import HOLDOUTS
 from recombine.registry import Registry
 from recombine.specs import Recipe, RunSpec
@@ -53,7 +54,7 @@ class Flag:
     def parameter(self) -> inspect.Parameter:
         long = "--" + self.name.replace("_", "-")
         names = [long, SHORT[self.name]] if self.name in SHORT else [long]
-        shown = {"name": names, "help": self.help, "group": PANELS[self.group], "show_default": False}
+        shown: dict[str, Any] = {"name": names, "help": self.help, "group": PANELS[self.group], "show_default": False}
         kind: Any = Annotated[list[str] | None, Parameter(**shown, negative=(), allow_leading_hyphen=True)]
         if self.switch:
             kind = Annotated[bool | None, Parameter(**shown)]
@@ -149,7 +150,7 @@ def _spec(choice: Mapping[str, str]) -> RunSpec:
             if name not in type(value).model_fields:
                 own = listed(n for n in type(value).model_fields if n != "kind")
                 raise InvalidValue(f"{part}.{name}", changed[name], f"fields that {part} {value.kind!r} has: {own}")
-        parts[part] = _prefixed(part, lambda v=value, c=changed: v.replace(**c)) if changed else value
+        parts[part] = _changed(part, value, changed) if changed else value
     task = {n: choice[n] for n in _fields(TASKS) if n in choice}
     task |= {n: parts[n] for n in ("encoding", "holdout", "training")}
     recipe = {n: choice[n] for n in Recipe.model_fields if n in choice}
@@ -162,9 +163,9 @@ def _task_defaults(choice: Mapping[str, str]) -> dict[str, Any]:
     return {name: info.default for name, info in TASKS[kind].model_fields.items()}
 
 
-def _prefixed(part: str, make: Callable[[], Any]) -> Any:
+def _changed(part: str, value: Variant, fields: Mapping[str, str]) -> Variant:
     try:
-        return make()
+        return value.replace(**fields)
     except InvalidValue as error:
         raise InvalidValue(f"{part}.{error.field}", error.value, error.allowed) from None
 

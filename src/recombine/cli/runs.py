@@ -33,11 +33,23 @@ def list_runs(*, store: StorePath = None) -> None:
     rows = place.summaries()
     out = console()
     table = Table()
-    for heading in ("key", "status", "decoder", "encoding", "holdout", "training", "seed", *HEADINGS.values()):
+    for heading in (
+        "key",
+        "status",
+        "decoder",
+        "encoding",
+        "holdout",
+        "training",
+        "seed",
+        *HEADINGS.values(),
+    ):
         table.add_column(heading, justify="right" if heading in HEADINGS.values() else "left", no_wrap=True)
     for key, summary in rows:
         spec = summary["spec"]
-        parts = [_short(spec["decoder"]), *(_short(spec["task"][n]) for n in ("encoding", "holdout", "training"))]
+        parts = [
+            _short(spec["decoder"]),
+            *(_short(spec["task"][n]) for n in ("encoding", "holdout", "training")),
+        ]
         table.add_row(key[:10], summary["status"], *parts, str(spec["seed"]), *_score_cells(summary["scores"]))
     if rows:
         out.print(table)
@@ -88,7 +100,13 @@ def verify(*, store: StorePath = None) -> int:
 
 
 @app.command
-def prune(*runs: str, unfinished: bool = False, diverged: bool = False, dry_run: bool = False, store: StorePath = None) -> None:
+def prune(
+    *runs: str,
+    unfinished: bool = False,
+    diverged: bool = False,
+    dry_run: bool = False,
+    store: StorePath = None,
+) -> None:
     """Delete what no run needs (damaged and half-written files), and what is named.
 
     Parameters

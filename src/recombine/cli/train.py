@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from cyclopts import Parameter
 
@@ -14,6 +15,8 @@ from recombine.errors import InvalidValue
 from recombine.store import store_path, summarize
 from recombine.sweep import train as train_specs
 from recombine.sweep.local import CHECKPOINT_SECONDS
+
+T = TypeVar("T")
 
 
 @with_spec_flags
@@ -26,7 +29,8 @@ def train(
     ] = None,
     device: Annotated[str, Parameter(help="auto, cpu or cuda.")] = "auto",
     store: Annotated[
-        Path | None, Parameter(help="Directory of runs. Default: $RECOMBINE_STORE or ./runs.", show_default=False)
+        Path | None,
+        Parameter(help="Directory of runs. Default: $RECOMBINE_STORE or ./runs.", show_default=False),
     ] = None,
     members: Annotated[
         str | None, Parameter(help="Most members in one program. Default: by device.", show_default=False)
@@ -39,20 +43,16 @@ def train(
     Example: recombine train --encoding bump --encoding rate --width 16 --depth 3 --seeds 4
     """
     specs = specs_from(flags, parse_seeds(seeds))
-    numbers = {"members": _number("members", members, int, "a whole number from 1 on"),
-               "checkpoint": _number("checkpoint", checkpoint, float, "a number of seconds")}  # fmt: skip
+    most = _number("members", members, int, "a whole number from 1 on") if members is not None else None
+    pause = _number("checkpoint", checkpoint, float, "a number of seconds")
     with TrainingBar() as bar:
-        runs = train_specs(
-            specs, store, device=device, members=numbers["members"], checkpoint_seconds=numbers["checkpoint"], watch=bar
-        )
+        runs = train_specs(specs, store, device=device, members=most, checkpoint_seconds=pause, watch=bar)
     out = console()
     out.print(summary_table(summarize(runs)))
     out.print(f"{len(runs)} runs in {store_path(store)}; 'recombine runs list' lists them", highlight=False)
 
 
-def _number(field: str, word: str | None, kind: type, allowed: str) -> int | float | None:
-    if word is None:
-        return None
+def _number(field: str, word: str, kind: Callable[[str], T], allowed: str) -> T:
     try:
         return kind(word)
     except ValueError:

@@ -5,6 +5,7 @@ The paper uses width 256 with bump codes and 128 with rate codes, depth 3 … 7.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -27,7 +28,7 @@ class MLP(DecoderSpec):
         sizes = [interface.code_size] + [self.width] * self.depth
         stages: dict[str, nn.Module] = {
             f"layer{number}": nn.Sequential(nn.Linear(before, after), nn.ReLU())
-            for number, (before, after) in enumerate(zip(sizes, sizes[1:], strict=False), start=1)
+            for number, (before, after) in enumerate(pairwise(sizes), start=1)
         }
         stages["output"] = nn.Sequential(nn.Linear(self.width, interface.pixels), ToImage(interface.image_shape))
         return StagedDecoder(stages)

@@ -27,7 +27,6 @@ def encodings_figure(result: xarray.Dataset) -> Figure:
         grey = "gray" if result.attrs["polarity"] == "bright" else "gray_r"
         top = float(max(1.0, np.ceil(relative.max() * 2) / 2))
         extent = (x[0] - 0.5, x[-1] + 0.5, y[-1] + 0.5, y[0] - 0.5)
-        image = None
         for row, name in enumerate(names):
             ax = axes[row, 0]
             image = ax.imshow(relative.sel(encoding=name), vmin=0, vmax=top, extent=extent)
@@ -58,8 +57,8 @@ def encodings_caption(result: xarray.Dataset) -> str:
     over = result["ood_over_blank"].mean("seed")
     worst, best = over.idxmax().item(), over.idxmin().item()
     return (
-        f"Mean squared error over the grid relative to a blank image, averaged over {result.sizes['seed']} seeds (left), "
-        f"and what the first seed's network draws at held-out places (crosses mark the truth, dashes the held-out "
+        f"Mean squared error over the grid relative to a blank image, averaged over {result.sizes['seed']} seeds "
+        f"(left), and what the first seed's network draws at held-out places (crosses mark the truth, dashes the held-out "
         f"region). Over all held-out places the error is {over.min().item():.2f} ({best}) to {over.max().item():.2f} "
         f"({worst}) times that of a blank image; over the training region it is at most "
         f"{result['id_over_blank'].mean('seed').max().item():.3f} times."

@@ -21,7 +21,7 @@ def styled() -> Any:
 def outline(ax: Axes, region: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
     """Dashed border around the True cells of a region over the grid."""
     half_x, half_y = (x[1] - x[0]) / 2, (y[1] - y[0]) / 2
-    style = {"color": HOLDOUT_COLOR, "linestyle": (0, (3, 2)), "linewidth": 1.3}
+    style: dict[str, Any] = {"color": HOLDOUT_COLOR, "linestyle": (0, (3, 2)), "linewidth": 1.3}
     padded = np.pad(region, 1)
     for row, column in zip(*np.nonzero(region), strict=True):
         left, right = x[column] - half_x, x[column] + half_x

@@ -20,15 +20,13 @@ TOLERANCE = 1.0
 
 
 def squared_error(
-    answers: Float[Tensor, "*member point *pixel"], targets: Float[Tensor, "point *pixel"]
+    answers: Float[Tensor, "*member point *pixel"], targets: Float[Tensor, point * pixel]
 ) -> Float[Tensor, "*member point"]:
     """Mean squared error of each point's answer."""
     return (answers - targets).square().flatten(-(targets.ndim - 1)).mean(dim=-1)
 
 
-def extreme_pixel(
-    images: Float[Tensor, "*point y x"], polarity: str = "bright"
-) -> Int[Tensor, "*point 2"]:
+def extreme_pixel(images: Float[Tensor, "*point y x"], polarity: str = "bright") -> Int[Tensor, "*point 2"]:
     """Column and row of the brightest (or darkest) pixel; the first one among equals."""
     flat = images.flatten(-2)
     index = flat.argmax(dim=-1) if polarity == "bright" else flat.argmin(dim=-1)
@@ -44,8 +42,6 @@ def hits(
     return ((found - truth).abs() <= tolerance).all(dim=-1)
 
 
-def region_mean(
-    values: Float[Tensor, "*member point"], region: Bool[Tensor, " point"]
-) -> Float[Tensor, "*member"]:
+def region_mean(values: Float[Tensor, "*member point"], region: Bool[Tensor, " point"]) -> Float[Tensor, "*member"]:
     """Mean over the points of a region; NaN where there are none."""
     return values[..., region].mean(dim=-1)

@@ -31,9 +31,7 @@ def write_report(
     """Write figures, verdicts and the page into a folder; return the page's path."""
     figures = [_figure(out, name, titles[name], result) for name, result in results.items()]
     (out / "claims.json").write_text(json.dumps([judgement.record() for judgement in judgements], indent=1))
-    environment = Environment(
-        loader=PackageLoader("recombine.report", "."), autoescape=True, undefined=StrictUndefined
-    )
+    environment = Environment(loader=PackageLoader("recombine.report", "."), autoescape=True, undefined=StrictUndefined)
     page = environment.get_template("page.html.j2").render(
         preset=preset,
         runs=runs,

@@ -48,7 +48,8 @@ class Index:
         except sqlite3.OperationalError as error:
             if "no such table" not in str(error):
                 raise StoreError(
-                    f"store: {str(self.path)!r} is not allowed; allowed: an index that can be read and written ({error})"
+                    f"store: {str(self.path)!r} is not allowed; allowed: an index that can be "
+                    f"read and written ({error})"
                 ) from None
         except sqlite3.DatabaseError:
             for suffix in ("", "-wal", "-shm"):

@@ -38,7 +38,10 @@ class Run:
 
     @property
     def scores(self) -> dict[str, float]:
-        """Mean squared errors, the same over blank, and accuracies, inside (`id`) and outside (`ood`) training; NaN where a region is empty."""
+        """Mean squared errors, the same over blank, and accuracies, inside (`id`) and outside (`ood`) training.
+
+        NaN where a region is empty.
+        """
         found = self.result["scores"].items()
         return {name: float("nan") if value is None else float(value) for name, value in found}
 

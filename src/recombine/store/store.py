@@ -59,7 +59,9 @@ class Store:
         with explained(self.path):
             if not marker.is_file():
                 if not create:
-                    raise StoreError(f"store: {str(self.path)!r} is not allowed; allowed: a directory with a store in it")
+                    raise StoreError(
+                        f"store: {str(self.path)!r} is not allowed; allowed: a directory with a store in it"
+                    )
                 self._refuse_foreign()
                 self._create(marker)
             try:

@@ -11,7 +11,14 @@ from typing import Any
 
 from recombine.store.run import Run
 
-SCORES: tuple[str, ...] = ("id_mse", "ood_mse", "id_over_blank", "ood_over_blank", "id_accuracy", "ood_accuracy")
+SCORES: tuple[str, ...] = (
+    "id_mse",
+    "ood_mse",
+    "id_over_blank",
+    "ood_over_blank",
+    "id_accuracy",
+    "ood_accuracy",
+)
 
 
 @dataclass(frozen=True)
@@ -51,9 +58,7 @@ def summarize(runs: Iterable[Run]) -> list[Summary]:
         fields[name] = flattened(spec)
         arms.setdefault(name, []).append(run)
     differing = _differing(list(fields.values()))
-    return [
-        _summary({name: fields[arm].get(name) for name in differing}, members) for arm, members in arms.items()
-    ]
+    return [_summary({name: fields[arm].get(name) for name in differing}, members) for arm, members in arms.items()]
 
 
 def flattened(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

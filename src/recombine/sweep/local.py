@@ -21,7 +21,16 @@ from recombine.specs import RunSpec
 from recombine.store import Run, Store
 from recombine.store.locks import Lock
 from recombine.sweep.provenance import provenance
-from recombine.training import Ensemble, State, check_precision, evaluate, fit, program_of, resolve_device, scores
+from recombine.training import (
+    Ensemble,
+    State,
+    check_precision,
+    evaluate,
+    fit,
+    program_of,
+    resolve_device,
+    scores,
+)
 
 MEMBERS_AT_ONCE = {"cpu": 1, "cuda": 64}
 """Members of one program. On a CPU members train in turn anyway, and one at a time finishes the first one soonest."""

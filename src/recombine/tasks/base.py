@@ -109,7 +109,7 @@ class Task(Variant):
         return Examples(images[:, None].float(), codes.float())
 
     @cached_property
-    def blank(self) -> Float[Tensor, "..."]:
+    def blank(self) -> Float[Tensor, ...]:
         """The answer that ignores the input: an empty image, or the mean code over the grid."""
         if self.direction == "decode":
             return torch.full(self.image_shape, self.background)
@@ -166,15 +166,18 @@ class Task(Variant):
         if not self.allow_unseen and (gone := unseen_values(self.holdout.mask(self.grid), self.grid)):
             some = ", ".join(gone[:3]) + (", …" if len(gone) > 3 else "")
             raise InvalidValue(
-                "holdout", str(self.holdout), f"masks that leave every factor value in training (this removes {some}), "
-                "or allow_unseen"
+                "holdout",
+                str(self.holdout),
+                f"masks that leave every factor value in training (this removes {some}), or allow_unseen",
             )
         if self.centers == "real" and not self.encoding.differentiable:
             raise InvalidValue("encoding", self.encoding.kind, "an encoding of real values, since centers is 'real'")
         if self.centers == "real" and isinstance(self.training, Each):
             raise InvalidValue("training", str(self.training), "draws, pick or percent, since centers is 'real'")
         if self.isolated and not self.encoding.population:
-            raise InvalidValue("encoding", self.encoding.kind, "a population code, since isolated leaves factors absent")
+            raise InvalidValue(
+                "encoding", self.encoding.kind, "a population code, since isolated leaves factors absent"
+            )
         if self.mixing is not None and not self.isolated:
             raise InvalidValue("mixing", self.mixing, "nothing unless isolated is true")
         usable = int(self._usable().sum())

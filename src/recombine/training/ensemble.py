@@ -152,9 +152,7 @@ class Ensemble:
     @torch.no_grad()
     def outputs(self, weights: Float[Tensor, " parameter"], inputs: Tensor) -> Tensor:
         """One member's answers, in float32."""
-        named = {
-            name.removeprefix("decoder."): part for name, part in self.layout.unflatten(weights).items()
-        }
+        named = {name.removeprefix("decoder."): part for name, part in self.layout.unflatten(weights).items()}
         return functional_call(self.objective.decoder, named, (inputs,))
 
 

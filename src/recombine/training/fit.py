@@ -61,7 +61,8 @@ class Stepper:
         """Steps until the last living member is done."""
         steps, alive = self.state.step.tolist(), self.state.alive.tolist()
         return max(
-            (total - step for total, step, on in zip(self.ensemble.totals, steps, alive, strict=True) if on), default=0
+            (total - step for total, step, on in zip(self.ensemble.totals, steps, alive, strict=True) if on),
+            default=0,
         )
 
     def advance(self, span: int) -> None:
