@@ -1,0 +1,27 @@
+"""Shapes and types are checked at run time in every test."""
+
+from jaxtyping import install_import_hook
+
+import tests.shape_checks  # noqa: F401  the hook finds it by name
+
+install_import_hook("recombine", "tests.shape_checks.checked")
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Tests run side by side; one thread each is fastest and keeps bits the same on every machine size."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def store_path(tmp_path, monkeypatch):
+    """A place for a store that no other test sees, and where commands look by default."""
+    path = tmp_path / "store"
+    monkeypatch.setenv("RECOMBINE_STORE", str(path))
+    return path

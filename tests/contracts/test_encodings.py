@@ -1,0 +1,67 @@
+"""What every encoding promises."""
+
+import pytest
+import torch
+
+from recombine.encodings import ENCODINGS
+from recombine.errors import InvalidValue
+from recombine.factors import Factor
+from recombine.tasks import BumpTask
+
+FACTORS = [Factor("x", 0, 27, 28), Factor("y", 0, 4, 5), Factor("brightness", 0.25, 1, 4)]
+
+
+@pytest.mark.parametrize("factor", FACTORS, ids=lambda factor: factor.name)
+def test_code_has_the_size_it_says_and_tells_values_apart(encoding, factor):
+    code = encoding.code(factor.values, factor)
+    assert code.shape == (factor.count, encoding.size(factor))
+    assert torch.isfinite(code).all()
+    distance = torch.cdist(code, code) + torch.eye(factor.count)
+    assert distance.min() > 1e-3
+
+
+def test_code_keeps_leading_axes(encoding):
+    factor = FACTORS[1]
+    values = factor.values[torch.tensor([[0, 1, 2], [4, 3, 0]])]
+    assert torch.equal(encoding.code(values, factor)[1, 0], encoding.code(values[1, 0], factor))
+
+
+def test_each_factor_has_its_own_neurons(encoding):
+    task = BumpTask(size=8, encoding=encoding)
+    here, moved = task.codes(torch.tensor([[2.0, 3.0], [2.0, 6.0]], dtype=torch.float64))
+    size = task.code_sizes[0]
+    assert torch.equal(here[:size], moved[:size])
+    assert not torch.equal(here[size:], moved[size:])
+
+
+def test_absent_is_zero_or_refused(encoding):
+    factor = FACTORS[0]
+    values = torch.tensor([3.0, torch.nan], dtype=torch.float64)
+    if encoding.population:
+        code = encoding.present(values, factor)
+        assert torch.equal(code[1], torch.zeros_like(code[1]))
+        assert torch.equal(code[0], encoding.code(values[0], factor))
+        assert code[0].abs().sum() > 0
+    else:
+        with pytest.raises(InvalidValue, match="population code"):
+            encoding.present(values, factor)
+
+
+def test_real_values_are_coded_smoothly_or_refused(encoding):
+    factor = FACTORS[0]
+    values = torch.tensor([3.2, 11.4, 20.7], dtype=torch.float64)
+    if not encoding.differentiable:
+        with pytest.raises(InvalidValue, match="real-valued"):
+            encoding.code(values, factor)
+        return
+    exact = torch.func.jvp(lambda v: encoding.code(v, factor), (values,), (torch.ones_like(values),))[1]
+    step = 1e-6
+    slope = (encoding.code(values + step, factor) - encoding.code(values - step, factor)) / (2 * step)
+    assert torch.allclose(exact, slope, atol=1e-6)
+    assert exact.abs().sum() > 0
+
+
+def test_spec_goes_through_json_and_text(encoding):
+    assert type(encoding).from_json(encoding.to_json()) == encoding
+    assert ENCODINGS.parse(str(encoding)) == encoding
+    assert ENCODINGS.parse(encoding.model_dump(mode="json")) == encoding

@@ -1,0 +1,59 @@
+"""What every hold-out promises."""
+
+import pytest
+import torch
+
+from recombine.factors import Factor, FactorGrid
+from recombine.holdouts import HOLDOUTS, unseen_values
+from recombine.tasks import BumpTask
+
+
+def grid_of(*counts):
+    return FactorGrid(tuple(Factor(f"f{k}", 0, count - 1, count) for k, count in enumerate(counts)))
+
+
+GRIDS = {"paper": grid_of(28, 28), "small": grid_of(9, 14), "three": grid_of(6, 7, 4)}
+
+
+@pytest.fixture(params=GRIDS.values(), ids=list(GRIDS))
+def grid(request):
+    return request.param
+
+
+def test_mask_covers_the_grid_and_keeps_every_single_value(holdout, grid):
+    mask = holdout.mask(grid)
+    assert mask.shape == grid.shape
+    assert mask.dtype == torch.bool
+    assert unseen_values(mask, grid) == []
+    assert not mask.all()
+
+
+def test_default_holds_something_out_unless_it_is_empty_by_nature(holdout, grid):
+    assert bool(holdout.mask(grid).any()) == (holdout.kind not in ("none", "mask"))
+
+
+def test_same_spec_same_mask(holdout, grid):
+    assert torch.equal(holdout.mask(grid), type(holdout).from_json(holdout.to_json()).mask(grid))
+
+
+def test_resolving_writes_bounds_out_and_changes_nothing_else(holdout, grid):
+    resolved = holdout.resolved(grid)
+    assert torch.equal(resolved.mask(grid), holdout.mask(grid))
+    assert resolved.resolved(grid) == resolved
+
+
+def test_task_has_it_resolved(holdout):
+    task = BumpTask(size=12, holdout=holdout)
+    assert task.holdout == holdout.resolved(task.grid)
+    assert torch.equal(task.held_out.reshape(12, 12), holdout.mask(task.grid))
+
+
+def test_training_never_shows_a_held_out_combination(holdout):
+    for centers in ("integer", "real"):
+        task = BumpTask(size=10, holdout=holdout, centers=centers, training="draws:300")
+        nearest = task.grid.nearest(task.training_values(seed=1))
+        assert not task.held_out[nearest].any()
+
+
+def test_known_by_name(holdout):
+    assert type(HOLDOUTS.parse({"kind": holdout.kind})) is type(holdout)

@@ -1,0 +1,40 @@
+"""Small specs that train in a second."""
+
+from recombine.decoders import DECODERS, DecoderSpec
+from recombine.specs import Recipe, RunSpec
+from recombine.tasks import BumpTask
+
+SMALL_FIELDS = {
+    "width": 8,
+    "depth": 2,
+    "heads": 2,
+    "feedforward": 8,
+    "channels": {"encoder": (4, 6), "low_rank": 2},
+    "hidden": 12,
+    "rank": 4,
+}
+
+
+def small_decoder(name: str) -> DecoderSpec:
+    """A decoder of any registered kind with few parameters; fields it does not have are left out."""
+    cls = DECODERS[name]
+    fields = {}
+    for field, value in SMALL_FIELDS.items():
+        if field in cls.model_fields:
+            chosen = value.get(name) if isinstance(value, dict) else value
+            if chosen is not None:
+                fields[field] = chosen
+    return cls(**fields)
+
+
+def small_spec(decoder: str | DecoderSpec = "mlp", *, seed: int = 0, task: dict | None = None, **recipe) -> RunSpec:
+    """A run of a few dozen steps on a small grid; penalties are on where the decoder has them."""
+    spec = decoder if isinstance(decoder, DecoderSpec) else small_decoder(decoder)
+    penalties = {"entropy": 0.05, "variance": 0.02} if spec.penalised else {}
+    length = {} if "epochs" in recipe else {"steps": 12}
+    return RunSpec(
+        task=BumpTask(**{"size": 8, "training": "draws:50", "direction": spec.direction, **(task or {})}),
+        decoder=spec,
+        recipe=Recipe(**{"batch": 16, "weight_decay": 0.05, **penalties, **length, **recipe}),
+        seed=seed,
+    )
