@@ -74,7 +74,9 @@ def test_seed_decides_the_weights_and_nothing_else_does(spec):
 
 def test_members_can_be_batched(spec):
     modules = [spec.replace(seed=seed).module() for seed in range(3)]
-    stacked = {n: torch.stack([dict(m.named_parameters())[n] for m in modules]) for n, _ in modules[0].named_parameters()}
+    stacked = {
+        n: torch.stack([dict(m.named_parameters())[n] for m in modules]) for n, _ in modules[0].named_parameters()
+    }
     inputs = inputs_of(spec)
     together = vmap(lambda weights: functional_call(modules[0], weights, (inputs,)))(stacked)
     alone = torch.stack([module(inputs) for module in modules])

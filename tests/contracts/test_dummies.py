@@ -10,7 +10,16 @@ ROOT = Path(__file__).parents[2]
 
 
 def contracts_over_dummies(kind):
-    words = [sys.executable, "-m", "pytest", "tests/contracts", "-p", "tests.contracts.dummies", "-p", "no:cacheprovider"]
+    words = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "tests/contracts",
+        "-p",
+        "tests.contracts.dummies",
+        "-p",
+        "no:cacheprovider",
+    ]
     done = subprocess.run(
         [*words, "-k", "dummy and not dummies", "-q", "-p", "no:xdist"],
         cwd=ROOT, env={**os.environ, "DUMMIES": kind}, capture_output=True, text=True, timeout=300,

@@ -46,7 +46,7 @@ class State:
     step: Int[Tensor, " member"]
     alive: Bool[Tensor, " member"]
     """False once a member's loss was not a finite number; it is left as it was then."""
-    errors: list[Float[Tensor, " step"]]
+    errors: list[Float[Tensor, " _"]]
     """Each member's squared error at every step so far."""
 
     def member(self, index: int) -> dict[str, Tensor]:

@@ -1,0 +1,125 @@
+"""Identity: equal fields, equal digest; any changed field, another digest."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recombine.decoders import CNN, DECODERS
+from recombine.encodings import ENCODINGS
+from recombine.errors import InvalidValue
+from recombine.holdouts import HOLDOUTS
+from recombine.specs import Recipe, RunSpec
+from recombine.store.summary import flattened
+from recombine.tasks import BumpTask
+
+CHANGES = {
+    "task": [{"size": 27}, {"sigma": 1.1}, {"polarity": "dark"}, {"encoding": "bump:variance=3"}, {"holdout": "corner"},
+             {"training": "draws:2001"}, {"centers": "real"}, {"region": "whole"}, {"isolated": True},
+             {"isolated": True, "mixing": 0.5}, {"allow_unseen": True}, {"brightness": 2, "holdout": "none"}],
+    "decoder": [{"width": 63}, {"depth": 5}],
+    "recipe": [{"epochs": 51}, {"batch": 31}, {"lr": 2e-3}, {"weight_decay": 0.0}, {"absolute": 0.1}, {"beta1": 0.8},
+               {"beta2": 0.9}, {"epsilon": 1e-7}, {"precision": "bf16"}],
+}  # fmt: skip
+
+
+def test_every_changed_field_changes_the_digest():
+    base = RunSpec()
+    specs = [base, base.replace(seed=1)]
+    for part, changes in CHANGES.items():
+        specs += [base.replace(**{part: getattr(base, part).replace(**change)}) for change in changes]
+    assert len({spec.digest for spec in specs}) == len(specs)
+
+
+def test_a_changed_default_would_change_the_digest():
+    """All defaults are written out, so the identity does not rest on them."""
+    written = flattened(json.loads(RunSpec().to_json()))
+    expected = {f"task.{name}" for name in BumpTask.model_fields} | {f"recipe.{name}" for name in Recipe.model_fields}
+    nested = {"task.encoding", "task.holdout", "task.training"}
+    assert expected - nested <= set(written)
+    assert {"task.encoding.variance", "task.holdout.low", "task.training.samples", "decoder.width", "seed"} <= set(
+        written
+    )
+
+
+def test_digest_is_stable():
+    """Stored results are found under these names: a change here must come with a new revision."""
+    assert RunSpec().digest == "9d848e68f304355f511f"
+
+
+def test_the_same_mask_written_differently_is_the_same_run():
+    default, explicit = RunSpec(), RunSpec(task=BumpTask(holdout="center:6:22"))
+    by_share = RunSpec(task=BumpTask(holdout="center:fraction=0.607"))
+    assert default.digest == explicit.digest == by_share.digest
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    size=st.integers(6, 30),
+    sigma=st.floats(0.1, 5),
+    encoding=st.sampled_from(list(ENCODINGS)),
+    holdout=st.sampled_from([name for name in HOLDOUTS if name != "mask"]),
+    decoder=st.sampled_from([name for name, cls in DECODERS.items() if cls.direction == "decode"]),
+    lr=st.floats(1e-6, 1),
+    seed=st.integers(0, 2**31 - 1),
+)
+def test_round_trip(size, sigma, encoding, holdout, decoder, lr, seed):
+    spec = RunSpec(
+        task=BumpTask(size=size, sigma=sigma, encoding=encoding, holdout=holdout),
+        decoder=decoder,
+        recipe=Recipe(lr=lr),
+        seed=seed,
+    )
+    again = RunSpec.from_json(spec.to_json())
+    assert again == spec
+    assert again.digest == spec.digest
+
+
+def test_steps_take_the_place_of_epochs():
+    recipe = Recipe(steps=10)
+    assert recipe.epochs is None
+    assert Recipe.from_json(recipe.to_json()) == recipe
+
+
+def test_specs_are_frozen():
+    with pytest.raises(Exception, match="frozen"):
+        RunSpec().seed = 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"seed": -1}, "seed"),
+        ({"seed": 2**40}, "seed"),
+        ({"recipe": {"lr": 0}}, "lr"),
+        ({"recipe": {"lr": float("inf")}}, "lr"),
+        ({"recipe": {"epochs": 0}}, "epochs"),
+        ({"recipe": {"epochs": 5, "steps": 5}}, "steps"),
+        ({"recipe": {"epochs": None}}, "epochs"),
+        ({"recipe": {"entropy": 0.1}}, "entropy"),
+        ({"recipe": {"momentum": 0.9}}, "momentum"),
+        ({"decoder": "cnn:depth=0"}, "decoder.depth"),
+        ({"decoder": "encoder"}, "decoder"),
+        ({"decoder": CNN}, "decoder"),
+        ({"decoder": "transformer:heads=3"}, "decoder.width"),
+        ({"decoder": "coordinate:width=6"}, "decoder.width"),
+        ({"task": {"kind": "bump", "sigma": -2}}, "task.sigma"),
+        ({"task": {"sigma": 2}}, "task"),
+        ({"revision": 7}, "revision"),
+        ({"colour": "red"}, "colour"),
+    ],
+    ids=str,
+)
+def test_mistakes_name_the_field(fields, field):
+    with pytest.raises(InvalidValue) as caught:
+        RunSpec(**fields)
+    assert str(caught.value).startswith(f"{field}: ")
+    assert "allowed:" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"seed": "x"}'])
+def test_bad_json_is_one_line(text):
+    with pytest.raises(InvalidValue, match="allowed:"):
+        RunSpec.from_json(text)

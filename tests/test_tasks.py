@@ -1,0 +1,145 @@
+"""The data: known answers, and every training-set rule."""
+
+import math
+
+import pytest
+import torch
+
+from recombine.errors import InvalidValue
+from recombine.metrics import extreme_pixel, squared_error
+from recombine.tasks import BumpTask
+
+
+def rows(*values):
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def test_bump_is_drawn_pixel_by_pixel():
+    image = BumpTask(size=9, sigma=1.5).render(rows([2.0, 6.25]))[0]
+    for y in range(9):
+        for x in range(9):
+            assert image[y, x].item() == pytest.approx(math.exp(-((x - 2) ** 2 + (y - 6.25) ** 2) / (2 * 1.5**2)))
+
+
+def test_x_is_the_column_and_dark_is_one_minus_bright():
+    bright, dark = BumpTask(), BumpTask(polarity="dark")
+    at = rows([5.0, 20.0])
+    assert extreme_pixel(bright.render(at)).tolist() == [[5, 20]]
+    assert extreme_pixel(dark.render(at), "dark").tolist() == [[5, 20]]
+    assert torch.equal(dark.render(at), 1 - bright.render(at))
+
+
+def test_blank_scores_pi_sigma_squared_over_n_squared():
+    for sigma, polarity in ((1.0, "bright"), (1.5, "dark")):
+        task = BumpTask(sigma=sigma, polarity=polarity)
+        image = task.render(rows([14.0, 14.0])).float()
+        assert squared_error(task.blank[None], image).item() == pytest.approx(math.pi * sigma**2 / 28**2, rel=1e-3)
+
+
+def test_stripes_are_one_dimensional_and_their_code_leaves_the_other_factor_out():
+    task = BumpTask(size=10)
+    vertical, horizontal = task.render(rows([3.0, torch.nan], [torch.nan, 7.0]))
+    profile = torch.exp(-((torch.arange(10).double() - 3) ** 2) / 2)
+    assert torch.equal(vertical, profile.expand(10, 10))
+    assert torch.equal(horizontal, torch.exp(-((torch.arange(10).double() - 7) ** 2) / 2)[:, None].expand(10, 10))
+    code = task.codes(rows([3.0, torch.nan]))[0]
+    assert code[:10].max() == 1
+    assert torch.equal(code[10:], torch.zeros(10, dtype=torch.float64))
+
+
+def test_isolated_examples_show_every_value_alone():
+    alone = BumpTask(size=6).isolated_values()
+    assert alone.shape == (12, 2)
+    assert torch.isnan(alone).sum(dim=1).eq(1).all()
+    assert alone[:6, 0].tolist() == alone[6:, 1].tolist() == list(range(6))
+    three = BumpTask(size=6, brightness=4).isolated_values()
+    assert three.shape == (16, 3)
+    assert torch.isnan(three).sum(dim=1).eq(2).all()
+
+
+def test_brightness_is_a_third_factor():
+    task = BumpTask(size=6, brightness=4, holdout="none")
+    assert task.grid.shape == (6, 6, 4)
+    full, half = task.render(rows([2.0, 3.0, 1.0], [2.0, 3.0, 0.5]))
+    assert torch.equal(half, full / 2)
+    uniform = task.render(rows([torch.nan, torch.nan, 0.75]))[0]
+    assert torch.equal(uniform, torch.full((6, 6), 0.75, dtype=torch.float64))
+
+
+def test_each_trains_on_every_kept_combination_once():
+    task = BumpTask(training="each")
+    values = task.training_values(0)
+    assert len(values) == 495
+    assert len(torch.unique(values, dim=0)) == 495
+
+
+def test_pick_and_percent_draw_without_replacement():
+    for training, count in (("pick:100", 100), ("percent:20", 99)):
+        values = BumpTask(training=training).training_values(4)
+        assert len(values) == len(torch.unique(values, dim=0)) == count
+
+
+def test_draws_are_with_replacement_and_differ_by_seed():
+    task = BumpTask()
+    first, second = task.training_values(0), task.training_values(1)
+    assert len(first) == 2000
+    assert len(torch.unique(first, dim=0)) < 495
+    assert not torch.equal(first, second)
+
+
+def test_real_centres_lie_between_grid_points_and_outside_the_holdout():
+    values = BumpTask(centers="real", training="draws:5000").training_values(0)
+    assert (values != values.round()).any(dim=1).float().mean() > 0.99
+    assert values.min() >= 0
+    assert values.max() <= 27
+    inside = ((values > 5.5) & (values < 22.5)).all(dim=1)
+    assert not inside.any()
+    assert ((values > 5.0) & (values < 23.0)).all(dim=1).any()  # the border is not wider than half a pixel
+
+
+def test_whole_region_includes_the_held_out_combinations():
+    task = BumpTask(region="whole", training="each")
+    assert len(task.training_values(0)) == 784
+
+
+@pytest.mark.parametrize("training", ["pick:0", "pick:10", "pick:300"])
+def test_stripes_come_with_any_number_of_bumps(training):
+    values = BumpTask(isolated=True, training=training).training_values(0)
+    absent = torch.isnan(values).any(dim=1)
+    assert int(absent.sum()) == 56
+    assert len(values) == 56 + int(training.split(":")[1])
+
+
+@pytest.mark.parametrize(("share", "bumps"), [(0.9, 100), (0.5, 100), (0.1, 100), (0.5, 10), (0.25, 400)])
+def test_mixing_reaches_its_share_and_drops_nothing(share, bumps):
+    values = BumpTask(isolated=True, training=f"pick:{bumps}", mixing=share).training_values(0)
+    absent = torch.isnan(values).any(dim=1)
+    assert absent.double().mean().item() == pytest.approx(share, abs=0.01)
+    assert len(torch.unique(values[~absent], dim=0)) == bumps
+    assert len(torch.unique(values[absent].nan_to_num(-1), dim=0)) == 56
+
+
+def test_encoding_direction_swaps_the_ends():
+    there, back = BumpTask(size=8), BumpTask(size=8, direction="encode")
+    at = rows([1.0, 2.0])
+    assert torch.equal(there.examples(at).targets[:, None], back.examples(at).inputs)
+    assert torch.equal(there.examples(at).inputs, back.examples(at).targets)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"size": 1}, {"size": 10_000}, {"sigma": 0}, {"sigma": -1}, {"sigma": float("nan")}, {"polarity": "grey"},
+        {"encoding": "braille"}, {"encoding": "bump:variance=0"}, {"training": "pick:496"}, {"training": "draws:0"},
+        {"training": "percent:101"}, {"training": "pick:0"}, {"centers": "real", "encoding": "onehot"},
+        {"centers": "real", "training": "each"}, {"isolated": True, "encoding": "rate"}, {"mixing": 0.5},
+        {"isolated": True, "mixing": 1.0}, {"holdout": "center:0:27"}, {"holdout": "center:0:27", "allow_unseen": True},
+        {"direction": "sideways"}, {"brightness": 0}, {"colour": "red"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_mistakes_are_one_line(fields):
+    with pytest.raises(InvalidValue) as caught:
+        BumpTask(**fields)
+    assert "\n" not in str(caught.value)
+    assert "allowed:" in str(caught.value)

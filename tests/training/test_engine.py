@@ -1,0 +1,206 @@
+"""The engine against slow, obvious training, and against itself in other company."""
+
+import math
+
+import pytest
+import torch
+
+from recombine.decoders import DECODERS
+from recombine.errors import InvalidValue
+from recombine.specs import Recipe
+from recombine.streams import stream
+from recombine.training import Ensemble, State, fit
+from tests.small import small_spec
+
+CPU = torch.device("cpu")
+KINDS = list(DECODERS)
+
+
+def trained(specs, steps=None):
+    """The ensemble and its state after training, or after at least some steps."""
+    ensemble = Ensemble(specs, CPU)
+    state = ensemble.initial()
+    for _ in fit(ensemble, state):
+        if steps is not None and int(state.step.max()) >= steps:
+            break
+    return ensemble, state
+
+
+def plainly_trained(spec):
+    """The same run as anyone would write it: a module, an optimiser, a loop."""
+    module = spec.module()
+    recipe, task = spec.recipe, spec.task
+    optimiser = torch.optim.AdamW(
+        module.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay,
+        betas=(recipe.beta1, recipe.beta2), eps=recipe.epsilon,
+    )  # fmt: skip
+    values = task.training_values(spec.seed)
+    inputs, targets = task.examples(values)
+    errors, epoch = [], 0
+    while len(errors) < recipe.steps:
+        order = torch.randperm(len(values), generator=stream(spec.seed, "order", epoch))
+        for rows in order.split(recipe.batch):
+            if len(errors) == recipe.steps:
+                break
+            optimiser.zero_grad()
+            difference = module(inputs[rows]) - targets[rows]
+            error = difference.square().mean()
+            loss = error + recipe.absolute * difference.abs().mean()
+            for name, penalty in module.penalties().items():
+                loss = loss + getattr(recipe, name) * penalty
+            loss.backward()
+            optimiser.step()
+            errors.append(error.item())
+        epoch += 1
+    return module, errors
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_engine_trains_as_a_plain_loop_does(kind):
+    spec = small_spec(kind, seed=3, absolute=0.1, lr=2e-3)
+    module, errors = plainly_trained(spec)
+    ensemble, state = trained([spec])
+    named = ensemble.named_weights(state.weights[0])
+    assert set(named) == set(dict(module.named_parameters()))
+    inputs = spec.task.examples(spec.task.grid.points).inputs
+    assert torch.allclose(ensemble.outputs(state.weights[0], inputs), module(inputs), atol=1e-4)
+    for name, parameter in module.named_parameters():
+        if not name.endswith("mix.bias"):  # a key's bias has no gradient but rounding, which AdamW blows up
+            assert torch.allclose(named[name], parameter, atol=1e-4), name
+    assert torch.allclose(state.errors[0], torch.tensor(errors), rtol=1e-4)
+    assert int(state.step[0]) == spec.recipe.steps
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_member_ends_as_its_solo_run_bit_for_bit(kind):
+    """Members that differ in seed, rates, penalties, training set and its size, and length."""
+    first = small_spec(kind)
+    penalties = {"entropy": 0.3, "variance": 0.0} if first.decoder.penalised else {}
+    specs = [
+        first,
+        small_spec(kind, seed=1),
+        small_spec(kind, seed=1, lr=5e-3, weight_decay=0.5, absolute=0.2, **penalties),
+        small_spec(kind, seed=2, task={"training": "draws:23", "sigma": 1.5, "holdout": "corner", "polarity": "dark"}),
+        small_spec(kind, epochs=2),
+    ]
+    together, state = trained(specs)
+    for index, spec in enumerate(specs):
+        alone, solo = trained([spec])
+        assert torch.equal(state.weights[index], solo.weights[0])
+        assert torch.equal(state.errors[index], solo.errors[0])
+        assert together.totals[index] == alone.totals[0] == int(state.step[index])
+    for a in range(len(specs)):
+        for b in range(a):
+            assert not torch.allclose(state.weights[a], state.weights[b], atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_batched_way_gives_the_same_gradients(kind):
+    specs = [small_spec(kind, seed=seed, absolute=0.1 * seed) for seed in range(3)]
+    ensemble = Ensemble(specs, CPU)
+    weights = ensemble.initial().weights
+    rows = torch.stack([schedule.table[:16] for schedule in ensemble.schedules])
+    batch = (ensemble.examples.inputs[rows], ensemble.examples.targets[rows], torch.full((3, 16), 1 / 16))
+    in_turn, slow = ensemble._in_turn(weights, *batch, torch.ones(3, dtype=torch.bool))
+    batched, fast = ensemble._batched(weights, *batch)
+    assert torch.allclose(in_turn.total, batched.total, rtol=1e-5)
+    assert torch.allclose(in_turn.error, batched.error, rtol=1e-5)
+    assert torch.allclose(slow, fast, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_interrupted_anywhere_it_goes_on_to_the_same_bits(kind):
+    specs = [small_spec(kind, seed=seed) for seed in range(2)]
+    _, whole = trained(specs)
+    for stop in (1, 5):
+        _, state = trained(specs, steps=stop)
+        assert 0 < int(state.step[0]) < specs[0].recipe.steps
+        kept = [{name: part.clone() for name, part in state.member(index).items()} for index in range(2)]
+        again = Ensemble(specs, CPU)
+        resumed = State.stack(kept, CPU)
+        for _ in fit(again, resumed):
+            pass
+        assert torch.equal(resumed.weights, whole.weights)
+        assert all(torch.equal(a, b) for a, b in zip(resumed.errors, whole.errors, strict=True))
+
+
+def test_members_may_resume_from_different_steps():
+    specs = [small_spec("mlp", seed=seed) for seed in range(2)]
+    _, whole = trained(specs)
+    _, early = trained(specs[:1], steps=1)
+    _, late = trained(specs[1:], steps=6)
+    assert int(early.step[0]) != int(late.step[0])
+    state = State.stack([early.member(0), late.member(0)], CPU)
+    for _ in fit(Ensemble(specs, CPU), state):
+        pass
+    assert torch.equal(state.weights, whole.weights)
+
+
+def test_a_diverging_member_does_not_disturb_its_neighbours():
+    calm, wild = small_spec("mlp", steps=40), small_spec("mlp", seed=1, lr=1e18, steps=40)
+    _, state = trained([calm, wild, calm.replace(seed=2)])
+    assert state.alive.tolist() == [True, False, True]
+    assert int(state.step[1]) < 40
+    for index, spec in ((0, calm), (2, calm.replace(seed=2))):
+        assert torch.equal(state.weights[index], trained([spec])[1].weights[0])
+
+
+def test_a_diverged_member_stays_where_it_was():
+    wild = small_spec("mlp", lr=1e18, steps=40)
+    ensemble, state = trained([wild])
+    before = state.member(0)
+    for _ in fit(ensemble, state):
+        pass
+    after = state.member(0)
+    assert int(after["step"]) == int(before["step"])
+    assert torch.equal(after["mean"], before["mean"])
+
+
+def test_epochs_cover_the_training_set_once_each():
+    spec = small_spec("mlp", epochs=3, task={"training": "draws:45"})
+    ensemble = Ensemble([spec], CPU)
+    schedule = ensemble.schedules[0]
+    assert schedule.steps_per_epoch == 3
+    assert schedule.total == 9
+    from recombine.training.schedule import batches_of
+
+    rows, shares, active = batches_of([schedule], [0], 10)
+    assert active[:, 0].tolist() == [True] * 9 + [False]
+    assert torch.allclose(shares[:9].sum(dim=-1), torch.ones(9, 1))
+    for epoch in range(3):
+        part = slice(3 * epoch, 3 * epoch + 3)
+        seen = rows[part, 0][shares[part, 0] > 0]
+        assert sorted(seen.tolist()) == sorted(schedule.table.tolist())
+    assert not torch.equal(rows[:3], rows[3:6])
+    later = batches_of([schedule], [4], 3)
+    assert torch.equal(later.rows, rows[4:7])
+
+
+def test_published_recipe_takes_sixty_three_steps_an_epoch():
+    spec = small_spec("mlp").replace(task=small_spec("mlp").task.replace(training="draws:2000"), recipe=Recipe())
+    schedule = Ensemble([spec], CPU).schedules[0]
+    assert (schedule.steps_per_epoch, schedule.total) == (63, 3150)
+
+
+def test_a_loss_that_can_fall_falls():
+    spec = small_spec("mlp", steps=150, lr=3e-3)
+    _, state = trained([spec])
+    assert state.errors[0][-20:].mean() < 0.5 * state.errors[0][:20].mean()
+    assert math.isfinite(state.errors[0].sum().item())
+
+
+def test_bf16_trains_near_float32_and_differs_from_it():
+    exact, rough = (trained([small_spec("cnn", precision=p)])[1] for p in ("float32", "bf16"))
+    assert not torch.equal(exact.weights, rough.weights)
+    assert torch.allclose(exact.errors[0], rough.errors[0], rtol=0.1)
+
+
+def test_members_of_different_programs_are_refused():
+    with pytest.raises(InvalidValue, match="one decoder"):
+        Ensemble([small_spec("mlp"), small_spec("cnn")], CPU)
+    with pytest.raises(InvalidValue, match="one decoder"):
+        Ensemble([small_spec("mlp"), small_spec("mlp", batch=8)], CPU)
+    with pytest.raises(InvalidValue, match="tf32"):
+        Ensemble([small_spec("mlp", precision="tf32")], CPU)
+    with pytest.raises(InvalidValue, match="at least one"):
+        Ensemble([], CPU)
