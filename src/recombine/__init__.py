@@ -13,6 +13,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+__version__ = "0.1.0"
+
 _HOMES: dict[str, tuple[str, ...]] = {
     "recombine.specs": ("RunSpec", "Recipe"),
     "recombine.factors": ("Factor", "FactorGrid"),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 import signal
 import sys
-from importlib.metadata import version
 from typing import Any, NoReturn
 
 from cyclopts import App, CycloptsError
 from cyclopts.exceptions import UnknownCommandError, UnknownOptionError
 
+from recombine import __version__
 from recombine.errors import InvalidValue, RecombineError, listed
 
 MISUSED, STOPPED = 2, 130
@@ -19,7 +19,7 @@ MISUSED, STOPPED = 2, 130
 app = App(
     name="recombine",
     help="Will a decoder compose factors it has never seen together, where does factorization break, what fixes it?",
-    version=lambda: version("recombine"),
+    version=__version__,
     help_format="plaintext",
 )
 app.command("recombine.cli.train:train", name="train", help="Train ensembles; what is trained already is served.")

@@ -57,7 +57,7 @@ def encodings_caption(result: xarray.Dataset) -> str:
     over = result["ood_over_blank"].mean("seed")
     worst, best = over.idxmax().item(), over.idxmin().item()
     return (
-        f"Mean squared error over the grid, relative to blank, averaged over {result.sizes['seed']} seeds "
+        f"Mean squared error over the grid, relative to blank, over {result.sizes['seed']} seeds "
         f"(left), and what the first seed's network draws at held-out places (crosses mark the truth, dashes the held-out "
         f"region). Over all held-out places the error is {over.min().item():.2f} ({best}) to {over.max().item():.2f} "
         f"({worst}) times that of a blank image; over the training region it is at most "

@@ -5,12 +5,12 @@ from __future__ import annotations
 import platform
 import subprocess
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from recombine import __version__
 from recombine.training import device_name
 
 
@@ -35,7 +35,7 @@ def git_commit() -> str | None:
 def provenance(device: torch.device, precision: str) -> dict[str, Any]:
     """Versions, device and arithmetic, as one record."""
     return {
-        "recombine": version("recombine"),
+        "recombine": __version__,
         "commit": git_commit(),
         "torch": torch.__version__,
         "python": platform.python_version(),

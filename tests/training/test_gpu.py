@@ -1,0 +1,117 @@
+"""On a CUDA device: the same results as on a CPU, in one graph, whatever the company."""
+
+import pytest
+import torch
+
+from recombine.decoders import DECODERS
+from recombine.store import Store
+from recombine.sweep import train
+from recombine.training import Ensemble, State, fit
+from recombine.training.fit import Stepper
+from tests.small import small_spec
+
+pytestmark = pytest.mark.gpu
+CPU = torch.device("cpu")
+KINDS = list(DECODERS)
+
+
+@pytest.fixture
+def cuda():
+    assert torch.cuda.is_available(), "tests marked gpu need a CUDA device"
+    return torch.device("cuda")
+
+
+def trained(specs, device):
+    ensemble = Ensemble(specs, device)
+    state = ensemble.initial()
+    for _ in fit(ensemble, state):
+        pass
+    return ensemble, state
+
+
+def different_members(kind):
+    return [
+        small_spec(kind),
+        small_spec(kind, seed=1, lr=2e-3, weight_decay=0.2, absolute=0.1),
+        small_spec(kind, seed=2, task={"training": "draws:23", "sigma": 1.5}),
+        small_spec(kind, epochs=2),
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ensemble_trains_as_on_the_cpu(kind, cuda):
+    specs = different_members(kind)
+    (_, there), (_, here) = trained(specs, cuda), trained(specs, CPU)
+    assert there.step.tolist() == here.step.tolist()
+    for gpu, cpu in zip(there.errors, here.errors, strict=True):
+        assert torch.allclose(gpu, cpu, rtol=2e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_member_ends_as_its_solo_run(kind, cuda):
+    specs = different_members(kind)
+    ensemble, together = trained(specs, cuda)
+    for index, spec in enumerate(specs):
+        _, alone = trained([spec], cuda)
+        inputs = spec.task.examples(spec.task.grid.points).inputs.to(cuda)
+        outputs = [ensemble.outputs(weights, inputs) for weights in (together.weights[index], alone.weights[0])]
+        assert torch.allclose(*outputs, atol=1e-3)
+        assert torch.allclose(together.errors[index], alone.errors[0], rtol=2e-3)
+    assert not torch.allclose(together.weights[0], together.weights[1], atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whole_step_is_one_graph_and_equals_plain_steps(kind, cuda):
+    specs = different_members(kind)[:3]
+    graphed, plain = Ensemble(specs, cuda), Ensemble(specs, cuda)
+    first, second = graphed.initial(), plain.initial()
+    stepper = Stepper(graphed, first)
+    stepper.advance(6)
+    assert isinstance(stepper.graph, torch.cuda.CUDAGraph)
+    other = Stepper(plain, second)
+    other._replay = lambda span: [other._step() for _ in range(span)]
+    other.advance(6)
+    assert first.step.tolist() == second.step.tolist() == [6, 6, 6]
+    assert torch.allclose(first.weights, second.weights, atol=1e-3)
+    for graph_errors, plain_errors in zip(first.errors, second.errors, strict=True):
+        assert torch.allclose(graph_errors, plain_errors, rtol=1e-3)
+
+
+def test_a_diverging_member_does_not_disturb_its_neighbours(cuda):
+    calm, wild = small_spec("cnn", steps=40), small_spec("cnn", seed=1, lr=1e18, steps=40)
+    _, state = trained([calm, wild, calm.replace(seed=2)], cuda)
+    assert state.alive.tolist() == [True, False, True]
+    assert torch.isfinite(state.weights[[0, 2]]).all()
+    _, alone = trained([calm], cuda)
+    assert torch.allclose(state.errors[0], alone.errors[0], rtol=5e-3)
+
+
+def test_resumes_from_a_cpu_copy_of_its_state(cuda):
+    specs = [small_spec("cnn", seed=seed, steps=30) for seed in range(2)]
+    _, whole = trained(specs, cuda)
+    ensemble = Ensemble(specs, cuda)
+    state = ensemble.initial()
+    Stepper(ensemble, state).advance(11)
+    resumed = State.stack([state.member(index) for index in range(2)], cuda)
+    for _ in fit(Ensemble(specs, cuda), resumed):
+        pass
+    for a, b in zip(resumed.errors, whole.errors, strict=True):
+        assert len(a) == 30
+        assert torch.allclose(a, b, rtol=5e-3)
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_faster_arithmetic_stays_near(kind, precision, cuda):
+    exact, rough = (trained([small_spec(kind, precision=p)], cuda)[1] for p in ("float32", precision))
+    assert torch.allclose(exact.errors[0], rough.errors[0], rtol=0.1)
+    if precision == "bf16":
+        assert not torch.equal(exact.weights, rough.weights)
+
+
+def test_sweep_on_the_gpu_fills_the_store(cuda, store_path):
+    specs = [small_spec("cnn", seed=seed) for seed in range(4)] + [small_spec("mlp")]
+    runs = train(specs, store_path, device="cuda")
+    assert [run.status for run in runs] == ["done"] * 5
+    assert runs[0].result["provenance"]["members_together"] == 4
+    assert all(not problems for _, problems in Store(store_path).verify())
