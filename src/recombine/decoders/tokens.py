@@ -24,7 +24,8 @@ class PixelTokens(nn.Module):
         self.register_buffer("position", sinusoidal_position(interface.image_shape, width), persistent=False)
 
     def forward(self, codes: Float[Tensor, "batch code"]) -> Float[Tensor, "batch pixel width"]:
-        return self.project(codes)[:, None, :] + self.position
+        projected = self.project(codes)[:, None, :]
+        return projected + self.position.to(projected.dtype)
 
 
 def sinusoidal_position(image_shape: tuple[int, int], width: int) -> Float[Tensor, "pixel width"]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
+import torch
 from jaxtyping import Float
 from pydantic import Field, model_validator
 from torch import Tensor, nn
-from torch.nn import functional
 
 from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDecoder, ToImage
 from recombine.decoders.tokens import PixelTokens
@@ -63,6 +63,8 @@ class EncoderLayer(nn.Module):
 
     def forward(self, tokens: Float[Tensor, "batch pixel width"]) -> Float[Tensor, "batch pixel width"]:
         query, key, value = self.mix(tokens).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
-        attended = functional.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(-2)
+        # Written out: the fused kernels batch over members badly or not at all, and have no forward-mode derivative.
+        attention = torch.softmax(query @ key.mT / query.shape[-1] ** 0.5, dim=-1)
+        attended = (attention @ value).transpose(1, 2).flatten(-2)
         tokens = self.after_attention(tokens + self.merge(attended))
         return self.after_feed(tokens + self.feed(tokens))

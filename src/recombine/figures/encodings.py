@@ -57,9 +57,9 @@ def encodings_caption(result: xarray.Dataset) -> str:
     over = result["ood_over_blank"].mean("seed")
     worst, best = over.idxmax().item(), over.idxmin().item()
     return (
-        f"Mean squared error over the grid, relative to blank, over {result.sizes['seed']} seeds "
-        f"(left), and what the first seed's network draws at held-out places (crosses mark the truth, dashes the held-out "
-        f"region). Over all held-out places the error is {over.min().item():.2f} ({best}) to {over.max().item():.2f} "
-        f"({worst}) times that of a blank image; over the training region it is at most "
+        f"Mean squared error over the grid, relative to blank, over {result.sizes['seed']} seeds (left), and what the "
+        f"first seed's network draws at held-out places (crosses mark the truth, dashes the held-out region). Over all "
+        f"held-out places the error is {over.min().item():.2f} ({best}) to {over.max().item():.2f} ({worst}) times "
+        f"that of a blank image; over the training region it is at most "
         f"{result['id_over_blank'].mean('seed').max().item():.3f} times."
     )

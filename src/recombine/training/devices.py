@@ -35,14 +35,13 @@ def device_name(device: torch.device) -> str:
 
 
 @contextlib.contextmanager
-def arithmetic(precision: str, device: torch.device) -> Iterator[None]:
-    """Run the block in a precision, and leave torch's global switches as they were."""
+def arithmetic(precision: str) -> Iterator[None]:
+    """Allow TF32 in the block exactly when asked, and leave torch's global switches as they were."""
     tf32 = precision == "tf32"
     matmul, convolution = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = matmul.allow_tf32, convolution.allow_tf32
-    matmul.allow_tf32, convolution.allow_tf32 = tf32, tf32
+    before = matmul.allow_tf32, convolution.allow_tf32, convolution.benchmark
+    matmul.allow_tf32, convolution.allow_tf32, convolution.benchmark = tf32, tf32, True
     try:
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16", cache_enabled=False):
-            yield
+        yield
     finally:
-        matmul.allow_tf32, convolution.allow_tf32 = before
+        matmul.allow_tf32, convolution.allow_tf32, convolution.benchmark = before

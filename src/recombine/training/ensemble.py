@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.func import functional_call, vmap
+from torch.func import vmap
 
 from recombine.errors import InvalidValue
 from recombine.specs import RunSpec
 from recombine.tasks import Examples
 from recombine.training.devices import check_precision
-from recombine.training.objective import WEIGHTS, FlatLayout, Loss, Objective
+from recombine.training.objective import WEIGHTS, Loss, Objective
 from recombine.training.schedule import Schedule
 
 ABSENT = -1e9
@@ -75,8 +75,9 @@ class Ensemble:
                 raise InvalidValue("specs", spec.digest, "members with one decoder, shapes, batch, precision and betas")
             check_precision(spec.recipe.precision, device)
         self.specs, self.device, self.recipe = list(specs), device, specs[0].recipe
-        self.objective = Objective(specs[0].module()).to(device)
-        self.layout = FlatLayout(self.objective)
+        decoder = specs[0].module().to(device)
+        self.objective = Objective(decoder, specs[0].decoder.penalised, self.recipe.precision)
+        self.layout = self.objective.layout
         self.examples, tables = _shared_examples(self.specs)
         self.examples = Examples(*(part.to(device) for part in self.examples))
         self.schedules = [Schedule(spec, table) for spec, table in zip(specs, tables, strict=True)]
@@ -93,7 +94,7 @@ class Ensemble:
 
     def fresh(self, index: int) -> dict[str, Tensor]:
         """One member's state before its first step."""
-        weights = self.layout.flatten(Objective(self.specs[index].module()))
+        weights = self.layout.flatten(self.specs[index].module())
         return {
             "weights": weights, "mean": torch.zeros_like(weights), "square": torch.zeros_like(weights),
             "step": torch.tensor(0), "alive": torch.tensor(True), "errors": torch.empty(0),
@@ -105,8 +106,7 @@ class Ensemble:
 
     def named_weights(self, weights: Float[Tensor, " parameter"]) -> dict[str, Tensor]:
         """One member's weights under the names of its module's parameters."""
-        named = self.layout.unflatten(weights)
-        return {name.removeprefix("decoder."): part.contiguous() for name, part in named.items()}
+        return {name: part.contiguous() for name, part in self.layout.unflatten(weights).items()}
 
     # -- two ways to the same gradients ------------------------------------------------------------------------
 
@@ -127,13 +127,9 @@ class Ensemble:
             return self._batched(weights, inputs, targets, shares)
         return self._in_turn(weights, inputs, targets, shares, active)
 
-    def _loss(self, weights: Tensor, *batch: Tensor) -> tuple[Tensor, Tensor]:
-        total, error = functional_call(self.objective, self.layout.unflatten(weights), batch)
-        return total, error
-
     def _batched(self, weights: Tensor, inputs: Tensor, targets: Tensor, shares: Tensor) -> tuple[Loss, Tensor]:
         leaves = weights.detach().requires_grad_()
-        total, error = vmap(self._loss)(leaves, inputs, targets, shares, self.loss_weights)
+        total, error = vmap(self.objective.loss)(leaves, inputs, targets, shares, self.loss_weights)
         (gradient,) = torch.autograd.grad(total.sum(), leaves)
         return Loss(total.detach(), error.detach()), gradient
 
@@ -144,7 +140,7 @@ class Ensemble:
         gradient = torch.zeros_like(weights)
         for k in torch.nonzero(active).flatten().tolist():
             leaf = weights[k].detach().requires_grad_()
-            total, error = self._loss(leaf, inputs[k], targets[k], shares[k], self.loss_weights[k])
+            total, error = self.objective.loss(leaf, inputs[k], targets[k], shares[k], self.loss_weights[k])
             (gradient[k],) = torch.autograd.grad(total, leaf)
             totals[k], errors[k] = total.detach(), error.detach()
         return Loss(totals, errors), gradient
@@ -152,8 +148,7 @@ class Ensemble:
     @torch.no_grad()
     def outputs(self, weights: Float[Tensor, " parameter"], inputs: Tensor) -> Tensor:
         """One member's answers, in float32."""
-        named = {name.removeprefix("decoder."): part for name, part in self.layout.unflatten(weights).items()}
-        return functional_call(self.objective.decoder, named, (inputs,))
+        return self.objective.answers(weights, inputs, torch.float32)
 
 
 def _shared_examples(specs: Sequence[RunSpec]) -> tuple[Examples, list[Int[Tensor, " row"]]]:

@@ -71,7 +71,7 @@ class Stepper:
         for buffer, part in zip(self.batches, batches_of(self.ensemble.schedules, first, span), strict=True):
             buffer[:span].copy_(part)
         self.cursor.zero_()
-        with arithmetic(self.ensemble.recipe.precision, self.ensemble.device):
+        with arithmetic(self.ensemble.recipe.precision):
             if self.ensemble.device.type == "cuda":
                 self._replay(span)
             else:

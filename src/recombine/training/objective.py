@@ -1,6 +1,7 @@
 """The loss of one member: squared error over pixels, plus what the recipe weighs in (Eq. 12).
 
-A module around the decoder, so that one functional call of it computes everything; it never sees the ensemble axis.
+It never sees the ensemble axis. With precision `bf16` the network computes in bfloat16 on a rounded copy of its float32
+weights; gradients come back to the float32 ones.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from recombine.decoders import StagedDecoder
 
 WEIGHTS: tuple[str, ...] = ("entropy", "variance", "absolute")
-"""The recipe's weights of the terms beside the squared error, in the order of `Objective.forward`."""
+"""The recipe's weights of the terms beside the squared error, in the order of `Objective.loss`."""
 
 
 class Loss(NamedTuple):
@@ -24,28 +26,51 @@ class Loss(NamedTuple):
     error: Tensor
 
 
-class Objective(nn.Module):
-    """Decoder and loss in one module."""
+class Penalties(nn.Module):
+    """The decoder's penalties as a module of its own, so that a functional call can reach them."""
 
     def __init__(self, decoder: StagedDecoder) -> None:
         super().__init__()
         self.decoder = decoder
 
-    def forward(
+    def forward(self) -> dict[str, Tensor]:
+        return self.decoder.penalties()
+
+
+class Objective:
+    """Weights and a batch of one member to its loss."""
+
+    def __init__(self, decoder: StagedDecoder, penalised: bool, precision: str) -> None:
+        self.decoder = decoder
+        self.penalties = Penalties(decoder) if penalised else None
+        self.layout = FlatLayout(decoder)
+        self.dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+
+    def answers(self, weights: Float[Tensor, " parameter"], inputs: Tensor, dtype: torch.dtype) -> Tensor:
+        """The decoder's answers in float32, computed in another precision if asked."""
+        named = self.layout.unflatten(weights.to(dtype))
+        return functional_call(self.decoder, named, (inputs.to(dtype),)).float()
+
+    def loss(
         self,
+        weights: Float[Tensor, " parameter"],
         inputs: Float[Tensor, "batch ..."],
         targets: Float[Tensor, "batch ..."],
         shares: Float[Tensor, " batch"],
-        weights: Float[Tensor, " term"],
+        terms: Float[Tensor, " term"],
     ) -> tuple[Tensor, Tensor]:
-        """Total loss and squared error; `shares` weigh the examples and sum to 1, padding has 0."""
-        difference = (self.decoder(inputs).float() - targets).flatten(1)
+        """Total loss and squared error; `shares` weigh the examples and sum to 1, padding has 0.
+
+        Penalties and the loss itself are always in float32.
+        """
+        difference = (self.answers(weights, inputs, self.dtype) - targets).flatten(1)
         error = (difference.square().mean(dim=1) * shares).sum()
-        entropy, variance, absolute = weights.unbind()
+        entropy, variance, absolute = terms.unbind()
         total = error + absolute * (difference.abs().mean(dim=1) * shares).sum()
-        penalties = self.decoder.penalties()
-        if penalties:
-            total = total + entropy * penalties["entropy"] + variance * penalties["variance"]
+        if self.penalties is not None:
+            named = {f"decoder.{name}": part for name, part in self.layout.unflatten(weights).items()}
+            found = functional_call(self.penalties, named, ())
+            total = total + entropy * found["entropy"] + variance * found["variance"]
         return total, error
 
 
