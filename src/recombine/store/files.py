@@ -76,7 +76,7 @@ def pack(arrays: Mapping[str, Any]) -> bytes:
     import numpy
     from safetensors.numpy import save
 
-    return save({name: numpy.ascontiguousarray(array) for name, array in arrays.items()})
+    return save({name: numpy.asarray(array, order="C") for name, array in arrays.items()})
 
 
 def unpack(content: bytes) -> dict[str, Any]:

@@ -78,8 +78,9 @@ class Store:
 
     def _refuse_foreign(self) -> None:
         if self.path.exists():
-            known = {*FOLDERS, INDEX, f"{INDEX}-wal", f"{INDEX}-shm"}
-            foreign = [name for name in sorted(os.listdir(self.path)) if name not in known and not name.startswith(".")]
+            names = sorted(os.listdir(self.path))
+            ours = (".", INDEX, MARKER)  # hidden files, and what another process that makes this store may have made
+            foreign = [name for name in names if name not in FOLDERS and not name.startswith(ours)]
             if foreign:
                 raise StoreError(
                     f"store: {str(self.path)!r} is not allowed; allowed: an empty or new directory, or a store "

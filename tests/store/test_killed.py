@@ -1,0 +1,137 @@
+"""Killed at any moment, training goes on to the same bits; two processes never train the same run."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from recombine.store import Store
+from tests.small import small_spec
+
+ROOT = Path(__file__).parents[2]
+KILLS = 25
+
+
+class Zygote:
+    """Starts training children and kills them."""
+
+    def __init__(self):
+        self.process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).parent / "zygote.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            text=True, cwd=ROOT,
+        )  # fmt: skip
+        assert self.process.stdout.readline() == "ready\n"
+
+    def train(self, store, specs, kill_after=None, **order):
+        """Train; kill after some seconds if it is not done. Returns seconds taken and whether it was killed."""
+        words = {"store": str(store), "specs": [json.loads(s.to_json()) for s in specs], "checkpoint": 0.0, **order}
+        self.process.stdin.write(json.dumps(words) + "\n")
+        self.process.stdin.flush()
+        began = time.perf_counter()
+        child = int(self.process.stdout.readline())
+        timer = threading.Timer(kill_after, os.kill, (child, signal.SIGKILL)) if kill_after is not None else None
+        if timer:
+            timer.start()
+        code = int(self.process.stdout.readline())
+        if timer:
+            timer.cancel()
+        took = time.perf_counter() - began
+        assert code in (0, signal.SIGKILL)
+        return took, code == signal.SIGKILL
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def zygote():
+    started = Zygote()
+    yield started
+    started.close()
+
+
+def contents(store, specs):
+    """The bytes that must not depend on interruptions."""
+    folder = Path(store) / "runs"
+    return [(folder / s.digest / n).read_bytes() for s in specs for n in ("weights.safetensors", "arrays.safetensors")]
+
+
+def test_killed_at_random_moments_it_ends_with_the_same_bits(zygote, tmp_path):
+    specs = [small_spec("cnn", seed=seed, steps=30) for seed in range(2)]
+    whole, _ = zygote.train(tmp_path / "whole", specs)
+    expected = contents(tmp_path / "whole", specs)
+    chance = random.Random(0)
+    kills = went_on = 0
+    for trial in range(200):
+        if kills == KILLS:
+            break
+        store = tmp_path / f"trial{trial}"
+        _, killed = zygote.train(store, specs, kill_after=chance.uniform(0, whole))
+        if not killed:
+            continue
+        kills += 1
+        if store.exists() and (store / "recombine.json").exists():
+            opened = Store(store)
+            assert all(not problems for _, problems in opened.verify())
+            went_on += bool(opened.unfinished())
+        zygote.train(store, specs)
+        assert contents(store, specs) == expected
+        assert all(not problems for _, problems in Store(store).verify())
+        assert Store(store).unfinished() == []
+    assert kills == KILLS
+    assert went_on >= 3, "hardly any kill left a checkpoint to go on from"
+
+
+def test_one_run_killed_again_and_again_gets_there(zygote, tmp_path):
+    specs = [small_spec("low_rank", steps=60)]
+    whole, _ = zygote.train(tmp_path / "whole", specs)
+    store, chance, kills = tmp_path / "store", random.Random(1), 0
+    for _ in range(60):
+        _, killed = zygote.train(store, specs, kill_after=chance.uniform(0.2 * whole, 0.9 * whole))
+        kills += killed
+        if not killed:
+            break
+    zygote.train(store, specs)
+    assert kills > 0
+    assert contents(store, specs) == contents(tmp_path / "whole", specs)
+
+
+def test_two_processes_share_the_work_and_train_nothing_twice(tmp_path):
+    specs = [small_spec("cnn", seed=seed, steps=60) for seed in range(6)]
+    first, second = Zygote(), Zygote()
+    store = tmp_path / "store"
+    try:
+        workers = [threading.Thread(target=z.train, args=(store, specs)) for z in (first, second)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join(120)
+        results = [run.result["provenance"] for run in Store(store).runs()]
+        assert len(results) == 6
+        first.train(tmp_path / "alone", specs)
+    finally:
+        first.close()
+        second.close()
+    assert contents(store, specs) == contents(tmp_path / "alone", specs)
+    assert not list((store / "damaged").iterdir())
+
+
+def test_a_run_in_progress_is_waited_for(zygote, tmp_path):
+    """A lock held by another process keeps us from training; when it goes, we train."""
+    spec = small_spec("mlp")
+    store = Store(tmp_path / "store")
+    lock = store.lock(spec.digest)
+    assert lock.acquire(wait=False)
+    release = threading.Timer(1.0, lock.release)
+    release.start()
+    took, _ = zygote.train(tmp_path / "store", [spec])
+    assert took >= 0.9
+    assert store.find(spec.digest) is not None

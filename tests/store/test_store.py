@@ -1,0 +1,276 @@
+"""The store: whole files, found damage, shared use."""
+
+import json
+import multiprocessing
+import os
+import shutil
+import sqlite3
+import time
+
+import numpy as np
+import pytest
+
+from recombine.errors import InvalidValue, StoreError
+from recombine.store import Run, Store, summarize
+from recombine.store.files import pack, unpack
+from recombine.sweep import train
+from tests.small import small_spec
+
+FILES = ("spec.json", "result.json", "weights.safetensors", "arrays.safetensors", "manifest.json")
+
+
+def saved(store, key="a" * 20, seed=0, status="done", ood=1.0):
+    spec = small_spec("mlp", seed=seed)
+    scores = dict.fromkeys(["id_mse", "id_over_blank", "id_accuracy", "ood_mse", "ood_over_blank", "ood_accuracy"], ood)
+    result = {"status": status, "scores": scores, "steps": 3, "provenance": {"finished": time.time()}}
+    return store.save(key, spec.to_json(), result, {"w": np.arange(6.0)}, {"error": np.ones(4, dtype=np.float32)})
+
+
+def test_what_is_saved_is_found(store_path):
+    run = saved(Store(store_path))
+    again = Store(store_path).find(run.key)
+    assert again.status == "done"
+    assert again.spec == small_spec("mlp")
+    assert np.array_equal(again.weights()["w"], np.arange(6.0))
+    assert again.problems() == []
+    assert Store(store_path).find("b" * 20) is None
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("damage", ["flip", "truncate", "remove"])
+def test_any_damage_is_found_and_not_served(store_path, name, damage):
+    store = Store(store_path)
+    run = saved(store)
+    path = run.path / name
+    content = bytearray(path.read_bytes())
+    if damage == "flip":
+        content[len(content) // 2] ^= 0x10
+        path.write_bytes(content)
+    elif damage == "truncate":
+        path.write_bytes(content[: len(content) // 2])
+    else:
+        path.unlink()
+    assert [bool(problems) for _, problems in store.verify()] == [True]
+    assert store.find(run.key) is None
+    assert list(store.verify()) == []  # put aside
+    assert len(list((store_path / "damaged").iterdir())) == 1
+    assert store.runs() == []
+
+
+def test_every_single_flipped_bit_of_a_manifest_is_found(store_path):
+    run = saved(Store(store_path))
+    path = run.path / "manifest.json"
+    content = path.read_bytes()
+    for position in range(0, len(content), 7):
+        changed = bytearray(content)
+        changed[position] ^= 1 << (position % 8)
+        path.write_bytes(changed)
+        assert run.problems(), f"bit {position % 8} of byte {position}"
+
+
+def test_index_is_mended_from_the_folders(store_path):
+    store = Store(store_path)
+    for number in range(3):
+        saved(store, key=str(number) * 20, seed=number)
+    before = store.summaries()
+    with sqlite3.connect(store_path / "index.sqlite") as connection:
+        connection.execute("DELETE FROM runs WHERE key LIKE '1%'")
+        connection.execute("INSERT INTO runs VALUES ('ghost', 1.0, '{}')")
+    assert Store(store_path).summaries() == before
+    for content in (b"", b"not a database at all" * 50):
+        for name in ("index.sqlite", "index.sqlite-wal", "index.sqlite-shm"):
+            (store_path / name).unlink(missing_ok=True)
+        (store_path / "index.sqlite").write_bytes(content)
+        assert Store(store_path).summaries() == before
+
+
+def test_index_is_in_write_ahead_mode(store_path):
+    Store(store_path)
+    with sqlite3.connect(store_path / "index.sqlite") as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_checkpoints_replace_each_other_and_damage_is_passed_over(store_path):
+    store = Store(store_path)
+    store.write_checkpoint("k" * 20, {"step": np.array(1)})
+    store.write_checkpoint("k" * 20, {"step": np.array(2)})
+    assert store.read_checkpoint("k" * 20)["step"] == 2
+    (path,) = (store_path / "checkpoints").iterdir()
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    assert [problems for _, problems in store.verify()] == [["checkpoint: content changed"]]
+    assert store.read_checkpoint("k" * 20) is None
+    assert store.unfinished() == []
+
+
+def test_tensors_of_every_kind_survive_packing():
+    arrays = {
+        "floats": np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32).T,
+        "flags": np.array([True, False]),
+        "whole": np.array(7),
+        "none": np.empty(0, dtype=np.float32),
+    }
+    again = unpack(pack(arrays))
+    for name, array in arrays.items():
+        assert np.array_equal(again[name], array)
+        assert again[name].dtype == array.dtype
+
+
+def test_foreign_and_broken_places_are_refused(tmp_path):
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "thesis.tex").write_text("precious")
+    with pytest.raises(StoreError, match=r"thesis\.tex"):
+        Store(foreign)
+    assert os.listdir(foreign) == ["thesis.tex"]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="a directory"):
+        Store(tmp_path / "file")
+    with pytest.raises(StoreError, match="a directory with a store in it"):
+        Store(tmp_path / "absent", create=False)
+    assert not (tmp_path / "absent").exists()
+    for marker in ("{", '{"format": 99}', "[]"):
+        other = tmp_path / f"marker{len(marker)}"
+        Store(other)
+        (other / "recombine.json").write_text(marker)
+        with pytest.raises(StoreError, match="format"):
+            Store(other)
+
+
+def test_prefix_finds_one_run(store_path):
+    store = Store(store_path)
+    saved(store, key="abc" + "0" * 17)
+    saved(store, key="abd" + "0" * 17, seed=1)
+    assert store.resolve("abc").key.startswith("abc")
+    for prefix in ("ab", "x", ""):
+        with pytest.raises(InvalidValue, match="run"):
+            store.resolve(prefix)
+
+
+def test_leftovers_of_dead_processes_are_found(store_path):
+    store = Store(store_path)
+    run = saved(store)
+    (store_path / "tmp" / f"{'d' * 20}.123").mkdir()
+    store.write_checkpoint(run.key, {"step": np.array(1)})
+    (store_path / "checkpoints" / f".{'e' * 20}.f00.123").write_bytes(b"half")
+    assert len(store.leftovers()) == 3
+    held = store.lock("d" * 20)
+    held.acquire()
+    assert len(store.leftovers()) == 2
+    held.release()
+
+
+def test_adopting_copies_whole_runs(store_path, tmp_path):
+    run = saved(Store(store_path))
+    other = Store(tmp_path / "other")
+    other.adopt(run)
+    other.adopt(run)
+    assert other.find(run.key).problems() == []
+    assert [key for key, _ in other.summaries()] == [run.key]
+
+
+def _open_many(path, barrier, failures):
+    barrier.wait()
+    try:
+        for _ in range(5):
+            Store(path).summaries()
+    except Exception as error:
+        failures.put(repr(error))
+
+
+def test_processes_may_create_a_store_at_once(tmp_path):
+    context = multiprocessing.get_context("fork")
+    for attempt in range(10):
+        barrier, failures = context.Barrier(4), context.Queue()
+        path = tmp_path / str(attempt)
+        workers = [context.Process(target=_open_many, args=(path, barrier, failures)) for _ in range(4)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join(60)
+        assert failures.empty(), failures.get()
+
+
+# -- sweeps ------------------------------------------------------------------------------------------------------------
+
+
+def test_training_twice_trains_once(store_path):
+    specs = [small_spec("mlp", seed=seed) for seed in range(2)]
+    first = train(specs, store_path)
+    stamps = [os.stat(run.path / "weights.safetensors").st_mtime_ns for run in first]
+    watched = []
+    second = train([*specs, specs[0]], store_path, watch=watched.append)
+    assert watched == []
+    assert [os.stat(run.path / "weights.safetensors").st_mtime_ns for run in second] == [*stamps, stamps[0]]
+    assert [run.key for run in second] == [specs[0].digest, specs[1].digest, specs[0].digest]
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate"])
+def test_a_damaged_run_is_trained_again_to_the_same_bits(store_path, damage):
+    spec = small_spec("cnn")
+    (run,) = train([spec], store_path)
+    path = run.path / "weights.safetensors"
+    whole = path.read_bytes()
+    changed = bytearray(whole)
+    changed[-3] ^= 0x40
+    path.write_bytes(bytes(changed) if damage == "flip" else whole[:-8])
+    (again,) = train([spec], store_path)
+    assert (again.path / "weights.safetensors").read_bytes() == whole
+    assert all(not problems for _, problems in Store(store_path).verify())
+
+
+def test_stored_module_scores_what_the_run_says(store_path):
+    import torch
+
+    from recombine.training import evaluate, scores
+
+    (run,) = train([small_spec("cnn")], store_path)
+    found = scores(evaluate(run.spec.task, run.module(), torch.device("cpu")))
+    assert found == pytest.approx(run.scores, rel=1e-4)
+    assert len(run.arrays()["history"]) == 3  # 12 steps, 4 an epoch
+    assert {"torch", "device", "precision", "commit", "recombine", "started", "finished"} <= set(
+        run.result["provenance"]
+    )
+
+
+def test_a_diverged_run_is_kept_as_such_and_left_out_of_the_mean(store_path):
+    calm, wild = small_spec("mlp"), small_spec("mlp", lr=1e18, steps=40)
+    runs = train([calm, wild, wild.replace(seed=1)], store_path)
+    assert [run.status for run in runs] == ["done", "diverged", "diverged"]
+    rows = summarize(runs)
+    assert [(row.seeds, row.diverged) for row in rows] == [(1, 0), (0, 2)]
+
+
+def test_progress_counts_runs_and_steps(store_path):
+    seen = []
+    specs = [small_spec("mlp", seed=seed) for seed in range(3)]
+    train(specs, store_path, watch=seen.append)
+    assert [p.finished for p in seen] == sorted(p.finished for p in seen)
+    assert seen[-1].runs == 3
+    assert seen[-1].steps_done == 36
+    assert seen[-1].steps_left == 0
+    assert all(p.steps_done + p.steps_left == 36 for p in seen)
+
+
+def test_no_room_is_said_before_training(store_path, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 9, 1))
+    with pytest.raises(StoreError, match="MB free"):
+        train([small_spec("mlp")], store_path)
+    assert list(Store(store_path).verify()) == []
+
+
+def test_summary_names_what_differs(store_path):
+    specs = [small_spec("mlp", seed=s, task={"encoding": e}) for e in ("bump", "rate") for s in range(2)]
+    rows = summarize(train(specs, store_path))
+    assert [row.label for row in rows] == ["encoding=bump", "encoding=rate"]
+    assert [row.seeds for row in rows] == [2, 2]
+    values = [Run(s.digest, store_path / "runs" / s.digest).scores["id_mse"] for s in specs[:2]]
+    assert rows[0].scores["id_mse"].mean == pytest.approx(np.mean(values))
+    assert rows[0].scores["id_mse"].deviation == pytest.approx(np.std(values, ddof=1))
+
+
+def test_result_file_is_readable_json(store_path):
+    (run,) = train([small_spec("mlp", task={"holdout": "none"})], store_path)
+    assert json.loads((run.path / "result.json").read_text())["scores"]["ood_mse"] is None
+    assert np.isnan(run.scores["ood_mse"])
