@@ -36,7 +36,7 @@ reproduce: $(STAMP)
 	$(BIN)/recombine reproduce --preset quick --device cpu --store $(STORE) --out $(OUT)
 
 docs: $(STAMP)
-	$(BIN)/python -m pytest -q --doctest-glob='*.md' docs README.md
+	$(BIN)/python -m pytest docs README.md
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.members

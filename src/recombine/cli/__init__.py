@@ -8,7 +8,14 @@ import sys
 from typing import Any, NoReturn
 
 from cyclopts import App, CycloptsError
-from cyclopts.exceptions import UnknownCommandError, UnknownOptionError
+from cyclopts.exceptions import (
+    CoercionError,
+    MissingArgumentError,
+    RepeatArgumentError,
+    UnknownCommandError,
+    UnknownOptionError,
+    UnusedCliTokensError,
+)
 
 from recombine import __version__
 from recombine.errors import InvalidValue, RecombineError, listed
@@ -60,7 +67,20 @@ def _one_line(error: CycloptsError, words: list[str]) -> str:
         known = [name for name in (error.app or app) if not name.startswith("-")]
         word = next((word for word in words if word not in (error.command_chain or ())), "")
         return str(InvalidValue("command", word, listed(known)))
-    return f"{command}: {str(error).rstrip('.')}; '{command} --help' says what is allowed"
+    field = error.argument.name.lstrip("-") if error.argument is not None else "arguments"
+    if isinstance(error, MissingArgumentError):
+        return str(InvalidValue(field.lower(), None, f"a value ('{command} --help' says which)"))
+    if isinstance(error, RepeatArgumentError):
+        word = str(error.token.keyword).lstrip("-") if error.token else field
+        return str(InvalidValue(word, error.token.value if error.token else None, "one value; it was given twice"))
+    if isinstance(error, UnusedCliTokensError):
+        return str(
+            InvalidValue(
+                "arguments", " ".join(error.unused_tokens or ()), f"options only ('{command} --help' lists them)"
+            )
+        )
+    value = error.token.value if isinstance(error, CoercionError) and error.token else None
+    return str(InvalidValue(field, value, f"{str(error).rstrip('.')} ('{command} --help' says what is)"))
 
 
 def _options(error: CycloptsError) -> list[str]:

@@ -1,17 +1,21 @@
-"""A progress bar for training: members, steps a second, error and time left; silent when nobody watches."""
+"""A progress bar for training: runs, members, steps a second, error and time left; silent when nobody watches."""
 
 from __future__ import annotations
 
 import math
 import sys
+import time
 from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from recombine.sweep import Progress
+
+SPEED_SECONDS = 30.0
+"""The time left follows the speed over about this long."""
 
 
 class TrainingBar:
@@ -19,16 +23,17 @@ class TrainingBar:
 
     def __init__(self) -> None:
         self.bar = Bar(
-            TextColumn("[bold]training"),
-            MofNCompleteColumn(),
+            TextColumn("{task.fields[runs]} runs"),
             BarColumn(),
             TextColumn("{task.fields[detail]}"),
-            TimeRemainingColumn(elapsed_when_finished=True),
+            TimeRemainingColumn(),
             console=Console(stderr=True),
             disable=not sys.stderr.isatty(),
             transient=True,
+            speed_estimate_period=SPEED_SECONDS,
         )
-        self.runs = self.bar.add_task("runs", total=None, detail="")
+        self.task = self.bar.add_task("steps", total=None, runs="0", detail="starting")
+        self.began = time.perf_counter()
 
     def __enter__(self) -> Self:
         self.bar.start()
@@ -41,14 +46,15 @@ class TrainingBar:
 
     def __call__(self, progress: Progress) -> None:
         """Take note of new progress."""
-        all_steps = progress.steps_done + progress.steps_left
-        done = progress.steps_done / all_steps if all_steps else 0.0
-        elapsed = self.bar.tasks[0].elapsed or 0.0
-        rate = progress.steps_done / elapsed if elapsed else 0.0
-        error = "" if math.isnan(progress.error) else f" · MSE {progress.error:.2e}"
-        if progress.members:
-            detail = f"{progress.members} member{'s'[: progress.members != 1]} · {rate:.0f} steps/s{error}"
-        else:
-            detail = "waiting for another process"
-        self.bar.update(self.runs, total=progress.runs, completed=progress.finished, detail=detail)
-        self.fraction = done
+        rate = progress.steps_done / max(time.perf_counter() - self.began, 1e-9)
+        error = "" if math.isnan(progress.error) else f" · MSE {progress.error:.1e}"
+        plural = "" if progress.members == 1 else "s"
+        self.bar.update(
+            self.task,
+            total=progress.steps_done + progress.steps_left,
+            completed=progress.steps_done,
+            runs=f"{progress.finished}/{progress.runs}",
+            detail=f"{progress.members} member{plural} · {rate:.0f} steps/s{error}"
+            if progress.members
+            else "waiting for another process",
+        )

@@ -31,9 +31,16 @@ class Index:
 
     def create(self) -> None:
         """Make the file and switch it to write-ahead mode, once; two processes doing this at once would collide."""
-        with self._connected() as connection:
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute(_TABLE)
+        try:
+            with self._connected() as connection:
+                connection.execute("PRAGMA journal_mode=WAL")
+                connection.execute(_TABLE)
+        except sqlite3.Error as error:
+            raise self._unusable(error) from None
+
+    def _unusable(self, error: sqlite3.Error) -> StoreError:
+        allowed = f"a directory where an index can be read and written ({error})"
+        return StoreError(f"store: {str(self.path)!r} is not allowed; allowed: {allowed}")
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
@@ -47,10 +54,7 @@ class Index:
                 return use(connection)
         except sqlite3.OperationalError as error:
             if "no such table" not in str(error):
-                raise StoreError(
-                    f"store: {str(self.path)!r} is not allowed; allowed: an index that can be "
-                    f"read and written ({error})"
-                ) from None
+                raise self._unusable(error) from None
         except sqlite3.DatabaseError:
             for suffix in ("", "-wal", "-shm"):
                 damaged = self.path.with_name(self.path.name + suffix)

@@ -1,0 +1,209 @@
+"""The commands, as a user types them."""
+
+import csv
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from recombine.cli import main
+from recombine.cli.flags import parse_seeds, spec_flags
+from recombine.specs import Recipe
+from recombine.store import Store
+from recombine.tasks import BumpTask
+
+SMALL = "--size 8 --decoder mlp --width 4 --depth 1 --steps 4 --samples 20"
+
+
+def run(line, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(line.split())
+    return caught.value.code, capsys.readouterr().out
+
+
+def imported_by(*words):
+    """The output of a command, and which of the slow packages it imported."""
+    slow = {"torch", "numpy", "pydantic", "matplotlib", "xarray"}
+    show = f"print('SLOW', *{slow} & set(sys.modules))"
+    code = f"import sys, recombine.cli as c\ntry: c.main({list(words)})\nfinally: {show}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    text, _, found = done.stdout.partition("SLOW")
+    return text, set(found.split())
+
+
+def test_help_answers_without_slow_imports():
+    text, slow = imported_by("--help")
+    assert "train" in text
+    assert slow == set()
+
+
+def test_looking_after_a_store_does_not_import_torch(store_path):
+    Store(store_path)
+    text, slow = imported_by("runs", "list")
+    assert "0 finished runs" in text
+    assert "torch" not in slow
+
+
+def test_every_field_of_the_spec_is_a_flag():
+    names = {flag.name for flag in spec_flags()}
+    assert set(BumpTask.model_fields) - {"kind"} <= names
+    assert set(Recipe.model_fields) <= names
+    assert {"decoder", "decoder.width", "encoding.variance", "holdout.low", "training.samples"} <= names
+    assert all(flag.help.strip() for flag in spec_flags())
+
+
+def test_train_ends_with_a_table_and_serves_the_second_time(store_path, capsys):
+    line = f"train {SMALL} --encoding bump --encoding rate --seeds 2 --device cpu"
+    code, first = run(line, capsys)
+    assert code == 0
+    for heading in ("ID MSE", "OOD MSE", "ID / blank", "OOD / blank", "ID acc.", "OOD acc.", "±"):
+        assert heading in first
+    assert re.search(r"encoding=bump\s*│\s*2 ", first)
+    assert re.search(r"encoding=rate\s*│\s*2 ", first)
+    stamps = {path: path.stat().st_mtime_ns for path in store_path.glob("runs/*/*")}
+    code, second = run(line, capsys)
+    assert second == first
+    assert {path: path.stat().st_mtime_ns for path in store_path.glob("runs/*/*")} == stamps
+
+
+def test_flags_given_twice_are_crossed(store_path, capsys):
+    code, out = run(f"train {SMALL} --lr 0.001 --lr 0.01 --polarity bright --polarity dark --device cpu", capsys)
+    assert code == 0
+    assert out.count("lr=0.01") == 2
+    assert out.count("polarity=dark") == 2
+    assert "4 runs" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "seeds"),
+    [
+        (None, [0]),
+        (["3"], [0, 1, 2]),
+        (["2..4"], [2, 3, 4]),
+        (["7,9"], [7, 9]),
+        (["0..1", "8,9"], [0, 1, 8, 9]),
+    ],
+)
+def test_seeds(words, seeds):
+    assert parse_seeds(words) == seeds
+
+
+def test_runs_commands(store_path, capsys, tmp_path):
+    run(f"train {SMALL} --seeds 2 --device cpu", capsys)
+    code, listed = run("runs list", capsys)
+    assert code == 0
+    assert "2 finished runs" in listed
+    key = Store(store_path).summaries()[0][0]
+    assert key[:10] in listed
+    code, shown = run(f"runs show {key[:8]}", capsys)
+    assert code == 0
+    for part in (key, "task.sigma", "ood_over_blank", "torch", "precision"):
+        assert part in shown
+    assert run("runs verify", capsys)[0] == 0
+
+    code, _ = run(f"runs export {tmp_path / 'table.csv'}", capsys)
+    rows = list(csv.DictReader((tmp_path / "table.csv").open()))
+    assert [row["seed"] for row in rows] == ["0", "1"]
+    assert {"task.encoding.kind", "ood_over_blank", "key"} <= set(rows[0])
+    run(f"runs export {tmp_path / 'table.json'} {key}", capsys)
+    assert [row["key"] for row in json.loads((tmp_path / "table.json").read_text())] == [key]
+    run(f"runs export {tmp_path / 'copy'}", capsys)
+    assert len(Store(tmp_path / "copy").runs()) == 2
+
+    path = store_path / "runs" / key / "weights.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    code, found = run("runs verify", capsys)
+    assert code == 1
+    assert f"{key} weights.safetensors: content changed" in found
+    run(f"train {SMALL} --seeds 2 --device cpu", capsys)
+    assert run("runs verify", capsys)[0] == 0
+    code, pruned = run("runs prune --dry-run", capsys)
+    assert "would delete 1 leftovers" in pruned
+    assert "deleted 1 leftovers, 1 runs" in run(f"runs prune {key}", capsys)[1]
+    assert "1 finished runs" in run("runs list", capsys)[1]
+
+
+def test_interrupted_training_says_so_and_goes_on(store_path):
+    words = [
+        sys.executable,
+        "-m",
+        "recombine",
+        "train",
+        "--device",
+        "cpu",
+        "--size",
+        "14",
+        "--width",
+        "8",
+        "--epochs",
+        "30",
+    ]
+    process = subprocess.Popen([*words, "--checkpoint", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 90
+    while not list(store_path.glob("checkpoints/*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err == "recombine: interrupted; the same command goes on from here\n"
+    assert len(Store(store_path).unfinished()) == 1
+    assert all(not problems for _, problems in Store(store_path).verify())
+
+
+def test_quiet_when_not_a_terminal_and_a_bar_when_it_is(store_path):
+    words = [sys.executable, "-m", "recombine", "train", "--device", "cpu", *SMALL.split()]
+    done = subprocess.run([*words, "--seeds", "1"], capture_output=True, text=True, timeout=120)
+    assert done.stderr == ""
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [*words, "--seeds", "2..5"], stdout=subprocess.DEVNULL, stderr=follower, env={**os.environ, "TERM": "xterm"}
+    )
+    os.close(follower)
+    shown = b""
+    while True:
+        try:
+            part = os.read(leader, 4096)
+        except OSError:
+            break
+        if not part:
+            break
+        shown += part
+    process.wait(60)
+    text = shown.decode()
+    assert process.returncode == 0
+    assert "/4 runs" in text
+    assert "steps/s" in text
+    assert "member" in text
+
+
+def test_reproduce_writes_a_report(store_path, tmp_path, capsys, monkeypatch):
+    from recombine.studies import EncodingStudy
+
+    full = EncodingStudy.specs
+
+    def tiny(self, preset, seeds):
+        specs = full(self, preset, seeds)
+        return [s.replace(recipe=Recipe(steps=3), task=s.task.replace(size=8, holdout="center")) for s in specs]
+
+    monkeypatch.setattr(EncodingStudy, "specs", tiny)
+    out = tmp_path / "report"
+    code, text = run(f"reproduce encodings --out {out} --device cpu", capsys)
+    assert code == 0
+    assert "C1" in text
+    assert str(out / "index.html") in text.replace("\n", "")
+    for name in ("index.html", "encodings.nc", "encodings.png", "encodings.svg", "claims.json"):
+        assert (out / name).stat().st_size > 0
+    (claim,) = json.loads((out / "claims.json").read_text())
+    assert claim["verdict"] == "undecided"  # after three steps nothing is learnt, so nothing is shown
+    page = (out / "index.html").read_text()
+    assert "http" not in page.replace("https://arxiv.org", "")
+    assert "<script src" not in page

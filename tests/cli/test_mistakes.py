@@ -1,0 +1,182 @@
+"""Every mistake: exit code 2, one line with field, value and what is allowed, and a store as it was."""
+
+import hashlib
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from recombine.cli import main
+from recombine.store import Store
+from recombine.sweep import train
+from tests.small import small_spec
+
+
+def snapshot(path: Path) -> dict[str, str]:
+    """Every file below a path with a digest of its content."""
+    files = [file for file in sorted(path.rglob("*")) if file.is_file()]
+    return {str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """A store with one run in it."""
+    path = tmp_path_factory.mktemp("filled") / "store"
+    train([small_spec("mlp")], path)
+    Store(path).summaries()
+    return path
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    """Places where no store can be."""
+    root = tmp_path_factory.mktemp("places")
+    (root / "file").write_text("not a directory")
+    (root / "foreign").mkdir()
+    (root / "foreign" / "thesis.tex").write_text("precious")
+    for name, marker in (("garbage", "{"), ("newer", json.dumps({"format": 99}))):
+        (root / name).mkdir()
+        (root / name / "recombine.json").write_text(marker)
+    (root / "ints.npy").write_bytes(b"not numpy")
+    return root
+
+
+SMALL = "--size 8 --decoder mlp --width 4 --depth 1 --steps 2 --samples 20"
+
+# The words of a command, and what its one line must contain.
+MISTAKES = {
+    "unknown command": ("trian", "command: 'trian'"),
+    "unknown runs command": ("runs lst", "command: 'lst'"),
+    "unknown option": ("train --sgima 3", "'--sgima' is not allowed; allowed: --sigma"),
+    "stray argument": ("train fast", "fast"),
+    "option without value": ("train --sigma", "sigma"),
+    "missing run": ("runs show", "run"),
+    "unknown encoding": ("train --encoding braille", "encoding: 'braille'"),
+    "unknown decoder": ("train --decoder gan", "decoder: 'gan'"),
+    "unknown holdout": ("train --holdout triangle", "holdout: 'triangle'"),
+    "unknown training rule": ("train --training some", "training: 'some'"),
+    "unknown task": ("train --task video", "task: 'video'"),
+    "unknown polarity": ("train --polarity grey", "polarity: 'grey'"),
+    "unknown precision": ("train --precision fp8", "precision: 'fp8'"),
+    "unknown device": ("train --device tpu", "device: 'tpu'"),
+    "unknown direction": ("train --direction up", "direction: 'up'"),
+    "unknown centers": ("train --centers complex", "centers: 'complex'"),
+    "negative sigma": ("train --sigma -1", "sigma: '-1'"),
+    "zero sigma": ("train --sigma 0", "sigma: '0'"),
+    "sigma not a number": ("train --sigma wide", "sigma: 'wide'"),
+    "sigma nan": ("train --sigma nan", "sigma: 'nan'"),
+    "size one": ("train --size 1", "size: '1'"),
+    "size huge": ("train --size 100000", "size: '100000'"),
+    "size fraction": ("train --size 7.5", "size: '7.5'"),
+    "depth zero": ("train --depth 0", "decoder.depth: '0'"),
+    "width negative": ("train --width -4", "decoder.width: '-4'"),
+    "field the decoder lacks": ("train --decoder mlp --decoder.heads 4", "decoder.heads: '4'"),
+    "field the encoding lacks": ("train --encoding rate --encoding.variance 3", "encoding.variance: '3'"),
+    "too many fields": ("train --encoding bump:1:2:3", "encoding.bump: '2'"),
+    "field twice": ("train --decoder cnn:depth=3:depth=4", "decoder.cnn.depth: '4'"),
+    "heads do not divide width": ("train --decoder transformer:heads=5", "decoder.width: 128"),
+    "rank zero": ("train --decoder low_rank:rank=0", "decoder.rank: '0'"),
+    "box outside the grid": ("train --holdout center:6:28", "holdout.high: 28"),
+    "box outside a smaller grid": ("train --size 10 --holdout center:6:22", "holdout.high: 22"),
+    "box upside down": ("train --holdout center:20:10", "holdout.high: 10"),
+    "hold-out removes a whole value": ("train --holdout center:0:27", "removes x=0"),
+    "published cross removes whole values": ("train --holdout cross:10:17:0:27", "allow_unseen"),
+    "everything held out": ("train --holdout center:0:27 --allow-unseen", "keeps at least one"),
+    "bounds for three factors": ("train --holdout center:1,2,3:4", "holdout.low: (1, 2, 3)"),
+    "fraction above one": ("train --holdout center:fraction=1.2", "holdout.fraction: '1.2'"),
+    "random too much": ("train --holdout random:0.999", "holdout.fraction: 0.999"),
+    "mask file absent": ("train --holdout mask:{places}/absent.npy", "absent.npy"),
+    "mask file unreadable": ("train --holdout mask:{places}/ints.npy", "ints.npy"),
+    "more samples than exist": ("train --training pick:496", "training.samples: 496"),
+    "no samples": ("train --training pick:0", "at least one training example"),
+    "percent above hundred": ("train --training percent:150", "training.percent: '150'"),
+    "stripes without population code": ("train --isolated --encoding rate", "encoding: 'rate'"),
+    "mixing without stripes": ("train --mixing 0.5", "mixing: 0.5"),
+    "mixing of one": ("train --isolated --mixing 1", "mixing: '1'"),
+    "real centres with one-hot": ("train --centers real --encoding onehot", "encoding: 'onehot'"),
+    "real centres, each once": ("train --centers real --training each", "training: 'each'"),
+    "decoder of the other direction": ("train --direction encode --decoder cnn", "decoder: 'cnn'"),
+    "encoder asked to decode": ("train --decoder encoder", "decoder: 'encoder'"),
+    "penalty without low rank": ("train --entropy 0.1", "entropy: 0.1"),
+    "negative penalty": ("train --decoder low_rank --variance -1", "variance: '-1'"),
+    "learning rate zero": ("train --lr 0", "lr: '0'"),
+    "learning rate infinite": ("train --lr inf", "lr: 'inf'"),
+    "batch zero": ("train --batch 0", "batch: '0'"),
+    "epochs zero": ("train --epochs 0", "epochs: '0'"),
+    "epochs and steps": ("train --epochs 3 --steps 3", "steps: '3'"),
+    "beta of one": ("train --beta1 1", "beta1: '1'"),
+    "seeds negative": ("train --seeds -3", "seeds: '-3'"),
+    "seeds zero": ("train --seeds 0", "seeds: '0'"),
+    "seeds not numbers": ("train --seeds few", "seeds: 'few'"),
+    "seeds backwards": ("train --seeds 5..2", "seeds: '5..2'"),
+    "seeds overlapping": ("train --seeds 0..3 --seeds 2..5", "2, 3 comes twice"),
+    "seeds too many": ("train --seeds 10000000", "seeds: '10000000'"),
+    "a value twice": ("train --encoding bump --encoding bump", "--encoding bump --encoding bump"),
+    "device twice": ("train --device cpu --device cpu", "device"),
+    "members zero": ("train --members 0", "members: 0"),
+    "members not a number": ("train --members all", "members: 'all'"),
+    "checkpoint never": ("train --checkpoint never", "checkpoint: 'never'"),
+    "checkpoint negative": ("train --checkpoint -1", "checkpoint_seconds: -1"),
+    "cuda absent": ("train --device cuda", "device: 'cuda'"),
+    "tf32 on a cpu": ("train --device cpu --precision tf32", "precision: 'tf32'"),
+    "store is a file": ("train {small} --store {places}/file", "a directory"),
+    "store below a file": ("train {small} --store {places}/file/below", "a directory"),
+    "store is foreign": ("train {small} --store {places}/foreign", "thesis.tex"),
+    "store marker is garbage": ("train {small} --store {places}/garbage", "format"),
+    "store of a newer format": ("train {small} --store {places}/newer", "99"),
+    "store cannot be made": ("train {small} --store /proc/nowhere/store", "/proc/nowhere"),
+    "no store to list": ("runs list --store {places}/absent", "absent"),
+    "no store to verify": ("runs verify --store {places}/foreign", "foreign"),
+    "unknown run": ("runs show 123xyz", "run: '123xyz'"),
+    "unknown run to prune": ("runs prune zzz", "run: 'zzz'"),
+    "export to a strange file": ("runs export {places}/table.xlsx", "table.xlsx"),
+    "export into a foreign folder": ("runs export {places}/foreign", "thesis.tex"),
+    "unknown study": ("reproduce everything", "study: 'everything'"),
+    "unknown preset": ("reproduce --preset huge", "preset: 'huge'"),
+    "report into a file": ("reproduce --out {places}/file", "a directory"),
+}  # fmt: skip
+
+
+def test_there_are_many_kinds():
+    assert len(MISTAKES) >= 40
+
+
+@pytest.mark.parametrize("kind", [kind for kind in MISTAKES if kind != "cuda absent" or not torch.cuda.is_available()])
+def test_mistake_is_one_line_and_changes_nothing(kind, filled, places, monkeypatch, capsys):
+    line, expected = MISTAKES[kind]
+    monkeypatch.setenv("RECOMBINE_STORE", str(filled))
+    monkeypatch.chdir(places)
+    before = snapshot(filled), snapshot(places)
+    with pytest.raises(SystemExit) as caught:
+        main(line.format(places=places, small=SMALL).split())
+    out, err = capsys.readouterr()
+    assert caught.value.code == 2, err
+    assert err.startswith("recombine: ")
+    assert err.count("\n") == 1, err
+    assert expected in err
+    assert "allowed" in err
+    assert "Traceback" not in err
+    assert out == ""
+    assert (snapshot(filled), snapshot(places)) == before
+
+
+def test_full_disk_is_one_line_and_loses_nothing(filled, tmp_path):
+    """The kernel refuses to let files grow past a limit, in a process of its own: a disk that is really full."""
+    kept = {name: digest for name, digest in snapshot(filled).items() if name.startswith("runs/")}
+    done = subprocess.run(
+        [sys.executable, "-m", "recombine", "train", "--store", str(filled), "--device", "cpu",
+         "--size", "8", "--decoder", "mlp", "--width", "64", "--steps", "3", "--samples", "20"],
+        capture_output=True, text=True, timeout=120,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000)),
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "room left" in done.stderr
+    assert {n: d for n, d in snapshot(filled).items() if n.startswith("runs/")} == kept
+    assert all(not problems for _, problems in Store(filled).verify())
+    assert os.listdir(filled / "tmp") == []
