@@ -42,13 +42,13 @@ class Encoding(Variant):
 
     def present(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
         """The code of each value, with zeros where the value is NaN: the factor is absent there."""
-        absent = torch.isnan(values)
-        if not bool(absent.any()):
-            return self.code(values, factor)
         if not self.population:
-            raise InvalidValue("encoding", self.kind, "a population code, since the data leave factors absent")
+            if bool(torch.isnan(values).any()):
+                raise InvalidValue("encoding", self.kind, "a population code, since the data leave factors absent")
+            return self.code(values, factor)
+        absent = torch.isnan(values)
         code = self.code(torch.where(absent, torch.full_like(values, factor.low), values), factor)
-        return code.masked_fill(absent[..., None], 0.0)
+        return torch.where(absent[..., None], torch.zeros_like(code), code)
 
 
 ENCODINGS: Registry[Encoding] = Registry("encoding", Encoding)
@@ -64,7 +64,7 @@ class Bump(Encoding):
     """A Gaussian bump over neurons k = 0 … count − 1: `exp(−(k − v)² / 2s²)`."""
 
     kind: Literal["bump"] = "bump"
-    variance: Annotated[float, Field(gt=0)] = 1.0
+    variance: Annotated[float, Field(gt=0, le=1e9)] = 1.0
     """s², in squared neuron spacings (the encoding-width study uses 1, 3, … 11)."""
 
     def size(self, factor: Factor) -> int:
@@ -129,10 +129,10 @@ class Positional(Encoding):
     """Sines, then cosines, of `v / base^(i/pairs)` for i = 0 … pairs − 1."""
 
     kind: Literal["positional"] = "positional"
-    pairs: Annotated[int, Field(ge=1)] = 8
+    pairs: Annotated[int, Field(ge=1, le=4096)] = 8
     """Frequencies, each as a sine and a cosine."""
-    base: Annotated[float, Field(gt=1)] = 10000.0
-    """Ratio of the first wavelength to the one past the last."""
+    base: Annotated[float, Field(gt=1, le=1e12)] = 10000.0
+    """Ratio of the wavelength past the last to the first."""
 
     def size(self, factor: Factor) -> int:
         return 2 * self.pairs

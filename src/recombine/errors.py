@@ -34,6 +34,10 @@ class StoreError(RecombineError):
     """The store cannot be used as asked: unreadable, foreign, full, damaged."""
 
 
+class Interrupted(RecombineError):
+    """Stopped by the user; what was done is in the store."""
+
+
 class DeviceError(RecombineError):
     """The device asked for is absent or cannot do what is asked."""
 
@@ -71,6 +75,7 @@ _BOUNDS = {
     "greater_than_equal": ("ge", "at least {}"),
     "less_than": ("lt", "less than {}"),
     "less_than_equal": ("le", "at most {}"),
+    "multiple_of": ("multiple_of", "a multiple of {}"),
 }
 
 
@@ -81,7 +86,7 @@ def from_pydantic(error: Any, fields: Iterable[str]) -> InvalidValue:
     """
     first = error.errors(include_url=False)[0]
     kind, context = first["type"], first.get("ctx", {})
-    field = ".".join(str(part) for part in first["loc"]) or str(error.title)
+    field = str(first["loc"][0]) if first["loc"] else str(error.title)  # what follows are positions and union tags
     value = first["input"]
     if kind == "extra_forbidden":
         return InvalidValue(field, value, f"one of the fields {listed(fields)}")

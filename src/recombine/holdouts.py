@@ -225,7 +225,8 @@ class Ell(Holdout):
         low, high = _each("low", ell.low, grid), _each("high", ell.high, grid)
         notch = _each("notch", ell.notch, grid)
         _ordered("high", low, high)
-        _ordered("notch", low, notch)
+        if not all(a < n <= b for a, n, b in zip(low, notch, high, strict=True)):
+            raise InvalidValue("holdout.notch", ell.notch, f"above low ({ell.low}) and at most high ({ell.high})")
         box, cut = _within(low, high, grid).all(dim=1), _within(notch, high, grid).all(dim=1)
         return (box & ~cut).reshape(grid.shape)
 
@@ -235,7 +236,7 @@ class Scattered(Holdout):
     """Combinations drawn at random, passing over any that would remove the last example of a factor value."""
 
     kind: Literal["random"] = "random"
-    fraction: Annotated[float, Field(gt=0, lt=1)] = 289 / 784
+    fraction: Annotated[float, Field(gt=0, lt=1)] = CENTER_FRACTION**2
     """Share of all combinations."""
     seed: Annotated[int, Field(ge=0)] = 0
     """Which draw; independent of the members' seeds."""
@@ -271,6 +272,13 @@ class Mask(Holdout):
     kind: Literal["mask"] = "mask"
     points: tuple[tuple[int, ...], ...] = ()
     """Held-out points."""
+    shape: tuple[int, ...] | None = None
+    """Shape of the grid that the points are meant for, if that is known."""
+
+    def resolved(self, grid: FactorGrid) -> Self:
+        """In order and each point once, so that equal masks are equal specs."""
+        self.mask(grid)
+        return self.replace(points=tuple(sorted(set(self.points))), shape=None)
 
     @classmethod
     def from_text(cls, parts: list[str]) -> Self:
@@ -282,14 +290,16 @@ class Mask(Holdout):
                 array = numpy.load(path, allow_pickle=False)
                 if array.dtype != bool:
                     raise InvalidValue("mask", str(path), "a boolean .npy array over the grid, True where held out")
-                points = numpy.argwhere(array).tolist()
+                points, shape = numpy.argwhere(array).tolist(), array.shape
             else:
-                points = json.loads(path.read_text())
+                points, shape = json.loads(path.read_text()), None
         except (OSError, ValueError):
             raise InvalidValue("mask", str(path), "a readable file: .npy (boolean) or .json (list of points)") from None
-        return cls(points=points)
+        return cls(points=points, shape=shape)
 
     def mask(self, grid: FactorGrid) -> Bool[Tensor, ...]:
+        if self.shape is not None and self.shape != grid.shape:
+            raise InvalidValue("holdout.shape", self.shape, f"{grid.shape}, the grid's")
         held = torch.zeros(grid.shape, dtype=torch.bool)
         for point in self.points:
             inside = len(point) == len(grid.shape) and all(

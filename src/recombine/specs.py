@@ -20,10 +20,11 @@ from recombine.streams import stream_seed
 from recombine.tasks import AnyTask, BumpTask
 
 Precision = Literal["float32", "tf32", "bf16"]
-PRECISIONS: tuple[str, ...] = ("float32", "tf32", "bf16")
 PENALTIES: tuple[str, ...] = ("entropy", "variance")
 """The recipe's fields that weigh a decoder's penalties: μ1 and μ2 of Eq. 10–11."""
 
+LONGEST = 10**9
+"""Most epochs or steps that can be asked for."""
 _Share = Annotated[float, Field(ge=0, lt=1)]
 _Weight = Annotated[float, Field(ge=0)]
 
@@ -31,11 +32,11 @@ _Weight = Annotated[float, Field(ge=0)]
 class Recipe(Frozen):
     """How a member is trained (SPEC §4): AdamW on the mean squared error over pixels, plus penalties."""
 
-    epochs: Annotated[int, Field(ge=1)] | None = 50
+    epochs: Annotated[int, Field(ge=1, le=LONGEST)] | None = 50
     """Passes over the training set; or give `steps`."""
-    steps: Annotated[int, Field(ge=1)] | None = None
+    steps: Annotated[int, Field(ge=1, le=LONGEST)] | None = None
     """Optimiser steps, whatever the size of the training set."""
-    batch: Annotated[int, Field(ge=1)] = 32
+    batch: Annotated[int, Field(ge=1, le=2**20)] = 32
     """Examples a step; the last batch of an epoch holds what is left."""
     lr: Annotated[float, Field(gt=0)] = 1e-3
     """Learning rate."""
@@ -47,10 +48,10 @@ class Recipe(Frozen):
     """μ2, weight of the variance penalty (Eq. 11)."""
     absolute: _Weight = 0.0
     """Weight of the mean absolute error, added to the squared one (0.1 in the rotation study)."""
-    beta1: _Share = 0.9
-    """AdamW's decay of the mean."""
-    beta2: _Share = 0.999
-    """AdamW's decay of the mean square."""
+    mean_decay: _Share = 0.9
+    """AdamW's β₁: how slowly the mean of the gradient follows."""
+    square_decay: _Share = 0.999
+    """AdamW's β₂: how slowly its mean square follows."""
     epsilon: Annotated[float, Field(gt=0)] = 1e-8
     """AdamW's guard against division by zero."""
     precision: Precision = "float32"
@@ -64,6 +65,13 @@ class Recipe(Frozen):
                 raise InvalidValue("steps", fields["steps"], "either steps or epochs, not both")
             return {**fields, "epochs": None}
         return fields
+
+    def replace(self, **fields: Any) -> Self:
+        """A copy with some fields changed; a new `steps` takes the place of `epochs`, and the other way round."""
+        for given, other in (("steps", "epochs"), ("epochs", "steps")):
+            if fields.get(given) is not None and other not in fields:
+                fields[other] = None
+        return super().replace(**fields)
 
     @model_validator(mode="after")
     def _some_length(self) -> Self:

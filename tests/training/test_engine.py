@@ -32,7 +32,7 @@ def plainly_trained(spec):
     recipe, task = spec.recipe, spec.task
     optimiser = torch.optim.AdamW(
         module.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay,
-        betas=(recipe.beta1, recipe.beta2), eps=recipe.epsilon,
+        betas=(recipe.mean_decay, recipe.square_decay), eps=recipe.epsilon,
     )  # fmt: skip
     values = task.training_values(spec.seed)
     inputs, targets = task.examples(values)

@@ -14,7 +14,7 @@ CPU = torch.device("cpu")
 
 def answering(task, values):
     """A network that gives, whatever it is asked, the answers to `values`, in grid order."""
-    targets = iter(task.examples(values).targets.split(1024))
+    targets = iter(task.examples(values).targets.split(32))
     return lambda inputs: next(targets)
 
 

@@ -18,7 +18,7 @@ from cyclopts.exceptions import (
 )
 
 from recombine import __version__
-from recombine.errors import InvalidValue, RecombineError, listed
+from recombine.errors import Interrupted, InvalidValue, RecombineError, listed
 
 MISUSED, STOPPED = 2, 130
 """Exit codes: a mistake of the user's, and an interruption."""
@@ -42,8 +42,14 @@ def main(words: list[str] | None = None) -> NoReturn:
         code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
         _fail(_one_line(error, words), MISUSED)
+    except Interrupted as error:
+        _fail(str(error), STOPPED)
     except RecombineError as error:
-        _fail(str(error), STOPPED if type(error).__name__ == "Interrupted" else MISUSED)
+        _fail(str(error), MISUSED)
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "alloc" not in str(error) and "out of memory" not in str(error):
+            raise
+        _fail("memory: not enough for this spec; allowed: a smaller size, width, batch or number of members", MISUSED)
     except KeyboardInterrupt:
         _fail("interrupted; the same command goes on from here", STOPPED)
     except BrokenPipeError:

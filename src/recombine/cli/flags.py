@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -189,6 +190,6 @@ def parse_seeds(words: list[str] | None) -> list[int]:
             raise InvalidValue("seeds", word, f"{allowed}, {MOST_SEEDS} at most")
         seeds += found
     if len(set(seeds)) < len(seeds):
-        twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})[:3]
+        twice = sorted(seed for seed, count in Counter(seeds).items() if count > 1)[:3]
         raise InvalidValue("seeds", " ".join(words or []), f"seeds that do not overlap ({listed(twice)} comes twice)")
     return seeds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -46,7 +47,7 @@ def reproduce(
         raise InvalidValue("preset", preset, listed(PRESETS))
     studies = chosen(study)
     wanted = {s.name: s.specs(preset, parse_seeds(seeds or [str(s.seeds[preset])])) for s in studies}
-    with explained(out):
+    with explained(out, "out"):
         out.mkdir(parents=True, exist_ok=True)
     specs = list({spec.digest: spec for listed_specs in wanted.values() for spec in listed_specs}.values())
     with TrainingBar() as bar:
@@ -57,8 +58,9 @@ def reproduce(
     results, judgements = {}, []
     for s in studies:
         result = s.measure([runs[spec.digest] for spec in wanted[s.name]])
-        with explained(out):
-            result.to_netcdf(out / f"{s.name}.nc", engine="h5netcdf")
+        with explained(out, "out"):
+            result.to_netcdf(out / f".{s.name}.nc", engine="h5netcdf")
+            os.replace(out / f".{s.name}.nc", out / f"{s.name}.nc")
         results[s.name] = result
         judgements += s.judge(result)
     first = runs[specs[0].digest]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import shutil
 from datetime import datetime
@@ -15,7 +16,7 @@ from rich.table import Table
 from recombine.cli.tables import HEADINGS, console
 from recombine.errors import InvalidValue
 from recombine.store import Run, Store
-from recombine.store.files import explained
+from recombine.store.files import explained, write
 from recombine.store.summary import flattened
 
 app = App(name="runs", help="List, show, verify, prune and export the runs of a store.", help_format="plaintext")
@@ -24,6 +25,8 @@ StorePath = Annotated[
     Path | None, Parameter(name="--store", help="Directory of runs. Default: $RECOMBINE_STORE or ./runs.")
 ]
 FOUND_WRONG = 1
+OTHER_TABLES = (".xlsx", ".xls", ".tsv", ".txt", ".parquet", ".nc", ".zip", ".tar", ".gz")
+"""Endings that look like a file of a kind `export` does not write."""
 
 
 @app.command(name="list")
@@ -133,11 +136,15 @@ def prune(
             with explained(path):
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         out.print(f"{verb} {path}", highlight=False)
+    counts = {"run": 0, "checkpoint of": 0}
     for key in [*sorted(keys), *loose]:
-        if not dry_run:
-            place.remove(key)
-        out.print(f"{verb} {'run' if key in keys else 'checkpoint of'} {key}", highlight=False)
-    out.print(f"{verb} {len(paths)} leftovers, {len(keys)} runs, {len(loose)} checkpoints", highlight=False)
+        what, delete = ("run", place.remove) if key in keys else ("checkpoint of", place.discard_checkpoint)
+        done = dry_run or delete(key)
+        counts[what] += done
+        out.print(f"{verb if done else 'kept, it is in use:'} {what} {key}", highlight=False)
+    out.print(
+        f"{verb} {len(paths)} leftovers, {counts['run']} runs, {counts['checkpoint of']} checkpoints", highlight=False
+    )
 
 
 @app.command
@@ -157,7 +164,7 @@ def export(to: Path, /, *runs: str, store: StorePath = None) -> None:
         _require_whole(run)
     if to.suffix in (".csv", ".json"):
         _write_table(to, chosen)
-    elif to.suffix:
+    elif to.suffix in OTHER_TABLES:
         raise InvalidValue("to", str(to), "a directory, or a file ending in .csv or .json")
     else:
         there = Store(to)
@@ -177,13 +184,14 @@ def _write_table(to: Path, runs: list[Run]) -> None:
         for run in runs
     ]
     names = list(dict.fromkeys(name for row in rows for name in row))
-    with explained(to), open(to, "w", newline="") as file:
-        if to.suffix == ".json":
-            json.dump(rows, file, indent=1)
-        else:
-            writer = csv.DictWriter(file, names)
-            writer.writeheader()
-            writer.writerows(rows)
+    text = io.StringIO(newline="")
+    if to.suffix == ".json":
+        json.dump(rows, text, indent=1)
+    else:
+        writer = csv.DictWriter(text, names)
+        writer.writeheader()
+        writer.writerows(rows)
+    write(to, text.getvalue().encode(), "to")
 
 
 def _short(part: dict[str, Any]) -> str:

@@ -65,8 +65,8 @@ class StagedDecoder(nn.Module):
         return dict(self.walk(inputs))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        for stage in self.stages.values():
-            inputs = stage(inputs)
+        for _, activation in self.walk(inputs):
+            inputs = activation
         return inputs
 
     def penalties(self) -> dict[str, Tensor]:

@@ -24,9 +24,9 @@ class CNN(DecoderSpec):
     """Transposed-convolution decoder."""
 
     kind: Literal["cnn"] = "cnn"
-    width: Annotated[int, Field(ge=1)] = 64
+    width: Annotated[int, Field(ge=1, le=2**16)] = 64
     """Channels of every stage."""
-    depth: Annotated[int, Field(ge=1)] = 4
+    depth: Annotated[int, Field(ge=1, le=1000)] = 4
     """Blocks after the first transposed convolution (the paper: 2 … 10)."""
 
     def build(self, interface: Interface) -> StagedDecoder:

@@ -5,14 +5,13 @@ Stages: `tokens`, `layer1` … (linear + PReLU) and `output`.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import nn
 
 from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDecoder, ToImage
 from recombine.decoders.tokens import PixelTokens
-from recombine.errors import InvalidValue
 
 
 @DECODERS.register
@@ -20,16 +19,10 @@ class CoordinateMLP(DecoderSpec):
     """A small network that each pixel runs on its own position."""
 
     kind: Literal["coordinate"] = "coordinate"
-    width: Annotated[int, Field(ge=4)] = 128
+    width: Annotated[int, Field(ge=4, le=2**16, multiple_of=4)] = 128
     """Size of a token."""
-    depth: Annotated[int, Field(ge=1)] = 3
+    depth: Annotated[int, Field(ge=1, le=1000)] = 3
     """Layers."""
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.width % 4:
-            raise InvalidValue("width", self.width, "a multiple of 4")
-        return self
 
     def build(self, interface: Interface) -> StagedDecoder:
         stages: dict[str, nn.Module] = {"tokens": PixelTokens(interface, self.width)}

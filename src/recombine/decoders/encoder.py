@@ -12,7 +12,7 @@ from torch import nn
 
 from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDecoder
 
-Positive = Annotated[int, Field(ge=1)]
+Positive = Annotated[int, Field(ge=1, le=2**16)]
 Channels = Annotated[
     tuple[Positive, ...],
     BeforeValidator(lambda value: tuple(value.split(",")) if isinstance(value, str) else value),

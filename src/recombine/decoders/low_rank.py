@@ -31,11 +31,11 @@ class LowRank(DecoderSpec):
     """One rendered channel a factor, then a small convolutional net."""
 
     kind: Literal["low_rank"] = "low_rank"
-    rank: Annotated[int, Field(ge=1)] | None = None
+    rank: Annotated[int, Field(ge=1, le=2**12)] | None = None
     """Bound on the rank of an embedding; none: the smaller side of the image."""
-    channels: Annotated[int, Field(ge=1)] = 2
+    channels: Annotated[int, Field(ge=1, le=2**12)] = 2
     """Channels of the hidden convolutions."""
-    depth: Annotated[int, Field(ge=0)] = 2
+    depth: Annotated[int, Field(ge=0, le=1000)] = 2
     """Hidden convolutions."""
     vectors: Convention = "unit"
     """Which vectors the variance penalty sees."""
@@ -93,7 +93,8 @@ class LowRankEmbedding(nn.Module):
 
     def entropy(self) -> Float[Tensor, ""]:
         """−Σ λ̃ ln λ̃, summed over all values of all factors (Eq. 10, without μ1)."""
-        return torch.stack([-torch.special.xlogy(s, s).sum() for s in self.spectra()]).sum()
+        tiny = torch.finfo(torch.float32).tiny  # 0 ln 0 = 0, with a finite gradient: strengths may reach zero
+        return torch.stack([-(s * s.clamp(min=tiny).log()).sum() for s in self.spectra()]).sum()
 
     def variance(self) -> Float[Tensor, ""]:
         """Var v + Var u over the pixel index, summed over ranks, values and factors (Eq. 11, without μ2)."""

@@ -19,9 +19,9 @@ class MLP(DecoderSpec):
     """Multi-layer perceptron."""
 
     kind: Literal["mlp"] = "mlp"
-    width: Annotated[int, Field(ge=1)] = 256
+    width: Annotated[int, Field(ge=1, le=2**16)] = 256
     """Neurons of every hidden layer."""
-    depth: Annotated[int, Field(ge=1)] = 3
+    depth: Annotated[int, Field(ge=1, le=1000)] = 3
     """Hidden layers."""
 
     def build(self, interface: Interface) -> StagedDecoder:

@@ -7,10 +7,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from recombine.decoders.base import Interface
-from recombine.errors import InvalidValue
 
 POSITION_BASE = 10000.0
-"""Ratio of the slowest to the fastest frequency, as in the transformer's usual positions."""
+"""Ratio of the fastest frequency to the one past the slowest, as in the transformer's usual positions."""
 
 
 class PixelTokens(nn.Module):
@@ -29,9 +28,10 @@ class PixelTokens(nn.Module):
 
 
 def sinusoidal_position(image_shape: tuple[int, int], width: int) -> Float[Tensor, "pixel width"]:
-    """Half of the width tells the row, half the column; each half is sines, then cosines, of geometric frequencies."""
-    if width % 4:
-        raise InvalidValue("decoder.width", width, "a multiple of 4 (sine and cosine of row and column)")
+    """Half of the width tells the row, half the column; each half is sines, then cosines, of geometric frequencies.
+
+    `width` is a multiple of 4.
+    """
     pairs = width // 4
     frequency = POSITION_BASE ** -(torch.arange(pairs) / pairs)
     halves = []

@@ -23,19 +23,19 @@ class Transformer(DecoderSpec):
     """Attention over pixel tokens."""
 
     kind: Literal["transformer"] = "transformer"
-    width: Annotated[int, Field(ge=4)] = 128
+    width: Annotated[int, Field(ge=4, le=2**16, multiple_of=4)] = 128
     """Size of a token."""
-    depth: Annotated[int, Field(ge=1)] = 3
+    depth: Annotated[int, Field(ge=1, le=1000)] = 3
     """Layers."""
     heads: Annotated[int, Field(ge=1)] = 4
     """Attention heads."""
-    feedforward: Annotated[int, Field(ge=1)] = 512
+    feedforward: Annotated[int, Field(ge=1, le=2**16)] = 512
     """Hidden width of each layer's feed-forward part."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.width % self.heads or self.width % 4:
-            raise InvalidValue("width", self.width, f"a multiple of 4 and of heads ({self.heads})")
+        if self.width % self.heads:
+            raise InvalidValue("width", self.width, f"a multiple of heads ({self.heads})")
         return self
 
     def build(self, interface: Interface) -> StagedDecoder:

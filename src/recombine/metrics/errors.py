@@ -19,10 +19,8 @@ TOLERANCE = 1.0
 """Pixels that a coordinate may be off and still count."""
 
 
-def squared_error(
-    answers: Float[Tensor, "*member point *pixel"], targets: Float[Tensor, point * pixel]
-) -> Float[Tensor, "*member point"]:
-    """Mean squared error of each point's answer."""
+def squared_error(answers: Float[Tensor, ...], targets: Float[Tensor, point * pixel]) -> Float[Tensor, "... point"]:
+    """Mean squared error of each point's answer; answers may have member axes before the point's."""
     return (answers - targets).square().flatten(-(targets.ndim - 1)).mean(dim=-1)
 
 

@@ -14,6 +14,7 @@ from matplotlib import pyplot
 
 from recombine.claims import CONFIDENCE, Judgement
 from recombine.figures import CAPTIONS, FIGURES
+from recombine.store.files import write
 
 if TYPE_CHECKING:
     import xarray
@@ -30,7 +31,7 @@ def write_report(
 ) -> Path:
     """Write figures, verdicts and the page into a folder; return the page's path."""
     figures = [_figure(out, name, titles[name], result) for name, result in results.items()]
-    (out / "claims.json").write_text(json.dumps([judgement.record() for judgement in judgements], indent=1))
+    write(out / "claims.json", json.dumps([judgement.record() for judgement in judgements], indent=1).encode(), "out")
     environment = Environment(loader=PackageLoader("recombine.report", "."), autoescape=True, undefined=StrictUndefined)
     page = environment.get_template("page.html.j2").render(
         preset=preset,
@@ -42,20 +43,22 @@ def write_report(
         confidence=CONFIDENCE,
     )
     path = out / "index.html"
-    path.write_text(page)
+    write(path, page.encode(), "out")
     return path
 
 
 def _figure(out: Path, name: str, title: str, result: xarray.Dataset) -> dict[str, str]:
     """Draw a study's figure, keep it as PNG and SVG, and return what the page needs."""
     figure = FIGURES[name](result)
-    content = io.BytesIO()
-    figure.savefig(content, format="png")
-    figure.savefig(out / f"{name}.svg")
+    drawn = {}
+    for kind in ("png", "svg"):
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=kind)
+        drawn[kind] = buffer.getvalue()
+        write(out / f"{name}.{kind}", drawn[kind], "out")
     pyplot.close(figure)
-    (out / f"{name}.png").write_bytes(content.getvalue())
     return {
         "title": title,
         "caption": CAPTIONS[name](result),
-        "image": base64.b64encode(content.getvalue()).decode(),
+        "image": base64.b64encode(drawn["png"]).decode(),
     }

@@ -20,8 +20,8 @@ FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Turn the operating system's refusals into one line about the store."""
+def explained(path: Path, field: str = "store") -> Iterator[None]:
+    """Turn the operating system's refusals into one line about the field that gave the path."""
     try:
         yield
     except OSError as error:
@@ -32,14 +32,14 @@ def explained(path: Path) -> Iterator[None]:
         elif error.errno in {errno.ENOTDIR, errno.EEXIST, errno.EISDIR}:
             allowed = "a directory, or a path where one can be made"
         else:
-            allowed = "a working directory"
+            allowed = "a path that exists and works"
         reason = os.strerror(error.errno) if error.errno else str(error)
-        raise StoreError(f"store: {str(path)!r} is not allowed; allowed: {allowed} ({reason})") from None
+        raise StoreError(f"{field}: {str(path)!r} is not allowed; allowed: {allowed} ({reason})") from None
 
 
-def write(path: Path, content: bytes) -> None:
+def write(path: Path, content: bytes, field: str = "store") -> None:
     """Write a file so that it holds all of the content or does not exist."""
-    with explained(path):
+    with explained(path, field):
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             with open(temporary, "wb") as file:

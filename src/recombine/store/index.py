@@ -10,11 +10,12 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from recombine.errors import StoreError
+from recombine.store.locks import Lock
 
 BUSY_SECONDS = 60.0
 """How long a writer waits for another one."""
@@ -26,8 +27,8 @@ _TABLE = "CREATE TABLE IF NOT EXISTS runs (key TEXT PRIMARY KEY, finished REAL N
 class Index:
     """Rows `(key, finish time, summary)` of the finished runs."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, lock_path: Path) -> None:
+        self.path, self.lock_path = path, lock_path
 
     def create(self) -> None:
         """Make the file and switch it to write-ahead mode, once; two processes doing this at once would collide."""
@@ -48,21 +49,36 @@ class Index:
             yield connection
 
     def _mended(self, use: Callable[[sqlite3.Connection], T]) -> T:
-        """Use the index; if it is damaged, put it aside, make a new one and use that."""
+        """Use the index; if it is damaged, put it aside, make a new one and use that.
+
+        One process mends at a time, and looks again whether another one has mended it meanwhile.
+        """
         try:
-            with self._connected() as connection:
-                return use(connection)
-        except sqlite3.OperationalError as error:
-            if "no such table" not in str(error):
-                raise self._unusable(error) from None
-        except sqlite3.DatabaseError:
-            for suffix in ("", "-wal", "-shm"):
-                damaged = self.path.with_name(self.path.name + suffix)
-                if damaged.exists():
-                    os.replace(damaged, damaged.with_name(damaged.name + ".damaged"))
-        self.create()
+            return self._used(use)
+        except sqlite3.Error:
+            with Lock(self.lock_path):
+                try:
+                    return self._used(use)
+                except sqlite3.OperationalError as error:
+                    if "no such table" not in str(error):
+                        raise self._unusable(error) from None
+                except sqlite3.DatabaseError:
+                    self._put_aside()
+                self.create()
+                try:
+                    return self._used(use)
+                except sqlite3.Error as error:
+                    raise self._unusable(error) from None
+
+    def _used(self, use: Callable[[sqlite3.Connection], T]) -> T:
         with self._connected() as connection:
             return use(connection)
+
+    def _put_aside(self) -> None:
+        for suffix in ("", "-wal", "-shm"):
+            damaged = self.path.with_name(self.path.name + suffix)
+            with suppress(FileNotFoundError):
+                os.replace(damaged, damaged.with_name(damaged.name + ".damaged"))
 
     def keys(self) -> set[str]:
         """The keys that have a row."""

@@ -74,22 +74,24 @@ class Run:
         return module.eval()
 
     def problems(self) -> list[str]:
-        """What is wrong with the files: empty when every byte is as it was written."""
+        """What is wrong with the files: empty when every byte is as it was written.
+
+        A file that is there and cannot be read (rights, a failing disk) is not damage: that is raised.
+        """
         try:
             text = (self.path / MANIFEST).read_text()
-            manifest = json.loads(text)
-            files = manifest["files"]
+            files = json.loads(text)["files"]
             if text != manifest_text(self.key, files):
                 return [f"{MANIFEST}: not as it was written"]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return [f"{MANIFEST}: missing or unreadable"]
+        except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+            return [f"{MANIFEST}: missing or not a manifest"]
         found = []
         for name, digest in files.items():
             try:
                 if digest_of(self.path / name) != digest:
                     found.append(f"{name}: content changed")
-            except OSError:
-                found.append(f"{name}: missing or unreadable")
+            except FileNotFoundError:
+                found.append(f"{name}: missing")
         return found
 
 

@@ -49,7 +49,7 @@ class Store:
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, create: bool = True) -> None:
         self.path = store_path(path)
-        self.index = Index(self.path / INDEX)
+        self.index = Index(self.path / INDEX, self.path / "locks" / "store")
         self._open(create)
 
     # -- opening -----------------------------------------------------------------------------------------------
@@ -107,17 +107,37 @@ class Store:
 
     # -- finished runs -----------------------------------------------------------------------------------------
 
-    def find(self, key: str) -> Run | None:
-        """The finished run, checked byte by byte; a damaged one is put aside and counts as absent."""
+    def find(self, key: str, *, locked: bool = False) -> Run | None:
+        """The finished run, checked byte by byte; a damaged one is put aside and counts as absent.
+
+        `locked` says that the caller holds the run's lock. Without it a damaged run is moved only if nobody is
+        working on it, and looked at again first: another process may have trained it anew.
+        """
         run = Run(key, self.path / "runs" / key)
+        with explained(run.path):
+            if not run.path.exists():
+                return None
+            if not run.problems():
+                return run
+            if locked:
+                return self._put_aside(run)
+            lock = self.lock(key)
+            if not lock.acquire(wait=False):
+                return None
+            try:
+                return self._put_aside(run)
+            finally:
+                lock.release()
+
+    def _put_aside(self, run: Run) -> Run | None:
+        """Under the run's lock: look again, and move it away if it is damaged indeed."""
         if not run.path.exists():
             return None
-        if run.problems():
-            with contextlib.suppress(FileNotFoundError):
-                os.replace(run.path, self.path / "damaged" / f"{key}.{time.time_ns()}")
-            self.index.drop([key])
-            return None
-        return run
+        if not run.problems():
+            return run
+        os.replace(run.path, self.path / "damaged" / f"{run.key}.{time.time_ns()}")
+        self.index.drop([run.key])
+        return None
 
     def save(
         self,
@@ -128,13 +148,31 @@ class Store:
         arrays: Mapping[str, Any],
     ) -> Run:
         """Add a finished run, all at once, and forget its checkpoint."""
-        folder = self.path / "tmp" / f"{key}.{os.getpid()}"
         contents = {
             SPEC: spec_text.encode(),
             RESULT: json.dumps(result, indent=1).encode(),
             WEIGHTS: pack(weights),
             ARRAYS: pack(arrays),
         }
+        run = self._placed(key, contents)
+        self.forget_checkpoint(key)
+        return run
+
+    def adopt(self, run: Run) -> None:
+        """Copy a finished run of another store, unless it is here already."""
+        with self.lock(run.key):
+            if self.find(run.key, locked=True) is None:
+                names = (SPEC, RESULT, WEIGHTS, ARRAYS)
+                with explained(run.path):
+                    contents = {name: (run.path / name).read_bytes() for name in names}
+                copy = self._placed(run.key, contents)
+                if (copy.path / MANIFEST).read_text() != (run.path / MANIFEST).read_text():
+                    self._discard(copy.path)
+                    raise StoreError(f"store: {str(run.path)!r} is not allowed; allowed: a run whose files are whole")
+
+    def _placed(self, key: str, contents: Mapping[str, bytes]) -> Run:
+        """A run's folder, complete by one rename."""
+        folder, run = self.path / "tmp" / f"{key}.{os.getpid()}", Run(key, self.path / "runs" / key)
         with explained(self.path):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
@@ -143,26 +181,13 @@ class Store:
                     write(folder / name, content)
                 digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
                 write(folder / MANIFEST, manifest_text(key, digests).encode())
-                os.replace(folder, self.path / "runs" / key)
-                flush_directory(self.path / "runs")
+                os.replace(folder, run.path)
+                flush_directory(run.path.parent)
             except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
-            run = Run(key, self.path / "runs" / key)
-            self.index.put([_row(run)])
-            self.forget_checkpoint(key)
+        self.index.put([_row(run)])
         return run
-
-    def adopt(self, run: Run) -> None:
-        """Copy a finished run of another store, whole, unless it is here already."""
-        with self.lock(run.key), explained(self.path):
-            if self.find(run.key) is not None:
-                return
-            folder = self.path / "tmp" / f"{run.key}.{os.getpid()}"
-            shutil.rmtree(folder, ignore_errors=True)
-            shutil.copytree(run.path, folder)
-            os.replace(folder, self.path / "runs" / run.key)
-            self.index.put([_row(Run(run.key, self.path / "runs" / run.key))])
 
     def runs(self) -> list[Run]:
         """All finished runs, oldest first, unchecked."""
@@ -176,8 +201,9 @@ class Store:
 
     def reconcile(self) -> None:
         """Make the index say what the folders say."""
+        noted = self.index.keys()  # first: a run that is finished meanwhile is then new, not gone
         with explained(self.path):
-            there, noted = set(os.listdir(self.path / "runs")), self.index.keys()
+            there = set(os.listdir(self.path / "runs"))
         rows = []
         for key in sorted(there - noted):
             with contextlib.suppress(OSError, ValueError, KeyError):
@@ -232,7 +258,11 @@ class Store:
     def verify(self) -> Iterator[tuple[str, list[str]]]:
         """Each finished run and each checkpoint with what is wrong with it."""
         for key in sorted(os.listdir(self.path / "runs")):
-            yield key, Run(key, self.path / "runs" / key).problems()
+            run = Run(key, self.path / "runs" / key)
+            with explained(run.path):
+                problems = run.problems()
+            if run.path.exists():  # else it was removed meanwhile
+                yield key, problems
         for path in sorted((self.path / "checkpoints").iterdir()):
             if path.name.startswith("."):
                 continue
@@ -262,12 +292,34 @@ class Store:
         lock.release()
         return not free
 
-    def remove(self, key: str) -> None:
-        """Delete a finished run and whatever an unfinished one left."""
-        with self.lock(key):
-            shutil.rmtree(self.path / "runs" / key, ignore_errors=True)
+    def discard_checkpoint(self, key: str) -> bool:
+        """Delete what an unfinished run left; False if somebody is training it."""
+        lock = self.lock(key)
+        if not lock.acquire(wait=False):
+            return False
+        self.forget_checkpoint(key)
+        lock.release()
+        return True
+
+    def remove(self, key: str) -> bool:
+        """Delete a finished run; False if somebody is working on it."""
+        lock = self.lock(key)
+        if not lock.acquire(wait=False):
+            return False
+        try:
+            self._discard(self.path / "runs" / key)
             self.forget_checkpoint(key)
             self.index.drop([key])
+        finally:
+            lock.release()
+        return True
+
+    def _discard(self, path: Path) -> None:
+        """Delete a folder so that no half of it is ever seen under its own name."""
+        with explained(path):
+            away = self.path / "tmp" / f"{path.name}.gone.{time.time_ns()}"
+            os.replace(path, away)
+            shutil.rmtree(away)
 
 
 def _row(run: Run) -> tuple[str, float, dict[str, Any]]:

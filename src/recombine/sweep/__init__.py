@@ -1,5 +1,5 @@
 """Sweeps: many specs to many finished runs, with one executor or another."""
 
-from recombine.sweep.local import Interrupted, Progress, train
+from recombine.sweep.local import Progress, train
 
-__all__ = ["Interrupted", "Progress", "train"]
+__all__ = ["Progress", "train"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 from functools import cache
@@ -16,7 +17,12 @@ from recombine.training import device_name
 
 @cache
 def git_commit() -> str | None:
-    """The commit of the source tree this package is imported from, `+changes` if files differ; none elsewhere."""
+    """The commit of the source tree this package is imported from, `+changes` if files differ; none elsewhere.
+
+    `RECOMBINE_COMMIT` names it where the tree is a copy without its history.
+    """
+    if named := os.environ.get("RECOMBINE_COMMIT"):
+        return named
     here = Path(__file__).resolve().parent
 
     def git(*words: str) -> str | None:

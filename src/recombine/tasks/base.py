@@ -49,7 +49,7 @@ class Task(Variant):
     """Train on kept combinations only, or on the whole grid (then the held-out ones are only a region to look at)."""
     isolated: bool = False
     """Add every single factor value shown alone (all 2N stripes)."""
-    mixing: Annotated[float, Field(gt=0, lt=1)] | None = None
+    mixing: Annotated[float, Field(ge=0.001, le=0.999)] | None = None
     """Share of isolated examples in an epoch, reached by repeating the rarer kind; none: each example once."""
     direction: Literal["decode", "encode"] = "decode"
     """`decode`: code to image. `encode`: image to code."""
@@ -131,7 +131,7 @@ class Task(Variant):
         if not self.isolated:
             return combined
         alone = self.isolated_values()
-        if self.mixing is not None and len(combined):
+        if self.mixing is not None:
             generator = stream(seed, "mixing")
             wanted = round(len(combined) * self.mixing / (1 - self.mixing))
             if wanted >= len(alone):
@@ -185,6 +185,8 @@ class Task(Variant):
             raise InvalidValue("holdout", str(self.holdout), "a mask that keeps at least one combination")
         if self.training.count(usable) == 0 and not self.isolated:
             raise InvalidValue("training", str(self.training), "a rule that leaves at least one training example")
+        if self.mixing is not None and self.training.count(usable) == 0:
+            raise InvalidValue("mixing", self.mixing, "nothing when there are no combinations to mix with")
         return self
 
 

@@ -28,11 +28,11 @@ class BumpTask(Task):
     kind: Literal["bump"] = "bump"
     size: Annotated[int, Field(ge=2, le=512)] = 28
     """N: rows and columns of the image, and values of x and of y."""
-    sigma: Annotated[float, Field(gt=0)] = 1.0
+    sigma: Annotated[float, Field(gt=0, le=1e6)] = 1.0
     """Width of the bump in pixels."""
     polarity: Literal["bright", "dark"] = "bright"
     """`bright`: the bump is 1 on 0. `dark`: 0 on 1, as in the published scripts."""
-    brightness: Annotated[int, Field(ge=1)] = 1
+    brightness: Annotated[int, Field(ge=1, le=512)] = 1
     """Levels of a third factor that scales the bump; 1 leaves it out."""
 
     def factor_grid(self) -> FactorGrid:

@@ -40,7 +40,7 @@ class Draws(TrainingRule):
     """`samples` draws with replacement."""
 
     kind: Literal["draws"] = "draws"
-    samples: Annotated[int, Field(ge=1)] = 2000
+    samples: Annotated[int, Field(ge=1, le=10**7)] = 2000
     """How many draws."""
 
     def choose(self, available: int, generator: torch.Generator) -> Int[Tensor, " row"]:

@@ -21,21 +21,24 @@ def adamw_update(
     *,
     lr: Float[Tensor, " member"],
     weight_decay: Float[Tensor, " member"],
-    beta1: float,
-    beta2: float,
+    mean_decay: float,
+    square_decay: float,
     epsilon: float,
 ) -> None:
     """One step of the active members, in place."""
     step += active
     on = active[:, None]
     gradient = torch.where(on, gradient, 0.0)
-    mean.lerp_(gradient, torch.where(on, 1 - beta1, 0.0).to(mean.dtype))
-    square.mul_(torch.where(on, beta2, 1.0).to(square.dtype)).addcmul_(gradient, gradient, value=1 - beta2)
+    mean.lerp_(gradient, torch.where(on, 1 - mean_decay, 0.0).to(mean.dtype))
+    square.mul_(torch.where(on, square_decay, 1.0).to(square.dtype)).addcmul_(
+        gradient, gradient, value=1 - square_decay
+    )
     count = step.double().clamp(min=1)
     rate = torch.where(active, lr.double(), 0.0)
     decay = 1 - rate * weight_decay.double()
-    stride = rate / (1 - beta1**count)
-    root = (1 - beta2**count).sqrt()
+    stride = rate / (1 - mean_decay**count)
+    root = (1 - square_decay**count).sqrt()
     denominator = square.sqrt().div_(root.to(square.dtype)[:, None]).add_(epsilon)
+    change = (mean / denominator).mul_(stride.to(weights.dtype)[:, None])
     weights.mul_(decay.to(weights.dtype)[:, None])
-    weights.sub_((mean / denominator).mul_(stride.to(weights.dtype)[:, None]))
+    weights.sub_(torch.where(on, change, 0.0))

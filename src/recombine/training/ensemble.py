@@ -32,7 +32,7 @@ def program_of(spec: RunSpec) -> tuple[object, ...]:
     recipe = spec.recipe
     return (
         spec.decoder, spec.interface, spec.task.direction, recipe.batch, recipe.precision,
-        recipe.beta1, recipe.beta2, recipe.epsilon,
+        recipe.mean_decay, recipe.square_decay, recipe.epsilon,
     )  # fmt: skip
 
 

@@ -9,21 +9,20 @@ from torch import Tensor
 
 from recombine.metrics import extreme_pixel, hits, region_mean, squared_error
 from recombine.tasks import Task
-
-POINTS_AT_ONCE = 1024
-"""Grid points in one forward pass: bounds memory on large grids."""
+from recombine.training.devices import arithmetic
 
 Evaluation = dict[str, Tensor]
 
 
 @torch.no_grad()
-def evaluate(task: Task, answer: Callable[[Tensor], Tensor], device: torch.device) -> Evaluation:
+def evaluate(task: Task, answer: Callable[[Tensor], Tensor], device: torch.device, chunk: int = 32) -> Evaluation:
     """Per grid point: `error`, `hit`, `blank` (the error of the empty answer) and `held_out`.
 
-    `answer` maps a batch of inputs to a batch of answers.
+    `answer` maps a batch of inputs to a batch of answers; `chunk` points are asked at a time, in strict float32.
     """
     examples = task.examples(task.grid.points)
-    answers = torch.cat([answer(part.to(device)).float().cpu() for part in examples.inputs.split(POINTS_AT_ONCE)])
+    with arithmetic("float32"):
+        answers = torch.cat([answer(part.to(device)).float().cpu() for part in examples.inputs.split(chunk)])
     blank = task.blank.expand_as(examples.targets)
     return {
         "error": squared_error(answers, examples.targets),

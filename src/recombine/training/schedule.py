@@ -1,8 +1,8 @@
 """Which examples each member sees at each step.
 
 An epoch is a fresh permutation of the member's training set, cut into batches; the last batch holds what is left and
-is padded with examples of share 0. Permutations come from a stream of their own for each epoch, so the batch of any
-step can be made without making the ones before it.
+is padded with examples of the member's own, of share 0. Permutations come from a stream of their own for each epoch, so
+the batch of any step can be made without making the ones before it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Schedule:
     def _order(self, epoch: int) -> Int[Tensor, "step batch"]:
         if self._epoch is None or self._epoch[0] != epoch:
             order = self.table[torch.randperm(len(self.table), generator=stream(self.seed, "order", epoch))]
-            rows = torch.zeros(self.steps_per_epoch * self.batch, dtype=torch.int64)
+            rows = order[:1].repeat(self.steps_per_epoch * self.batch)
             rows[: len(order)] = order
             self._epoch = (epoch, rows.view(self.steps_per_epoch, self.batch))
         return self._epoch[1]
@@ -63,8 +63,9 @@ class Schedule:
 def batches_of(schedules: list[Schedule], first: list[int], span: int) -> Batches:
     """The next `span` batches of all members, each from its own step on."""
     shape = (span, len(schedules), schedules[0].batch)
+    own = torch.stack([schedule.table[0] for schedule in schedules])  # a finished member is shown what it knows
     batches = Batches(
-        torch.zeros(shape, dtype=torch.int64), torch.zeros(shape), torch.zeros(shape[:2], dtype=torch.bool)
+        own[None, :, None].repeat(span, 1, shape[2]), torch.zeros(shape), torch.zeros(shape[:2], dtype=torch.bool)
     )
     for member, (schedule, step) in enumerate(zip(schedules, first, strict=True)):
         schedule.fill(batches, member, step)

@@ -1,0 +1,119 @@
+"""How metrics reach the stages of a network, within a memory budget.
+
+A *reader* runs a network on rows of factor values and hands each stage's activation to a *tap*, at the moment it is
+computed: `reader(values, tap)`, `tap(name, activation)`. Activations are `(*member, point, …)`, with as many member
+axes as the metric is told. A tap must use an activation at once: a later in-place operation may overwrite it.
+
+Rows must not meet inside the network (no batch statistics): a row's activations depend on that row's values alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+Tap = Callable[[str, Tensor], None]
+Reader = Callable[[Tensor, Tap], None]
+Encode = Callable[[Tensor], Tensor]
+
+MEMORY = 1 << 30
+"""Default budget in bytes for what a metric keeps at a time."""
+INPUT = "input"
+"""Name of the stage before the network: the code itself."""
+
+
+class Walkable(Protocol):
+    """A chain of named stages, as this package's decoders are."""
+
+    def walk(self, inputs: Tensor) -> Iterator[tuple[str, Tensor]]: ...
+
+
+def decoder_reader(decoder: Walkable, encode: Encode) -> Reader:
+    """Reads the input and every stage of one decoder."""
+
+    def read(values: Tensor, tap: Tap) -> None:
+        inputs = encode(values)
+        tap(INPUT, inputs)
+        for name, activation in decoder.walk(inputs):
+            tap(name, activation)
+
+    return read
+
+
+class _Walk(nn.Module):
+    """A decoder whose forward gives all its stages."""
+
+    def __init__(self, decoder: nn.Module) -> None:
+        super().__init__()
+        self.decoder = decoder
+
+    def forward(self, inputs: Tensor) -> dict[str, Tensor]:
+        return dict(self.decoder.walk(inputs))  # type: ignore[operator]
+
+
+def ensemble_reader(decoder: nn.Module, weights: Mapping[str, Tensor], encode: Encode) -> Reader:
+    """Reads all members at once: `weights` are named as the decoder's parameters, with a leading member axis."""
+    walk = _Walk(decoder)
+    stacked = {f"decoder.{name}": weight for name, weight in weights.items()}
+    members = len(next(iter(weights.values())))
+
+    def read(values: Tensor, tap: Tap) -> None:
+        inputs = encode(values)
+        tap(INPUT, inputs.expand(members, *inputs.shape))
+        for name, activation in vmap(lambda member: functional_call(walk, member, (inputs,)))(stacked).items():
+            tap(name, activation)
+
+    return read
+
+
+def stage_sizes(reader: Reader, points: Float[Tensor, "point factor"], members: int = 0) -> dict[str, int]:
+    """Numbers that each stage holds for one point, all members together."""
+    sizes: dict[str, int] = {}
+
+    def tap(name: str, activation: Tensor) -> None:
+        sizes[name] = activation.numel() // activation.shape[members]
+
+    with torch.no_grad():
+        reader(points[:1], tap)
+    return sizes
+
+
+def features(
+    reader: Reader, points: Float[Tensor, "point factor"], *, members: int = 0, memory: int = MEMORY
+) -> Iterator[tuple[str, Tensor]]:
+    """Each stage's `(*member, point, feature)`, one after the other.
+
+    As many stages are kept at a time as fit into half of the budget (at least one); the network runs again for the
+    next ones. Points go through in chunks that fit the other half.
+    """
+    sizes = stage_sizes(reader, points, members)
+    chunk = max(1, memory // 2 // (4 * sum(sizes.values())))
+    for group in _groups(sizes, memory // 2 // (4 * len(points))):
+        kept: dict[str, list[Tensor]] = {name: [] for name in group}
+
+        def tap(name: str, activation: Tensor, kept: dict[str, list[Tensor]] = kept) -> None:
+            if name in kept:
+                kept[name].append(activation.detach().flatten(members + 1).clone())
+
+        with torch.no_grad():
+            for part in points.split(chunk):
+                reader(part, tap)
+        for name in group:
+            yield name, torch.cat(kept.pop(name), dim=members)
+
+
+def _groups(sizes: Mapping[str, int], room: int) -> Iterator[list[str]]:
+    """Stages in order, as many together as have room."""
+    group: list[str] = []
+    for name, size in sizes.items():
+        if group and sum(sizes[other] for other in group) + size > room:
+            yield group
+            group = []
+        group.append(name)
+    if group:
+        yield group

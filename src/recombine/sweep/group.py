@@ -1,0 +1,108 @@
+"""Members that train together: from their checkpoints, or the start, to finished runs in the store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+
+import torch
+
+from recombine.specs import RunSpec
+from recombine.store import Run, Store
+from recombine.sweep.provenance import provenance
+from recombine.training import Ensemble, State, evaluate, fit, scores
+
+FLOAT_BYTES = 4
+STATE_COPIES = 7
+"""Room asked for before training: a checkpoint (weights and two moments), its successor, and the weights."""
+
+
+class Group:
+    """One ensemble on its way into the store; the caller holds the runs' locks."""
+
+    def __init__(self, store: Store, specs: Mapping[str, RunSpec], device: torch.device) -> None:
+        self.store, self.keys, self.device = store, list(specs), device
+        self.ensemble = Ensemble(list(specs.values()), device)
+        store.require_room(STATE_COPIES * FLOAT_BYTES * self.ensemble.layout.size * len(self.keys))
+        now = time.time()
+        members = []
+        self.started, self.spent = [now] * len(self.keys), [0.0] * len(self.keys)
+        for index, key in enumerate(self.keys):
+            kept = store.read_checkpoint(key)
+            if kept is None:
+                members.append(self.ensemble.fresh(index))
+            else:
+                self.started[index], self.spent[index] = kept.pop("clock").tolist()
+                members.append({name: torch.from_numpy(array) for name, array in kept.items()})
+        self.state = State.stack(members, device)
+        self._mark = time.perf_counter()
+
+    def fit(self) -> Iterator[None]:
+        """Train to the end, yielding between spans of steps; only then may the caller stop or checkpoint."""
+        self._mark = time.perf_counter()
+        yield from fit(self.ensemble, self.state)
+        self._take_time()
+
+    def _take_time(self) -> None:
+        now = time.perf_counter()
+        self.spent = [seconds + now - self._mark for seconds in self.spent]
+        self._mark = now
+
+    @property
+    def steps_done(self) -> int:
+        """Steps of all members together."""
+        return int(self.state.step.sum())
+
+    @property
+    def steps(self) -> int:
+        """Steps that all members together will have taken."""
+        return sum(self.ensemble.totals)
+
+    @property
+    def error(self) -> float:
+        """Mean over members of their newest training error."""
+        newest = [errors[-1].item() for errors in self.state.errors if len(errors)]
+        return torch.tensor(newest).nanmean().item()
+
+    def checkpoint(self) -> None:
+        """Keep every member's state."""
+        self._take_time()
+        for index, key in enumerate(self.keys):
+            arrays = {name: part.numpy() for name, part in self.state.member(index).items()}
+            clock = torch.tensor([self.started[index], self.spent[index]], dtype=torch.float64)
+            self.store.write_checkpoint(key, {**arrays, "clock": clock.numpy()})
+
+    def save(self, index: int) -> Run:
+        """Evaluate a member and put it into the store."""
+        ensemble, weights = self.ensemble, self.state.weights[index]
+        spec = ensemble.specs[index]
+        evaluation = evaluate(
+            spec.task, lambda inputs: ensemble.outputs(weights, inputs), self.device, chunk=spec.recipe.batch
+        )
+        result = {
+            "status": "done" if bool(self.state.alive[index]) else "diverged",
+            "scores": {name: value if value == value else None for name, value in scores(evaluation).items()},
+            "steps": int(self.state.step[index]),
+            "provenance": {
+                **provenance(self.device, spec.recipe.precision),
+                "started": self.started[index],
+                "finished": time.time(),
+                "seconds": self.spent[index],
+                "members_together": len(self.keys),
+            },
+        }
+        history = _epoch_means(self.state.errors[index], ensemble.schedules[index].steps_per_epoch)
+        return self.store.save(
+            self.keys[index],
+            spec.to_json(),
+            result,
+            {name: part.cpu().numpy() for name, part in ensemble.named_weights(weights).items()},
+            {**{name: part.numpy() for name, part in evaluation.items()}, "history": history.numpy()},
+        )
+
+
+def _epoch_means(errors: torch.Tensor, steps_per_epoch: int) -> torch.Tensor:
+    """Mean training error of each epoch; the last one may be a part."""
+    if not len(errors):
+        return torch.empty(0)
+    return torch.stack([part.mean() for part in errors.split(steps_per_epoch)])
