@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from itertools import product
 
 import torch
 from rich.console import Console
@@ -23,10 +24,12 @@ from recombine.training.fit import LONGEST_SPAN, Stepper
 PUBLISHED_STEPS = 3150
 
 
-def seconds_a_model(spec: RunSpec, members: int, device: torch.device, steps: int) -> tuple[float, float]:
+def seconds_a_model(spec: RunSpec, members: int, device: torch.device, steps: int, way: str) -> tuple[float, float]:
     """Seconds that one model of the ensemble takes, and the time to set up, in seconds."""
     began = time.perf_counter()
     ensemble = Ensemble(spec.seeds(range(members)), device)
+    if way != "default":
+        ensemble.batched = way == "batched"
     stepper = Stepper(ensemble, ensemble.initial())
     stepper.advance(2)
     ready = time.perf_counter()
@@ -46,6 +49,7 @@ def main() -> None:
     parser.add_argument("--precision", nargs="+", default=["float32"])
     parser.add_argument("--steps", type=int, default=20, help="steps to time; the published recipe has 3150")
     parser.add_argument("--decoder", default="cnn")
+    parser.add_argument("--way", nargs="+", default=["default"], choices=["default", "turn", "batched"])
     parser.add_argument("--size", type=int, default=28)
     words = parser.parse_args()
     device = resolve_device(words.device)
@@ -55,10 +59,10 @@ def main() -> None:
     first = None
     for precision in words.precision:
         spec = RunSpec(task=BumpTask(size=words.size), decoder=words.decoder, recipe=Recipe(precision=precision))
-        for members in words.members:
-            seconds, setup = seconds_a_model(spec, members, device, words.steps)
+        for way, members in product(words.way, words.members):
+            seconds, setup = seconds_a_model(spec, members, device, words.steps, way)
             first = first or seconds
-            table.add_row(precision, str(members), f"{seconds:.3f}", f"{first / seconds:.2f}", f"{setup:.1f}")
+            table.add_row(precision, way, str(members), f"{seconds:.3f}", f"{first / seconds:.2f}", f"{setup:.1f}")
     Console(width=100).print(table)
 
 

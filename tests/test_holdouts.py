@@ -76,14 +76,26 @@ def test_mask_from_files(tmp_path):
     (tmp_path / "mask.json").write_text(json.dumps([[3, 4], [7, 20]]))
     for name in ("mask.npy", "mask.json"):
         holdout = HOLDOUTS.parse(f"mask:{tmp_path / name}")
-        assert holdout == Mask(points=((3, 4), (7, 20)))
+        assert holdout.resolved(PAPER) == Mask(points=((3, 4), (7, 20)))
         assert np.array_equal(holdout.mask(PAPER).numpy(), wanted)
+
+
+def test_equal_masks_are_equal_specs():
+    first, second = Mask(points=((3, 4), (7, 20))), Mask(points=((7, 20), (3, 4), (7, 20)))
+    assert BumpTask(holdout=first).digest == BumpTask(holdout=second).digest
+
+
+def test_a_mask_of_another_shape_is_refused(tmp_path):
+    np.save(tmp_path / "mask.npy", np.eye(27, dtype=bool))
+    with pytest.raises(InvalidValue, match=r"\(27, 27\) is not allowed; allowed: \(28, 28\)"):
+        BumpTask(holdout=f"mask:{tmp_path / 'mask.npy'}")
 
 
 @pytest.mark.parametrize(
     "text",
     ["center:6:28", "center:-1:5", "center:9:5", "center:1,2,3:9", "center:fraction=1.5", "corner:40", "cross:9:3",
-     "L:9:3", "random:0", "random:2", "center:1:2:0.5:9", "center:low=1:low=2", "mask:absent.npy", "square"],
+     "L:9:3", "L:3:9:3", "L:3:9:12", "random:0", "random:2", "center:1:2:0.5:9", "center:low=1:low=2",
+     "mask:absent.npy", "square"],
 )  # fmt: skip
 def test_mistakes_are_one_line(text):
     with pytest.raises(InvalidValue) as caught:

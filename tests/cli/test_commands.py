@@ -157,6 +157,10 @@ def test_interrupted_training_says_so_and_goes_on(store_path):
     assert err == "recombine: interrupted; the same command goes on from here\n"
     assert len(Store(store_path).unfinished()) == 1
     assert all(not problems for _, problems in Store(store_path).verify())
+    finished = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    assert finished.returncode == 0
+    alone = subprocess.run([*words, "--store", str(store_path) + "2"], capture_output=True, text=True, timeout=300)
+    assert finished.stdout.splitlines()[:-1] == alone.stdout.splitlines()[:-1]
 
 
 def test_quiet_when_not_a_terminal_and_a_bar_when_it_is(store_path):

@@ -68,6 +68,16 @@ MISTAKES = {
     "unknown centers": ("train --centers complex", "centers: 'complex'"),
     "negative sigma": ("train --sigma -1", "sigma: '-1'"),
     "zero sigma": ("train --sigma 0", "sigma: '0'"),
+    "sigma absurd": ("train --sigma 1e200", "sigma: '1e200'"),
+    "batch absurd": ("train --batch 1000000000", "batch: '1000000000'"),
+    "width absurd": ("train --width 3000000", "decoder.width: '3000000'"),
+    "samples absurd": ("train --training draws:100000000000", "training.samples: '100000000000'"),
+    "steps absurd": ("train --steps 100000000000000000000000", "steps: '100000000000000000000000'"),
+    "mixing absurd": ("train --isolated --mixing 1e-12", "mixing: '1e-12'"),
+    "bound not a number": ("train --holdout center:a:5", "holdout.low: 'a'"),
+    "mixing with nothing": ("train --isolated --mixing 0.5 --training pick:0", "mixing: 0.5"),
+    "notch outside": ("train --holdout L:3:9:12", "holdout.notch: 12"),
+    "export where no folder is": ("runs export {places}/nowhere/x.csv", "to: "),
     "sigma not a number": ("train --sigma wide", "sigma: 'wide'"),
     "sigma nan": ("train --sigma nan", "sigma: 'nan'"),
     "size one": ("train --size 1", "size: '1'"),
@@ -138,7 +148,7 @@ MISTAKES = {
     "export into a foreign folder": ("runs export {places}/foreign", "thesis.tex"),
     "unknown study": ("reproduce everything", "study: 'everything'"),
     "unknown preset": ("reproduce --preset huge", "preset: 'huge'"),
-    "report into a file": ("reproduce --out {places}/file", "a directory"),
+    "report into a file": ("reproduce --out {places}/file", "out: "),
 }  # fmt: skip
 
 

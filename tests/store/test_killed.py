@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -22,29 +23,30 @@ KILLS = 25
 class Zygote:
     """Starts training children and kills them."""
 
-    def __init__(self):
+    def __init__(self, environment=None):
         self.process = subprocess.Popen(
             [sys.executable, str(Path(__file__).parent / "zygote.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            text=True, cwd=ROOT,
+            text=True, cwd=ROOT, env={**os.environ, **(environment or {})},
         )  # fmt: skip
         assert self.process.stdout.readline() == "ready\n"
 
-    def train(self, store, specs, kill_after=None, **order):
+    def train(self, store, specs, kill_after=None, signal_number=signal.SIGKILL, **order):
         """Train; kill after some seconds if it is not done. Returns seconds taken and whether it was killed."""
         words = {"store": str(store), "specs": [json.loads(s.to_json()) for s in specs], "checkpoint": 0.0, **order}
         self.process.stdin.write(json.dumps(words) + "\n")
         self.process.stdin.flush()
         began = time.perf_counter()
         child = int(self.process.stdout.readline())
-        timer = threading.Timer(kill_after, os.kill, (child, signal.SIGKILL)) if kill_after is not None else None
+        timer = threading.Timer(kill_after, os.kill, (child, signal_number)) if kill_after is not None else None
         if timer:
             timer.start()
         code = int(self.process.stdout.readline())
         if timer:
             timer.cancel()
         took = time.perf_counter() - began
-        assert code in (0, signal.SIGKILL)
-        return took, code == signal.SIGKILL
+        interrupted = os.WIFEXITED(code) and os.WEXITSTATUS(code) == 130
+        assert code in (0, signal.SIGKILL) or interrupted, code
+        return took, code != 0
 
     def close(self):
         self.process.stdin.close()
@@ -106,22 +108,38 @@ def test_one_run_killed_again_and_again_gets_there(zygote, tmp_path):
 
 def test_two_processes_share_the_work_and_train_nothing_twice(tmp_path):
     specs = [small_spec("cnn", seed=seed, steps=60) for seed in range(6)]
-    first, second = Zygote(), Zygote()
+    log = tmp_path / "log"
+    both = [Zygote({"RECOMBINE_TEST_LOG": str(log)}) for _ in range(2)]
     store = tmp_path / "store"
-    try:
-        workers = [threading.Thread(target=z.train, args=(store, specs)) for z in (first, second)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join(120)
-        results = [run.result["provenance"] for run in Store(store).runs()]
-        assert len(results) == 6
-        first.train(tmp_path / "alone", specs)
-    finally:
-        first.close()
-        second.close()
+    with ThreadPoolExecutor(2) as pool:
+        done = [pool.submit(zygote.train, store, specs) for zygote in both]
+        for future in done:
+            future.result(120)
+    both[0].train(tmp_path / "alone", specs)
+    for zygote in both:
+        zygote.close()
+    saved = [line.split() for line in log.read_text().splitlines() if line.split()[2] == str(store)]
+    assert sorted(key for _, key, _ in saved) == sorted(spec.digest for spec in specs)
+    assert len({process for process, _, _ in saved}) == 2, "one process did all the work"
     assert contents(store, specs) == contents(tmp_path / "alone", specs)
     assert not list((store / "damaged").iterdir())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_anywhere_it_goes_on_to_the_same_bits(zygote, tmp_path, number):
+    specs = [small_spec("mlp", steps=1200)]
+    whole, _ = zygote.train(tmp_path / "whole", specs, checkpoint=30)
+    expected = contents(tmp_path / "whole", specs)
+    chance, stopped = random.Random(number), 0
+    for trial in range(8):
+        store = tmp_path / f"trial{trial}"
+        _, interrupted = zygote.train(
+            store, specs, kill_after=chance.uniform(0.1, 0.9) * whole, signal_number=number, checkpoint=30
+        )
+        stopped += interrupted and bool(Store(store).unfinished())
+        zygote.train(store, specs, checkpoint=30)
+        assert contents(store, specs) == expected
+    assert stopped >= 2
 
 
 def test_a_run_in_progress_is_waited_for(zygote, tmp_path):

@@ -192,6 +192,108 @@ def test_processes_may_create_a_store_at_once(tmp_path):
         assert failures.empty(), failures.get()
 
 
+def _mend(path, barrier, failures):
+    barrier.wait()
+    try:
+        assert len(Store(path).summaries()) == 3
+    except Exception as error:
+        failures.put(repr(error))
+
+
+@pytest.mark.parametrize("content", [b"not a database at all" * 50, None], ids=["garbage", "deleted"])
+def test_processes_may_mend_an_index_at_once(store_path, content):
+    context = multiprocessing.get_context("fork")
+    for number in range(3):
+        saved(Store(store_path), key=str(number) * 20, seed=number)
+    for _ in range(8):
+        for name in ("index.sqlite", "index.sqlite-wal", "index.sqlite-shm"):
+            (store_path / name).unlink(missing_ok=True)
+        if content is not None:
+            (store_path / "index.sqlite").write_bytes(content)
+        barrier, failures = context.Barrier(4), context.Queue()
+        workers = [context.Process(target=_mend, args=(store_path, barrier, failures)) for _ in range(4)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join(60)
+        assert failures.empty(), failures.get()
+
+
+def test_a_run_repaired_by_another_process_is_not_put_aside(store_path, monkeypatch):
+    """The check and the move are under the run's lock, and the check is made again there."""
+    store = Store(store_path)
+    run = saved(store)
+    path = run.path / "weights.safetensors"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    problems, calls = Run.problems, []
+
+    def repaired_after_the_first_look(self):
+        found = problems(self)
+        if not calls:
+            path.write_bytes(whole)
+        calls.append(found)
+        return found
+
+    monkeypatch.setattr(Run, "problems", repaired_after_the_first_look)
+    assert store.find(run.key) is not None
+    assert calls[0]
+    assert not list((store_path / "damaged").iterdir())
+
+
+def test_a_damaged_run_that_is_being_worked_on_is_left_alone(store_path):
+    store = Store(store_path)
+    run = saved(store)
+    (run.path / "weights.safetensors").write_bytes(b"")
+    with store.lock(run.key):
+        assert store.find(run.key) is None
+        assert run.path.exists()
+        assert not store.remove(run.key)
+        assert not store.discard_checkpoint(run.key)
+    assert store.find(run.key) is None
+    assert not run.path.exists()
+
+
+def test_unreadable_is_not_damaged(store_path, monkeypatch):
+    store = Store(store_path)
+    run = saved(store)
+
+    def refused(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("recombine.store.run.digest_of", refused)
+    with pytest.raises(StoreError, match="Permission denied"):
+        store.find(run.key)
+    assert run.path.exists()
+
+
+def test_discarding_a_checkpoint_leaves_a_finished_run(store_path):
+    store = Store(store_path)
+    run = saved(store)
+    store.write_checkpoint(run.key, {"step": np.array(1)})
+    assert store.discard_checkpoint(run.key)
+    assert store.find(run.key) is not None
+
+
+def test_time_is_counted_over_interruptions(store_path):
+    from recombine.sweep.group import Group
+
+    spec = small_spec("mlp", steps=400)
+    import torch
+
+    group = Group(Store(store_path), {spec.digest: spec}, torch.device("cpu"))
+    for _ in group.fit():
+        break
+    group.checkpoint()
+    again = Group(Store(store_path), {spec.digest: spec}, torch.device("cpu"))
+    assert again.started == group.started
+    assert again.spent == group.spent
+    assert again.spent[0] > 0
+    for _ in again.fit():
+        pass
+    assert again.spent[0] > group.spent[0]
+
+
 # -- sweeps ------------------------------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,8 @@ from recombine.errors import InvalidValue
 from recombine.specs import Recipe
 from recombine.streams import stream
 from recombine.training import Ensemble, State, fit
+from recombine.training.adamw import adamw_update
+from recombine.training.fit import Stepper
 from tests.small import small_spec
 
 CPU = torch.device("cpu")
@@ -145,15 +147,41 @@ def test_a_diverging_member_does_not_disturb_its_neighbours():
         assert torch.equal(state.weights[index], trained([spec])[1].weights[0])
 
 
-def test_a_diverged_member_stays_where_it_was():
-    wild = small_spec("mlp", lr=1e18, steps=40)
-    ensemble, state = trained([wild])
-    before = state.member(0)
-    for _ in fit(ensemble, state):
-        pass
-    after = state.member(0)
-    assert int(after["step"]) == int(before["step"])
-    assert torch.equal(after["mean"], before["mean"])
+def test_a_diverged_member_stays_where_it_was_while_others_go_on():
+    wild, calm = small_spec("mlp", lr=1e18, steps=40), small_spec("mlp", steps=40)
+    ensemble = Ensemble([wild, calm], CPU)
+    state = ensemble.initial()
+    stepper = Stepper(ensemble, state)
+    while bool(state.alive[0]):
+        stepper.advance(1)
+    before = {name: part.clone() for name, part in state.member(0).items()}
+    seen = int(state.step[1])
+    stepper.advance(10)
+    assert int(state.step[1]) == seen + 10
+    for name, part in state.member(0).items():
+        assert (
+            torch.equal(part.nan_to_num(7.0), before[name].nan_to_num(7.0))
+            if part.is_floating_point()
+            else torch.equal(part, before[name])
+        ), name
+
+
+def test_an_inactive_member_keeps_every_bit_even_if_not_finite():
+    weights = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    mean = torch.tensor([[torch.inf, 0.0], [0.1, 0.1]])
+    square = torch.tensor([[torch.inf, 0.0], [0.1, 0.1]])
+    step, active = torch.tensor([3, 3]), torch.tensor([False, True])
+    kept = weights[0].clone(), mean[0].clone(), square[0].clone()
+    adamw_update(
+        weights, mean, square, step, torch.full((2, 2), torch.nan).index_fill(0, torch.tensor([1]), 0.5), active,
+        lr=torch.tensor([0.1, 0.1]), weight_decay=torch.tensor([0.1, 0.1]), mean_decay=0.9, square_decay=0.99,
+        epsilon=1e-8,
+    )  # fmt: skip
+    assert torch.equal(weights[0], kept[0])
+    assert torch.equal(mean[0], kept[1])
+    assert torch.equal(square[0], kept[2])
+    assert step.tolist() == [3, 4]
+    assert torch.isfinite(weights[1]).all()
 
 
 def test_epochs_cover_the_training_set_once_each():

@@ -105,7 +105,7 @@ def test_resumes_from_a_cpu_copy_of_its_state(cuda):
 def test_faster_arithmetic_stays_near(kind, precision, cuda):
     exact, rough = (trained([small_spec(kind, precision=p)], cuda)[1] for p in ("float32", precision))
     assert torch.allclose(exact.errors[0], rough.errors[0], rtol=0.1)
-    if precision == "bf16":
+    if precision == "bf16" or kind in ("cnn", "mlp"):  # in the tiniest products TF32 may not be used
         assert not torch.equal(exact.weights, rough.weights)
 
 

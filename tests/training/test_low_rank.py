@@ -43,6 +43,13 @@ def test_entropy_known_answers():
     assert module.entropy().item() == 0
 
 
+def test_entropy_can_drive_a_strength_to_zero():
+    module = embedding()
+    module.strengths[0].data[:, 1:] = 0
+    module.entropy().backward()
+    assert all(torch.isfinite(strength.grad).all() for strength in module.strengths)
+
+
 @pytest.mark.parametrize("vectors", ["unit", "raw"])
 def test_variance_is_summed_over_everything(vectors):
     module = embedding(vectors)

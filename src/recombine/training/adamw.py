@@ -29,7 +29,7 @@ def adamw_update(
     step += active
     on = active[:, None]
     gradient = torch.where(on, gradient, 0.0)
-    mean.lerp_(gradient, torch.where(on, 1 - mean_decay, 0.0).to(mean.dtype))
+    mean.copy_(torch.where(on, mean.lerp(gradient, 1 - mean_decay), mean))
     square.mul_(torch.where(on, square_decay, 1.0).to(square.dtype)).addcmul_(
         gradient, gradient, value=1 - square_decay
     )

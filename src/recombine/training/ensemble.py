@@ -82,6 +82,7 @@ class Ensemble:
         self.examples = Examples(*(part.to(device) for part in self.examples))
         self.schedules = [Schedule(spec, table) for spec, table in zip(specs, tables, strict=True)]
         self.totals = [schedule.total for schedule in self.schedules]
+        self.batched = device.type == "cuda"
         self.lr = self._vector("lr")
         self.weight_decay = self._vector("weight_decay")
         self.loss_weights = torch.stack([self._vector(name) for name in WEIGHTS], dim=1)
@@ -119,11 +120,11 @@ class Ensemble:
     ) -> tuple[Loss, Float[Tensor, "member parameter"]]:
         """Every member's loss and its gradient.
 
-        On a GPU all members go through one batched program. On a CPU they go through in turn: measured, a batched
-        (grouped) convolution is far slower there, and in turn a member's bits do not depend on its neighbours.
+        On a GPU all members go through one batched program. On a CPU they go through in turn, so that a member's bits
+        do not depend on its neighbours; `benchmarks/members.py --way` measures what either way costs.
         """
         inputs, targets = self.examples.inputs[rows], self.examples.targets[rows]
-        if self.device.type == "cuda":
+        if self.batched:
             return self._batched(weights, inputs, targets, shares)
         return self._in_turn(weights, inputs, targets, shares, active)
 
