@@ -54,7 +54,7 @@ def main() -> None:
     words = parser.parse_args()
     device = resolve_device(words.device)
     table = Table(
-        "precision", "members", "s a model", "ratio", "set-up s", title=f"{words.decoder}, {device_name(device)}"
+        "precision", "way", "members", "s a model", "ratio", "set-up s", title=f"{words.decoder}, {device_name(device)}"
     )
     first = None
     for precision in words.precision:

@@ -1,5 +1,64 @@
 """Measurements: noun in, number out; no plotting, no training."""
 
 from recombine.metrics.errors import extreme_pixel, hits, region_mean, squared_error
+from recombine.metrics.geometry import (
+    finite_difference_metric,
+    local_factorization,
+    mean_factorization,
+    metric_tensor,
+    volume_element,
+)
+from recombine.metrics.kernels import (
+    KernelAgreement,
+    block_contrast,
+    gram_matrix,
+    kernel_agreement,
+    theoretical_kernel,
+)
+from recombine.metrics.probes import LinearProbe, probe_scores
+from recombine.metrics.ranks import band_index, effective_rank, matrix_effective_rank, schmidt_spectrum
+from recombine.metrics.stages import Reader, Tap, decoder_reader, ensemble_reader, features, stage_sizes
+from recombine.metrics.superposition import (
+    averaged_codes,
+    averaged_prediction,
+    explained_variance,
+    memorised_prediction,
+    superposition_scores,
+)
+from recombine.metrics.tuning import Tuning, neuron_tuning
 
-__all__ = ["extreme_pixel", "hits", "region_mean", "squared_error"]
+__all__ = [
+    "KernelAgreement",
+    "LinearProbe",
+    "Reader",
+    "Tap",
+    "Tuning",
+    "averaged_codes",
+    "averaged_prediction",
+    "band_index",
+    "block_contrast",
+    "decoder_reader",
+    "effective_rank",
+    "ensemble_reader",
+    "explained_variance",
+    "extreme_pixel",
+    "features",
+    "finite_difference_metric",
+    "gram_matrix",
+    "hits",
+    "kernel_agreement",
+    "local_factorization",
+    "matrix_effective_rank",
+    "mean_factorization",
+    "memorised_prediction",
+    "metric_tensor",
+    "neuron_tuning",
+    "probe_scores",
+    "region_mean",
+    "schmidt_spectrum",
+    "squared_error",
+    "stage_sizes",
+    "superposition_scores",
+    "theoretical_kernel",
+    "volume_element",
+]

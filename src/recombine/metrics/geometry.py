@@ -8,8 +8,8 @@ factor and g = JᵀJ. Factor values are in their own units (pixels for x and y).
 - `metric_tensor` is exact, by forward-mode differentiation: n tangents for n factors, never a row a feature.
 - `finite_difference_metric` is the published scripts' convention: central differences of the activations on the grid,
   one-sided at its ends; the only one possible for one-hot codes.
-- `volume_element` is √det g; `factorization` is 1 − |g_xy| / (|g_xx| + |g_yy|), in [½, 1]. For n factors it is the mean
-  over all pairs. It is averaged over points (the paper) or taken of the averaged g's (the scripts).
+- `volume_element` is √det g; `local_factorization` is 1 − |g_xy| / (|g_xx| + |g_yy|), in [½, 1]; for n factors the mean
+  over all pairs. It is averaged over points (the paper) or taken of the averaged g (the scripts).
 
 Known answers: an ideal bump of σ = 1 far from the border has g = (π/2) I by derivatives and (π/2)(1 − e⁻¹) I = 0.993 I
 by differences over one pixel, 37 % less.
@@ -87,7 +87,7 @@ def volume_element(metric: Float[Tensor, "*point factor factor"]) -> Float[Tenso
     return torch.linalg.det(metric.double()).clamp(min=0).sqrt()
 
 
-def factorization(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "*point"]:
+def local_factorization(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "*point"]:
     """1 − |g_ab| / (|g_aa| + |g_bb|) at each point (Eq. 7, 42), averaged over pairs of factors.
 
     NaN where neither factor of a pair moves the stage.
@@ -100,7 +100,7 @@ def mean_factorization(
 ) -> Float[Tensor, "*member"]:
     """One number a stage: the mean of the points' factorization (the paper), or that of the mean |g| (the scripts)."""
     if averaging == "points":
-        return factorization(metric).nanmean(dim=-1)
+        return local_factorization(metric).nanmean(dim=-1)
     return _mean_over_pairs(metric.double().abs().mean(dim=-3))
 
 

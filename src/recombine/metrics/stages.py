@@ -10,7 +10,7 @@ Rows must not meet inside the network (no batch statistics): a row's activations
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -27,6 +27,7 @@ INPUT = "input"
 """Name of the stage before the network: the code itself."""
 
 
+@runtime_checkable
 class Walkable(Protocol):
     """A chain of named stages, as this package's decoders are."""
 

@@ -1,0 +1,146 @@
+"""Kernels of a network's answers, and which simple kernel they are like (Eq. 1–4, 34; Fig. 1e, 8).
+
+Conventions
+-----------
+A Gram matrix is over the grid's points, from flattened answers: `cosine` similarity, `l2` distance, or `overlap`: the
+share of pixels past a threshold in both answers, of all pixels. For dark bumps on white "past" is below (the scripts:
+0.3), for bright ones above 1 − that. A block takes some rows (held-out points) and columns (kept points).
+
+Theoretical kernels between points z and z′, from equality of their factor values (δ) or distance:
+
+- `binary`: 1 if any factor is equal, δ_x + δ_y − δ_x δ_y for two (Eq. 3–4);
+- `product`: 1 if all are equal, δ_x δ_y: nothing at all between held-out and kept points, so no agreement;
+- `gaussian_product`: Π exp(−d²/4s²), the overlap of bumps of variance s² in every factor at once;
+- `gaussian_radial`: the same with the one width, of a geometric range, that agrees best;
+- `gaussian_sum`: Σ exp(−d²/4s²), a smooth form of the binary one.
+
+Rows are normalised to unit sum. Agreement is the Pearson correlation of all entries; its null permutes the columns'
+labels, all rows alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from recombine.errors import InvalidValue, listed
+
+DARK_THRESHOLD = 0.3
+"""A dark pixel is below this (published scripts)."""
+PERMUTATIONS = 1999
+WIDTHS: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Range from which the radial kernel takes its width, in grid spacings."""
+
+Kernel = Literal["cosine", "l2", "overlap"]
+
+
+def gram_matrix(
+    answers: Float[Tensor, "*member point pixel"], kernel: Kernel = "cosine", *, dark: bool = False
+) -> Float[Tensor, "*member point point"]:
+    """Similarity (or distance) of every pair of points' answers."""
+    flat = answers.double()
+    if kernel == "cosine":
+        unit = torch.nn.functional.normalize(flat, dim=-1)
+        return unit @ unit.mT
+    if kernel == "l2":
+        square = flat.square().sum(dim=-1)
+        return (square[..., :, None] + square[..., None, :] - 2 * flat @ flat.mT).clamp(min=0).sqrt()
+    if kernel == "overlap":
+        past = (flat < DARK_THRESHOLD if dark else flat > 1 - DARK_THRESHOLD).double()
+        return past @ past.mT / flat.shape[-1]
+    raise InvalidValue("kernel", kernel, "cosine, l2, overlap")
+
+
+def _equal(rows: Tensor, columns: Tensor) -> Tensor:
+    return rows[:, None, :] == columns[None, :, :]
+
+
+def _bumps(rows: Tensor, columns: Tensor, width: float) -> Tensor:
+    return torch.exp(-((rows[:, None, :] - columns[None, :, :]) ** 2) / (4 * width**2))
+
+
+THEORIES: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
+    "binary": lambda rows, columns, width: _equal(rows, columns).any(dim=-1).double(),
+    "product": lambda rows, columns, width: _equal(rows, columns).all(dim=-1).double(),
+    "gaussian_product": lambda rows, columns, width: _bumps(rows, columns, width).prod(dim=-1),
+    "gaussian_sum": lambda rows, columns, width: _bumps(rows, columns, width).sum(dim=-1),
+}
+
+
+def theoretical_kernel(
+    name: str, rows: Float[Tensor, "row factor"], columns: Float[Tensor, "column factor"], width: float = 1.0
+) -> Float[Tensor, "row column"]:
+    """A kernel between points given by their positions, rows summing to 1 (or to 0 where nothing is alike)."""
+    if name not in THEORIES:
+        raise InvalidValue("kernel", name, listed(THEORIES))
+    return normalised(THEORIES[name](rows, columns, width))
+
+
+def normalised(kernel: Float[Tensor, "*member row column"]) -> Float[Tensor, "*member row column"]:
+    """Each row divided by its sum; a row of zeros stays."""
+    total = kernel.sum(dim=-1, keepdim=True)
+    return torch.where(total == 0, 0.0, kernel / torch.where(total == 0, 1.0, total))
+
+
+def correlation(first: Float[Tensor, "*member row column"], second: Float[Tensor, "row column"]) -> Tensor:
+    """Pearson correlation of all entries; 0 where one of them does not vary."""
+    a = first.flatten(-2) - first.flatten(-2).mean(dim=-1, keepdim=True)
+    b = second.flatten() - second.mean()
+    scale = a.norm(dim=-1) * b.norm()
+    return torch.where(scale > 0, (a @ b) / torch.where(scale > 0, scale, 1.0), 0.0)
+
+
+@dataclass(frozen=True)
+class KernelAgreement:
+    """How well each theoretical kernel describes a block, with a permutation test of the binary one."""
+
+    agreement: dict[str, Tensor]
+    p_value: Tensor
+    """Share of permutations (and the truth itself) in which the binary kernel agrees at least as well."""
+
+    @property
+    def binary_wins(self) -> Tensor:
+        """Whether the binary kernel agrees better than every rival of another shape."""
+        rivals = [value for name, value in self.agreement.items() if name not in ("binary", "gaussian_sum")]
+        return self.agreement["binary"] > torch.stack(rivals).amax(dim=0)
+
+
+def kernel_agreement(
+    gram: Float[Tensor, "*member point point"],
+    positions: Float[Tensor, "point factor"],
+    held_out: Bool[Tensor, " point"],
+    *,
+    width: float = 1.0,
+    permutations: int = PERMUTATIONS,
+    seed: int = 0,
+) -> KernelAgreement:
+    """Compare the held-out × kept block of a Gram matrix with every theory."""
+    if not bool(held_out.any()) or bool(held_out.all()):
+        raise InvalidValue("holdout", int(held_out.sum()), "a mask with points on both sides")
+    rows, columns = positions[held_out], positions[~held_out]
+    block = normalised(gram[..., held_out, :][..., ~held_out])
+    found = {name: correlation(block, theoretical_kernel(name, rows, columns, width)) for name in THEORIES}
+    radial = [correlation(block, theoretical_kernel("gaussian_product", rows, columns, w)) for w in WIDTHS]
+    found["gaussian_radial"] = torch.stack(radial).amax(dim=0)
+    binary = theoretical_kernel("binary", rows, columns)
+    generator = torch.Generator().manual_seed(seed)
+    beaten = torch.ones_like(found["binary"])
+    for _ in range(permutations):
+        order = torch.randperm(len(columns), generator=generator).to(binary.device)
+        beaten += correlation(block, binary[:, order]) >= found["binary"]
+    return KernelAgreement(found, beaten / (permutations + 1))
+
+
+def block_contrast(
+    gram: Float[Tensor, "*member point point"], positions: Float[Tensor, "point factor"]
+) -> Float[Tensor, "*member"]:
+    """Mean similarity of pairs that share a factor value minus that of pairs that share none, over the spread."""
+    shares = _equal(positions, positions).any(dim=-1)
+    other = ~torch.eye(len(positions), dtype=torch.bool, device=gram.device)
+    with_one, without = gram[..., shares & other], gram[..., ~shares]
+    return (with_one.mean(dim=-1) - without.mean(dim=-1)) / gram[..., other].std(dim=-1)

@@ -1,0 +1,49 @@
+"""Ranks and bands: embeddings and Gram matrices (Eq. 1, 9; Fig. 3b, 6).
+
+- `effective_rank` of a spectrum λ̃ that sums to 1 is exp(H(λ̃)): 1 for one mode, r for r equal ones.
+- `band_index` of an image: the share of its variance that is a function of the row alone or of the column alone,
+  whichever is larger. A horizontal or vertical band scores 1, noise near 1/side, a bump about ½ or less.
+- `schmidt_spectrum`: the operator-Schmidt decomposition of a two-factor Gram matrix, K[(x,y),(x′,y′)] reshaped to
+  [(x,x′),(y,y′)], singular values normalised to unit square sum. A product kernel k_x ⊗ k_y has one non-zero value.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from recombine.errors import InvalidValue
+
+
+def effective_rank(spectrum: Float[Tensor, "*shape mode"]) -> Float[Tensor, "*shape"]:
+    """exp of the entropy of a spectrum, normalised to sum to 1 first."""
+    share = spectrum.double() / spectrum.double().sum(dim=-1, keepdim=True)
+    return torch.exp(-torch.special.xlogy(share, share).sum(dim=-1))
+
+
+def matrix_effective_rank(images: Float[Tensor, "*shape y x"]) -> Float[Tensor, "*shape"]:
+    """Effective rank of the squared singular values of matrices."""
+    return effective_rank(torch.linalg.svdvals(images.double()).square())
+
+
+def band_index(images: Float[Tensor, "*shape y x"]) -> Float[Tensor, "*shape"]:
+    """Share of an image's variance along one axis alone; NaN for a constant image."""
+    image = images.double()
+    variance = image.var(dim=(-2, -1), correction=0)
+    rows = image.mean(dim=-1).var(dim=-1, correction=0)
+    columns = image.mean(dim=-2).var(dim=-1, correction=0)
+    return torch.maximum(rows, columns) / torch.where(variance > 0, variance, torch.nan)
+
+
+def schmidt_spectrum(
+    gram: Float[Tensor, "*member point point"], shape: tuple[int, ...]
+) -> Float[Tensor, "*member mode"]:
+    """Normalised operator-Schmidt values of a Gram matrix over a two-factor grid, largest first."""
+    if len(shape) != 2 or shape[0] * shape[1] != gram.shape[-1]:
+        raise InvalidValue("grid", shape, f"two factors with {gram.shape[-1]} combinations")
+    a, b = shape
+    paired = gram.double().unflatten(-1, (a, b)).unflatten(-3, (a, b))
+    matrix = paired.transpose(-3, -2).flatten(-4, -3).flatten(-2)
+    values = torch.linalg.svdvals(matrix)
+    return values / values.norm(dim=-1, keepdim=True)

@@ -1,0 +1,102 @@
+"""Does a network superpose what it has memorised? (§3.3, Fig. 1d)
+
+Conventions
+-----------
+Answers are taken as signals over the background, S = D − background. For a held-out combination (x, y):
+
+- `averaged`: S(x, ȳ) + S(x̄, y), where ȳ is the mean *code* of y over the training data, and x̄ likewise (the paper's);
+- `memorised`: Σ S(x, y′) + Σ S(x′, y) over the kept combinations that share x or share y: what a sum of memories gives.
+
+For n factors: one term a factor, that factor kept and all others averaged (or: all kept combinations sharing it).
+
+The fraction of variance explained is 1 − Σ(S − a P)² / Σ S², over all held-out points and pixels, S and P both with
+their mean over points taken off, at the one scale a ≥ 0 that fits best: a prediction is not blamed for its amplitude.
+Beside it stand that of the `truth` (the true images as P) and of a `null` (each point given the prediction of another
+one, mean over shuffles).
+
+Known answers: a network that draws the sum of its memories scores 1 for `memorised`; one that draws every bump right
+scores 0 for it and 1 for the truth. (Its `averaged` score is not 0: stripes do cross at the bump.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+SHUFFLES = 20
+
+
+def averaged_codes(
+    codes: Float[Tensor, "point code"], sizes: Sequence[int], training: Float[Tensor, "row code"]
+) -> list[Float[Tensor, "point code"]]:
+    """For each factor, the codes with that factor kept and every other one replaced by its mean over training."""
+    mean = training.mean(dim=0).expand_as(codes)
+    found, start = [], 0
+    for size in sizes:
+        own = torch.zeros(codes.shape[1], dtype=torch.bool, device=codes.device)
+        own[start : start + size] = True
+        found.append(torch.where(own, codes, mean))
+        start += size
+    return found
+
+
+def averaged_prediction(
+    signal: Callable[[Tensor], Tensor],
+    codes: Float[Tensor, "point code"],
+    sizes: Sequence[int],
+    training: Float[Tensor, "row code"],
+) -> Tensor:
+    """Σ over factors of the network's signal for that factor with the others averaged."""
+    return torch.stack([signal(part) for part in averaged_codes(codes, sizes, training)]).sum(dim=0)
+
+
+def memorised_prediction(
+    signals: Float[Tensor, "*member point pixel"],
+    positions: Float[Tensor, "point factor"],
+    held_out: Bool[Tensor, " point"],
+) -> Float[Tensor, "*member held pixel"]:
+    """For each held-out point, the sum of the signals at kept points that share a factor value with it."""
+    shares = positions[held_out][:, None, :] == positions[~held_out][None, :, :]
+    return shares.sum(dim=-1).to(signals.dtype) @ signals[..., ~held_out, :]
+
+
+def explained_variance(
+    signals: Float[Tensor, "*member point pixel"], prediction: Float[Tensor, "*member point pixel"]
+) -> Float[Tensor, "*member"]:
+    """Fraction of the signals' variance that the prediction explains, at its best scale."""
+    truth = signals.double() - signals.double().mean(dim=-2, keepdim=True)
+    guess = prediction.double() - prediction.double().mean(dim=-2, keepdim=True)
+    product, power = (truth * guess).sum(dim=(-2, -1)), guess.square().sum(dim=(-2, -1))
+    scale = torch.where(power > 0, product / torch.where(power > 0, power, 1.0), 0.0).clamp(min=0)
+    residual = (truth - scale[..., None, None] * guess).square().sum(dim=(-2, -1))
+    return 1 - residual / truth.square().sum(dim=(-2, -1))
+
+
+def superposition_scores(
+    signals: Float[Tensor, "*member point pixel"],
+    truth: Float[Tensor, "point pixel"],
+    positions: Float[Tensor, "point factor"],
+    held_out: Bool[Tensor, " point"],
+    averaged: Float[Tensor, "*member held pixel"] | None = None,
+    seed: int = 0,
+) -> dict[str, Float[Tensor, "*member"]]:
+    """Fractions of the held-out answers' variance: `memorised`, `averaged` (where given), `truth` and `null`."""
+    answers = signals[..., held_out, :]
+    memorised = memorised_prediction(signals, positions, held_out)
+    found = {
+        "memorised": explained_variance(answers, memorised),
+        "truth": explained_variance(answers, truth[held_out].expand_as(answers)),
+        "null": _shuffled(answers, memorised if averaged is None else averaged, seed),
+    }
+    if averaged is not None:
+        found["averaged"] = explained_variance(answers, averaged)
+    return found
+
+
+def _shuffled(answers: Tensor, prediction: Tensor, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    orders = [torch.randperm(answers.shape[-2], generator=generator).to(answers.device) for _ in range(SHUFFLES)]
+    return torch.stack([explained_variance(answers, prediction[..., order, :]) for order in orders]).mean(dim=0)

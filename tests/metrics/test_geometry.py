@@ -1,0 +1,191 @@
+"""Metric tensors against known answers and a full reverse-mode Jacobian."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recombine.decoders import DECODERS
+from recombine.errors import InvalidValue
+from recombine.metrics import (
+    decoder_reader,
+    ensemble_reader,
+    features,
+    finite_difference_metric,
+    local_factorization,
+    mean_factorization,
+    metric_tensor,
+    volume_element,
+)
+from recombine.tasks import BumpTask
+from tests.small import small_spec
+
+KINDS = [kind for kind, cls in DECODERS.items() if cls.direction == "decode"]
+GOLDEN = math.pi / 2
+
+
+def drawing(task):
+    """A network that draws perfectly: the renderer itself, in one stage."""
+
+    def read(values, tap):
+        tap("output", task.render(values))
+
+    return read
+
+
+def real_points(spec, count=6):
+    chance = torch.Generator().manual_seed(0)
+    size = spec.task.size - 1
+    return size * torch.rand(count, 2, generator=chance, dtype=torch.float64)
+
+
+def encode(spec):
+    return lambda values: spec.task.codes(values).float()
+
+
+def test_ideal_bump_has_half_pi_at_the_centre():
+    task = BumpTask()
+    metric = metric_tensor(drawing(task), torch.tensor([[14.25, 13.75], [13.75, 14.25]], dtype=torch.float64))["output"]
+    assert torch.allclose(metric, GOLDEN * torch.eye(2, dtype=torch.float64).expand(2, 2, 2), atol=1e-3)
+    assert torch.allclose(volume_element(metric), torch.full((2,), GOLDEN, dtype=torch.float64), atol=1e-3)
+    assert torch.allclose(local_factorization(metric), torch.ones(2, dtype=torch.float64), atol=1e-6)
+
+
+def test_on_a_pixel_the_lattice_shows():
+    """Sums over pixels are not integrals: at an integer centre g is 0.2 % below π/2, and just the lattice sum."""
+    k = torch.arange(-14.0, 14.0, dtype=torch.float64)
+    lattice = (k**2 * torch.exp(-(k**2))).sum() * torch.exp(-(k**2)).sum()
+    metric = metric_tensor(drawing(BumpTask()), torch.tensor([[14.0, 14.0]], dtype=torch.float64))["output"][0]
+    assert metric[0, 0].item() == pytest.approx(lattice.item(), abs=1e-9)
+    assert metric[0, 0].item() == pytest.approx(GOLDEN, rel=2e-3)
+
+
+def test_ideal_bump_by_finite_differences_is_a_third_low():
+    task = BumpTask()
+    images = task.render(task.grid.points).flatten(1)
+    metric = finite_difference_metric(images, task.grid.shape).reshape(28, 28, 2, 2)[14, 14]
+    assert torch.allclose(metric, 0.993 * torch.eye(2, dtype=torch.float64), atol=1e-3)
+    assert metric[0, 0].item() == pytest.approx(GOLDEN * (1 - math.exp(-1)), abs=1e-3)
+
+
+def test_three_factors():
+    task = BumpTask(size=16, brightness=4, holdout="none")
+    point = torch.tensor([[8.0, 8.0, 0.5]], dtype=torch.float64)
+    metric = metric_tensor(drawing(task), point)["output"][0]
+    expected = torch.diag(torch.tensor([GOLDEN / 4, GOLDEN / 4, math.pi], dtype=torch.float64))
+    assert torch.allclose(metric, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("shear", [0.0, 0.5, 2.0])
+def test_a_shear_has_its_own_factorization(shear):
+    """f(x, y) = (x + s y, y): g = [[1, s], [s, 1 + s²]], F = 1 − s / (2 + s²)."""
+
+    def read(values, tap):
+        tap("sheared", torch.stack([values[:, 0] + shear * values[:, 1], values[:, 1]], dim=1))
+
+    metric = metric_tensor(read, torch.zeros(1, 2, dtype=torch.float64))["sheared"]
+    assert metric[0].tolist() == [[1, shear], [shear, 1 + shear**2]]
+    assert local_factorization(metric).item() == pytest.approx(1 - shear / (2 + shear**2))
+    assert volume_element(metric).item() == pytest.approx(1)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 4), st.integers(1, 30))
+def test_factorization_lies_between_a_half_and_one(seed, factors, size):
+    jacobian = torch.randn(5, size, factors, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    metric = jacobian.mT @ jacobian
+    value = local_factorization(metric)
+    assert (value >= 0.5 - 1e-9).all()
+    assert (value <= 1 + 1e-9).all()
+    for averaging in ("points", "means"):
+        assert 0.5 - 1e-9 <= mean_factorization(metric, averaging).item() <= 1 + 1e-9
+
+
+def test_the_two_averages_differ_as_they_should():
+    metric = torch.tensor([[[1.0, 0.0], [0.0, 1.0]], [[100.0, 50.0], [50.0, 100.0]]])
+    assert mean_factorization(metric, "points").item() == pytest.approx((1 + 0.75) / 2)
+    assert mean_factorization(metric, "means").item() == pytest.approx(1 - 25 / 101)
+
+
+def test_a_stage_that_does_not_move_has_no_factorization():
+    metric = torch.zeros(2, 2, 2)
+    metric[1] = torch.eye(2)
+    assert torch.isnan(local_factorization(metric)[0])
+    assert mean_factorization(metric).item() == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("encoding", ["bump", "rate", "ramp", "positional"])
+def test_exact_metric_equals_a_reverse_mode_jacobian(kind, encoding):
+    spec = small_spec(kind, task={"encoding": encoding})
+    module, points = spec.module().double(), real_points(spec, 3)
+    coder = spec.task.codes
+    found = metric_tensor(decoder_reader(module, coder), points)
+    assert list(found) == ["input", *module.stage_names]
+    for name in found:
+        for index, point in enumerate(points):
+
+            def stage(z, name=name):
+                codes = coder(z[None])
+                return (codes if name == "input" else module.activations(codes)[name])[0].flatten()
+
+            jacobian = torch.autograd.functional.jacobian(stage, point)
+            expected = jacobian.T @ jacobian
+            assert torch.allclose(found[name][index], expected, atol=1e-5 * max(1.0, expected.abs().max().item())), name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ensembles_equal_their_members(kind):
+    specs = small_spec(kind).seeds(range(3))
+    modules, points = [spec.module() for spec in specs], real_points(specs[0])
+    names = dict(modules[0].named_parameters())
+    weights = {n: torch.stack([dict(m.named_parameters())[n].detach() for m in modules]) for n in names}
+    together = metric_tensor(ensemble_reader(modules[0], weights, encode(specs[0])), points, members=1)
+    collected = dict(features(ensemble_reader(modules[0], weights, encode(specs[0])), points, members=1))
+    for index, module in enumerate(modules):
+        reader = decoder_reader(module, encode(specs[0]))
+        for name, metric in metric_tensor(reader, points).items():
+            assert torch.allclose(together[name][index], metric, rtol=1e-4, atol=1e-6), name
+        for name, stage in features(reader, points):
+            assert torch.allclose(collected[name][index], stage, atol=1e-5), name
+
+
+@pytest.mark.parametrize("memory", [1, 10_000, 1 << 30])
+def test_memory_budget_changes_nothing_but_memory(memory):
+    spec = small_spec("cnn")
+    reader, points = decoder_reader(spec.module(), encode(spec)), real_points(spec, 9)
+    whole, chunked = metric_tensor(reader, points), metric_tensor(reader, points, memory=memory)
+    for name in whole:
+        assert torch.allclose(whole[name], chunked[name], rtol=1e-4, atol=1e-7)
+    for (name, stage), (other, again) in zip(
+        features(reader, points), features(reader, points, memory=memory), strict=True
+    ):
+        assert name == other
+        assert torch.allclose(stage, again, atol=1e-6)
+
+
+def test_finite_differences_against_a_loop():
+    chance = torch.Generator().manual_seed(0)
+    activations = torch.randn(3 * 4, 5, generator=chance, dtype=torch.float64)
+    found = finite_difference_metric(activations, (3, 4), (1.0, 0.5)).reshape(3, 4, 2, 2)
+    grid = activations.reshape(3, 4, 5)
+    for a in range(3):
+        for b in range(4):
+            up, down = min(a + 1, 2), max(a - 1, 0)
+            right, left = min(b + 1, 3), max(b - 1, 0)
+            along_a = (grid[up, b] - grid[down, b]) / (up - down)
+            along_b = (grid[a, right] - grid[a, left]) / ((right - left) * 0.5)
+            jacobian = torch.stack([along_a, along_b], dim=1)
+            assert torch.allclose(found[a, b], jacobian.T @ jacobian)
+
+
+def test_mistakes_are_one_line():
+    with pytest.raises(InvalidValue, match="at least 2"):
+        local_factorization(torch.ones(3, 1, 1))
+    with pytest.raises(InvalidValue, match="at least 2 values"):
+        finite_difference_metric(torch.zeros(3, 2), (3, 1))
+    onehot = BumpTask(size=8, encoding="onehot")
+    with pytest.raises(InvalidValue, match="real-valued"):
+        onehot.codes(torch.tensor([[1.5, 2.0]], dtype=torch.float64))

@@ -1,0 +1,239 @@
+"""Probes, kernels, superposition, tuning and ranks: known answers and loops written the obvious way."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LinearRegression, Ridge
+
+from recombine.errors import InvalidValue
+from recombine.metrics import (
+    LinearProbe,
+    averaged_prediction,
+    band_index,
+    block_contrast,
+    effective_rank,
+    explained_variance,
+    gram_matrix,
+    kernel_agreement,
+    matrix_effective_rank,
+    neuron_tuning,
+    probe_scores,
+    schmidt_spectrum,
+    superposition_scores,
+    theoretical_kernel,
+)
+from recombine.tasks import BumpTask
+
+TASK = BumpTask(size=14)
+POINTS, HELD_OUT = TASK.grid.points, TASK.held_out
+
+
+def noise(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+# -- probes --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("size", "ridge"), [(5, 0.0), (5, 1e-2), (40, 1e-2), (300, 1e-3)])
+def test_probe_is_linear_regression(size, ridge):
+    features, values = noise(60, size), noise(60, 2, seed=1)
+    fitted = LinearProbe(ridge).fit(features, values)
+    scale = (features - features.mean(dim=0)).square().sum(dim=1).mean().item()
+    slow = (Ridge(alpha=ridge * scale) if ridge else LinearRegression()).fit(features.numpy(), values.numpy())
+    other = noise(20, size, seed=2)
+    assert np.allclose(fitted.predict(other).numpy(), slow.predict(other.numpy()), atol=1e-8)
+
+
+def test_probe_reads_members_apart():
+    features, values = noise(3, 40, 6), noise(40, 2, seed=1)
+    together = LinearProbe().fit(features, values).score(features, values)
+    for member in range(3):
+        alone = LinearProbe().fit(features[member], values).score(features[member], values)
+        assert torch.allclose(together[member], alone)
+
+
+def test_the_papers_probe_reads_anything_off_noise_and_the_held_out_probe_does_not():
+    found = probe_scores(noise(len(POINTS), 4000), POINTS, HELD_OUT)
+    assert (found["in_sample"] > 0.999).all()
+    assert (found["held_out"] < 0.1).all()
+    linear = probe_scores(POINTS @ noise(2, 50), POINTS, HELD_OUT, ridge=1e-9)
+    assert (linear["held_out"] > 0.999).all()
+
+
+def test_probe_without_holdout_and_with_a_bad_ridge():
+    assert set(probe_scores(noise(20, 3), noise(20, 1))) == {"in_sample"}
+    with pytest.raises(InvalidValue, match="ridge"):
+        LinearProbe(-1.0).fit(noise(4, 2), noise(4, 1))
+
+
+# -- kernels -------------------------------------------------------------------------------------------------------
+
+
+def test_gram_matrices_against_loops():
+    answers = torch.rand(2, 4, 9, generator=torch.Generator().manual_seed(0))
+    for member, a, b in itertools.product(range(2), range(4), range(4)):
+        first, second = answers[member, a].double(), answers[member, b].double()
+        cosine = gram_matrix(answers, "cosine")[member, a, b].item()
+        assert cosine == pytest.approx((first @ second / first.norm() / second.norm()).item())
+        assert gram_matrix(answers, "l2")[member, a, b].item() == pytest.approx(
+            (first - second).norm().item(), abs=1e-6
+        )
+        bright = sum(bool(p > 0.7 and q > 0.7) for p, q in zip(first, second, strict=True)) / 9
+        dark = sum(bool(p < 0.3 and q < 0.3) for p, q in zip(first, second, strict=True)) / 9
+        assert gram_matrix(answers, "overlap")[member, a, b].item() == pytest.approx(bright)
+        assert gram_matrix(answers, "overlap", dark=True)[member, a, b].item() == pytest.approx(dark)
+
+
+def test_binary_kernel_against_a_loop():
+    rows, columns = POINTS[HELD_OUT][:5], POINTS[~HELD_OUT]
+    found = theoretical_kernel("binary", rows, columns)
+    for i, (x, y) in enumerate(rows.tolist()):
+        same = torch.tensor(
+            [float(a == x) + float(b == y) - float(a == x) * float(b == y) for a, b in columns.tolist()]
+        )
+        assert torch.allclose(found[i], (same / same.sum()).double())
+
+
+def superposer():
+    """Draws at a held-out place all kept bumps that share x or share y; elsewhere the bump."""
+    images = TASK.render(POINTS).flatten(1)
+    kept = POINTS[~HELD_OUT]
+    shares = (POINTS[:, None, :] == kept[None]).any(dim=-1).double()
+    drawn = images.clone()
+    drawn[HELD_OUT] = shares[HELD_OUT] @ images[~HELD_OUT]
+    return drawn
+
+
+def composer():
+    """Draws the bump everywhere."""
+    return TASK.render(POINTS).flatten(1)
+
+
+def test_binary_kernel_wins_for_a_superposer_and_not_for_a_composer():
+    guilty = kernel_agreement(gram_matrix(superposer()), POINTS, HELD_OUT, permutations=199)
+    assert bool(guilty.binary_wins)
+    assert guilty.p_value.item() == pytest.approx(1 / 200)
+    assert guilty.agreement["binary"] > 0.55
+    honest = kernel_agreement(gram_matrix(composer()), POINTS, HELD_OUT, permutations=19)
+    assert not bool(honest.binary_wins)
+
+
+def test_kernel_agreement_of_noise_is_null():
+    gram = gram_matrix(noise(len(POINTS), 20).abs())
+    found = kernel_agreement(gram, POINTS, HELD_OUT, permutations=99)
+    assert abs(found.agreement["binary"].item()) < 0.05
+    assert found.p_value > 0.02
+    with pytest.raises(InvalidValue, match="both sides"):
+        kernel_agreement(gram, POINTS, torch.zeros_like(HELD_OUT))
+
+
+def test_kernel_agreement_takes_members():
+    grams = torch.stack([gram_matrix(superposer()), gram_matrix(composer())])
+    together = kernel_agreement(grams, POINTS, HELD_OUT, permutations=19)
+    assert together.binary_wins.tolist() == [True, False]
+
+
+def test_block_contrast_tells_shared_values():
+    contrast = block_contrast(torch.stack([gram_matrix(superposer()), gram_matrix(noise(len(POINTS), 50))]), POINTS)
+    assert contrast[0] > 1
+    assert abs(contrast[1].item()) < 0.1
+
+
+# -- superposition -------------------------------------------------------------------------------------------------
+
+
+def test_memories_explain_a_superposer_and_not_a_composer():
+    truth = composer()
+    guilty = superposition_scores(superposer(), truth, POINTS, HELD_OUT)
+    assert guilty["memorised"].item() == pytest.approx(1)
+    assert guilty["truth"] < 0.1
+    assert guilty["null"] < 0.5
+    honest = superposition_scores(truth, truth, POINTS, HELD_OUT)
+    assert honest["memorised"].item() == pytest.approx(0, abs=0.05)
+    assert honest["truth"].item() == pytest.approx(1)
+
+
+def test_noise_is_explained_as_the_null_is():
+    answers = noise(len(POINTS), 196)
+    found = superposition_scores(answers, composer(), POINTS, HELD_OUT)
+    assert found["memorised"].item() == pytest.approx(found["null"].item(), abs=0.02)
+    assert found["memorised"].item() == pytest.approx(0, abs=0.05)
+
+
+def test_averaged_form_is_exact_for_an_additive_network():
+    """S(x, y) = A code_x + B code_y: the averaged prediction is S(x, y) plus a constant image."""
+    codes, sizes = TASK.codes(POINTS), TASK.code_sizes
+    matrix = noise(28, 50)
+    prediction = averaged_prediction(lambda c: c @ matrix, codes, sizes, codes[~HELD_OUT])
+    constant = prediction - codes @ matrix
+    assert torch.allclose(constant, constant[:1].expand_as(constant))
+    mean = codes[~HELD_OUT].mean(dim=0)
+    own = (
+        torch.cat([codes[:1, :14], mean[None, 14:]], dim=1) @ matrix
+        + torch.cat([mean[None, :14], codes[:1, 14:]], 1) @ matrix
+    )
+    assert torch.allclose(prediction[:1], own)
+
+
+def test_explained_variance_known_answers():
+    signal = noise(2, 10, 7)
+    assert explained_variance(signal, 3 * signal).tolist() == pytest.approx([1, 1])
+    assert (explained_variance(signal, -signal) <= 0.01).all()
+    assert (explained_variance(signal, torch.zeros_like(signal)) <= 0).all()
+
+
+# -- tuning and ranks ----------------------------------------------------------------------------------------------
+
+
+def test_tuning_indices_known_answers():
+    x, y = POINTS[:, 0], POINTS[:, 1]
+    stripe, both = torch.sin(x), torch.sin(x) + torch.cos(2 * y)
+    spot = torch.exp(-((x - 7) ** 2 + (y - 7) ** 2) / 0.5)
+    silent = torch.full_like(x, 3.0)
+    found = neuron_tuning(torch.stack([stripe, both, spot, silent], dim=1), TASK.grid.shape)
+    assert found.stripe_index[0].item() == pytest.approx(1)
+    assert found.localisation_index[:2].tolist() == pytest.approx([0, 0], abs=1e-9)
+    assert found.localisation_index[2] > 0.75
+    assert torch.isnan(found.stripe_index[3])
+
+
+def test_tuning_curves_against_loops():
+    activations = noise(2, len(POINTS), 3)
+    found = neuron_tuning(activations, TASK.grid.shape)
+    for member, value, neuron in itertools.product(range(2), range(14), range(3)):
+        for factor in range(2):
+            rows = POINTS[:, factor] == value
+            assert found.curves[factor][member, value, neuron].item() == pytest.approx(
+                activations[member, rows, neuron].mean().item()
+            )
+
+
+def test_effective_rank_known_answers():
+    assert effective_rank(torch.tensor([[1.0, 0, 0, 0], [0.25] * 4])).tolist() == pytest.approx([1, 4])
+    assert matrix_effective_rank(torch.outer(noise(5), noise(6, seed=1))).item() == pytest.approx(1)
+    assert matrix_effective_rank(torch.eye(6)).item() == pytest.approx(6)
+
+
+def test_band_index_known_answers():
+    profile = torch.linspace(0, 1, 20).sin()
+    assert band_index(profile.expand(20, 20)).item() == pytest.approx(1)
+    assert band_index(profile[:, None].expand(20, 20)).item() == pytest.approx(1)
+    assert band_index(noise(200, 200)).item() < 0.03
+    assert torch.isnan(band_index(torch.ones(4, 4)))
+
+
+def test_schmidt_spectrum_known_answers():
+    first, second = noise(4, 4), noise(5, 5, seed=1)
+    product = torch.kron(first @ first.T, second @ second.T)
+    spectrum = schmidt_spectrum(product, (4, 5))
+    assert spectrum[0].item() == pytest.approx(1)
+    assert spectrum[1:].abs().max() < 1e-6
+    other = torch.kron(torch.diag(noise(4, seed=2)), torch.diag(noise(5, seed=3)))
+    two = schmidt_spectrum(product / product.norm() + other / other.norm(), (4, 5))
+    assert (two > 1e-6).sum() == 2
+    assert two.square().sum().item() == pytest.approx(1)
+    with pytest.raises(InvalidValue, match="two factors"):
+        schmidt_spectrum(product, (20,))
