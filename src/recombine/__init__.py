@@ -30,6 +30,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "recombine.training": ("Ensemble", "State", "evaluate", "fit", "scores"),
     "recombine.store": ("Run", "Store", "Summary", "summarize"),
     "recombine.sweep": ("Progress", "train"),
+    "recombine.diagnosis": ("Diagnosis", "diagnose"),
     "recombine.errors": ("DeviceError", "InvalidValue", "RecombineError", "StoreError"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

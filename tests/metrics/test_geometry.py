@@ -152,6 +152,16 @@ def test_ensembles_equal_their_members(kind):
             assert torch.allclose(collected[name][index], stage, atol=1e-5), name
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_ways_to_carry_tangents_agree(kind):
+    spec = small_spec(kind)
+    reader, points = decoder_reader(spec.module(), encode(spec)), real_points(spec)
+    carried, repeated = metric_tensor(reader, points), metric_tensor(reader, points, repeated=True)
+    assert list(carried) == list(repeated)
+    for name in carried:
+        assert torch.allclose(carried[name], repeated[name], rtol=1e-4, atol=1e-7), name
+
+
 @pytest.mark.parametrize("memory", [1, 10_000, 1 << 30])
 def test_memory_budget_changes_nothing_but_memory(memory):
     spec = small_spec("cnn")

@@ -31,6 +31,7 @@ app = App(
 )
 app.command("recombine.cli.train:train", name="train", help="Train ensembles; what is trained already is served.")
 app.command("recombine.cli.runs:app", name="runs", help="List, show, verify, prune and export the runs of a store.")
+app.command("recombine.cli.diagnose:diagnose", name="diagnose", help="Measure a module of your own.")
 app.command("recombine.cli.reproduce:reproduce", name="reproduce", help="Re-run the paper's claims; write a report.")
 
 

@@ -23,6 +23,7 @@ from typing import Literal
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.func import jvp, vmap
 
 from recombine.errors import InvalidValue
@@ -34,16 +35,33 @@ COPIES = 2
 
 
 def metric_tensor(
-    reader: Reader, points: Float[Tensor, "point factor"], *, members: int = 0, memory: int = MEMORY
+    reader: Reader,
+    points: Float[Tensor, "point factor"],
+    *,
+    members: int = 0,
+    memory: int = MEMORY,
+    repeated: bool = False,
 ) -> dict[str, Float[Tensor, "... point factor factor"]]:
     """Every stage's exact metric tensor at every point.
 
-    The network runs once, with one tangent a factor carried along; products of tangents are all that is kept.
+    The network runs once, with one tangent a factor carried along by `vmap`; products of tangents are all that is kept.
+    `repeated` runs every point once a factor instead, in a plain batch: slower, and good for modules that do not stand
+    being batched over tangents.
     """
     factors = points.shape[1]
     sizes = stage_sizes(reader, points, members)
     chunk = max(1, memory // (4 * (factors + 1) * COPIES * sum(sizes.values())))
+    push = _repeated_tangents if repeated else _carried_tangents
     found: dict[str, list[Tensor]] = {}
+    with torch.no_grad():
+        for part in points.split(chunk):
+            for name, product in push(reader, part, members).items():
+                found.setdefault(name, []).append(product)
+    return {name: torch.cat(parts, dim=members) for name, parts in found.items()}
+
+
+def _carried_tangents(reader: Reader, points: Tensor, members: int) -> dict[str, Tensor]:
+    """JᵀJ of every stage, all tangents in one pass."""
 
     def stages(values: Tensor) -> dict[str, Tensor]:
         kept: dict[str, Tensor] = {}
@@ -54,15 +72,33 @@ def metric_tensor(
         reader(values, tap)
         return kept
 
-    with torch.no_grad():
-        for part in points.split(chunk):
-            unit = torch.eye(factors, dtype=points.dtype, device=points.device)
-            tangents = unit[:, None, :].expand(factors, *part.shape)
-            columns = vmap(lambda tangent, part=part: jvp(stages, (part,), (tangent,))[1])(tangents)
-            for name, column in columns.items():
-                jacobian = column.flatten(members + 2).movedim(0, -1)
-                found.setdefault(name, []).append(jacobian.mT @ jacobian)
-    return {name: torch.cat(parts, dim=members) for name, parts in found.items()}
+    factors = points.shape[1]
+    tangents = _unit_tangents(points)[:, None, :].expand(factors, *points.shape)
+    columns = vmap(lambda tangent: jvp(stages, (points,), (tangent,))[1])(tangents)
+    jacobians = {name: column.flatten(members + 2).movedim(0, -1) for name, column in columns.items()}
+    return {name: jacobian.mT @ jacobian for name, jacobian in jacobians.items()}
+
+
+def _repeated_tangents(reader: Reader, points: Tensor, members: int) -> dict[str, Tensor]:
+    """JᵀJ of every stage, each point run once a factor with that factor's tangent."""
+    factors = points.shape[1]
+    found: dict[str, Tensor] = {}
+
+    def tap(name: str, activation: Tensor) -> None:
+        tangent = forward_ad.unpack_dual(activation).tangent
+        if tangent is None:
+            tangent = torch.zeros_like(activation)
+        jacobian = tangent.flatten(members + 1).unflatten(members, (factors, -1)).movedim(members, -1)
+        found[name] = jacobian.mT @ jacobian
+
+    with forward_ad.dual_level():
+        tangents = _unit_tangents(points).repeat_interleave(len(points), dim=0)
+        reader(forward_ad.make_dual(points.repeat(factors, 1), tangents), tap)
+    return found
+
+
+def _unit_tangents(points: Tensor) -> Tensor:
+    return torch.eye(points.shape[1], dtype=points.dtype, device=points.device)
 
 
 def finite_difference_metric(

@@ -27,7 +27,7 @@ SILENT = 1e-12
 class Tuning:
     """Curves and indices of every neuron of a stage."""
 
-    curves: tuple[Float[Tensor, "*member value feature"], ...]
+    curves: tuple[Float[Tensor, "*member _ feature"], ...]
     """For each factor, the mean activation at each of its values."""
     stripe_index: Float[Tensor, "*member feature"]
     localisation_index: Float[Tensor, "*member feature"]

@@ -1,0 +1,150 @@
+"""`recombine diagnose`: the measurements on a module of one's own."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+from rich.table import Table
+
+from recombine.cli.tables import console
+from recombine.errors import InvalidValue
+from recombine.store.files import explained, write
+
+
+def diagnose(
+    factory: str,
+    /,
+    *,
+    grid: str,
+    weights: Path | None = None,
+    encoding: str | None = None,
+    holdout: str | None = None,
+    stages: Annotated[list[str] | None, Parameter(negative=())] = None,
+    targets: Path | None = None,
+    background: float = 0.0,
+    memory: Annotated[int, Parameter(help="Megabytes that a measurement may keep at a time.")] = 1024,
+    out: Path | None = None,
+) -> None:
+    """Measure a module: geometry, factorization, probes, tuning, kernels and superposition, stage by stage.
+
+    Parameters
+    ----------
+    factory
+        package.module:name of a function or class that returns the module (or of the module itself).
+    grid
+        Factors and their values: x=0:27,y=0:27, both ends included; x=0:1:5 has five values.
+    weights
+        A .safetensors file with the module's state.
+    encoding
+        How factor values become inputs: bump, onehot, rate, ramp, positional, with fields as NAME:FIELD=VALUE.
+        By default the values themselves.
+    holdout
+        Which combinations were held out of training: center:6:22, corner, mask:FILE, …
+    stages
+        Paths of submodules to measure; by default the module's own parts.
+    targets
+        A .npy array of the right answers, a row a grid point, last factor fastest.
+    background
+        Grey value of an empty answer.
+    out
+        Folder for the Dataset (diagnosis.nc) and figures.
+    """
+    import recombine.diagnosis as engine
+
+    parsed = engine.parse_grid(grid)
+    module = _module(factory)
+    if weights is not None:
+        _load(module, weights)
+    result = engine.diagnose(
+        module, parsed, encode=encoding, holdout=holdout, stages=stages, targets=_targets(targets, parsed.size),
+        background=background, memory=memory << 20,
+    )  # fmt: skip
+    printer = console()
+    header, *lines = result.summary().splitlines()
+    cells = [cell.strip() for cell in header.split("  ") if cell.strip()]
+    table = Table(*cells)
+    count = result.sizes["stage"]
+    for line in lines[:count]:
+        table.add_row(*[cell for cell in line.split("  ") if cell.strip()])
+    printer.print(table)
+    for line in lines[count:]:
+        printer.print(line, highlight=False)
+    if out is not None:
+        _write(out, result)
+        printer.print(f"written to {out}", highlight=False)
+
+
+def _module(factory: str) -> Any:
+    from torch import nn
+
+    place, colon, name = factory.partition(":")
+    allowed = "package.module:name of a function or class that returns a torch module"
+    if not (place and colon and name):
+        raise InvalidValue("factory", factory, allowed)
+    sys.path.insert(0, os.getcwd())
+    try:
+        found = getattr(importlib.import_module(place), name)
+    except (ImportError, AttributeError) as error:
+        raise InvalidValue("factory", factory, f"{allowed} ({error})") from None
+    finally:
+        sys.path.pop(0)
+    made = found if isinstance(found, nn.Module) else found()
+    if not isinstance(made, nn.Module):
+        raise InvalidValue("factory", factory, f"{allowed}, not {type(made).__name__}")
+    return made
+
+
+def _load(module: Any, weights: Path) -> None:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        with explained(weights, "weights"):
+            state = load_file(weights)
+        module.load_state_dict(state)
+    except SafetensorError as error:
+        raise InvalidValue("weights", str(weights), f"a whole .safetensors file ({error})") from None
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:160]
+        raise InvalidValue("weights", str(weights), f"the state of this module ({reason})") from None
+
+
+def _targets(path: Path | None, size: int) -> Any:
+    import numpy
+    import torch
+
+    if path is None:
+        return None
+    try:
+        array = numpy.load(path, allow_pickle=False)
+    except (OSError, ValueError):
+        raise InvalidValue("targets", str(path), "a readable .npy file") from None
+    if len(array) != size:
+        raise InvalidValue("targets", array.shape, f"{size} rows, one a grid point")
+    return torch.from_numpy(array)
+
+
+def _write(out: Path, result: Any) -> None:
+    from matplotlib import pyplot
+
+    from recombine.figures.diagnosis import profile_figure, volume_figure
+
+    with explained(out, "out"):
+        out.mkdir(parents=True, exist_ok=True)
+        result.to_netcdf(out / ".diagnosis.nc", engine="h5netcdf")
+        os.replace(out / ".diagnosis.nc", out / "diagnosis.nc")
+    drawn = {"stages": profile_figure(result)}
+    if len(result["held_out"].dims) == 2:
+        drawn["volume"] = volume_figure(result)
+    for name, figure in drawn.items():
+        for kind in ("png", "svg"):
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format=kind)
+            write(out / f"{name}.{kind}", buffer.getvalue(), "out")
+        pyplot.close(figure)

@@ -1,0 +1,231 @@
+"""`diagnose` on modules that nobody here wrote, and on our own; nothing is left changed."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import recombine
+from recombine.decoders import DECODERS
+from recombine.diagnosis import Diagnosis, parse_grid
+from recombine.errors import InvalidValue
+from recombine.metrics import decoder_reader, metric_tensor
+from recombine.tasks import BumpTask
+from tests.small import small_spec
+
+GRID = "x=0:7,y=0:7"
+TASK = BumpTask(size=8, holdout="center:2:5")
+TARGETS = TASK.render(TASK.grid.points)
+
+
+def everything_about(module):
+    """What must not change."""
+    return (
+        copy.deepcopy(module.state_dict()),
+        [part.training for part in module.modules()],
+        [len(part._forward_hooks) for part in module.modules()],
+        [p.requires_grad for p in module.parameters()],
+        [None if p.grad is None else p.grad.clone() for p in module.parameters()],
+        torch.get_rng_state(),
+    )
+
+
+def assert_unchanged(before, module):
+    after = everything_about(module)
+    assert all(torch.equal(before[0][name], value) for name, value in after[0].items())
+    assert before[1:4] == after[1:4]
+    for a, b in zip(before[4], after[4], strict=True):
+        assert (a is None and b is None) or torch.equal(a, b)
+    assert torch.equal(before[5], after[5])
+
+
+def checked(module, **fields):
+    before = everything_about(module)
+    arguments = {"encode": "bump", "holdout": "center:2:5", **fields}
+    result = recombine.diagnose(module, GRID, **arguments)
+    assert_unchanged(before, module)
+    assert isinstance(result, Diagnosis)
+    assert result["stage"].values[0] == "input"
+    assert result["stage"].values[-1] == "output"
+    assert result["metric"].dims == ("stage", "x", "y", "factor", "other_factor")
+    assert np.isfinite(result["metric"].values).all()
+    assert len(result.summary().splitlines()) >= len(result["stage"]) + 1
+    return result
+
+
+def test_plain_sequential_in_train_mode_with_everything_awkward():
+    torch.manual_seed(0)
+    module = nn.Sequential(
+        nn.Linear(16, 32), nn.BatchNorm1d(32), nn.ReLU(inplace=True), nn.Dropout(0.5), nn.Linear(32, 64)
+    ).train()
+    module(torch.randn(4, 16)).sum().backward()
+    result = checked(module, targets=TARGETS)
+    assert list(result["stage"].values) == ["input", "0", "1", "2", "3", "output"]
+    # an in-place ReLU must not overwrite the stage before it
+    assert not np.allclose(result["volume"].sel(stage="1"), result["volume"].sel(stage="2"))
+    assert np.allclose(result["volume"].sel(stage="2"), result["volume"].sel(stage="3"))
+    assert {"error", "id_error", "ood_error", "superposition", "kernel_agreement"} <= set(result)
+
+
+@pytest.mark.parametrize("kind", [kind for kind, cls in DECODERS.items() if cls.direction == "decode"])
+def test_our_decoders_measure_as_the_metrics_do(kind):
+    spec = small_spec(kind, task={"holdout": "center:2:5"})
+    module = spec.module()
+    result = checked(module)
+    reader = decoder_reader(module, lambda values: spec.task.codes(values).float())
+    direct = metric_tensor(reader, spec.task.grid.points)
+    for name in module.stage_names[:-1]:
+        found = result["metric"].sel(stage=f"stages.{name}").values.reshape(64, 2, 2)
+        assert np.allclose(found, direct[name].numpy(), rtol=1e-4, atol=1e-6), name
+    assert np.allclose(
+        result["metric"].sel(stage="output").values.reshape(64, 2, 2), direct["output"].numpy(), atol=1e-6
+    )
+
+
+class FromCode(nn.Module):
+    """A linear map from a code to what a foreign module takes."""
+
+    def __init__(self, shape, inner):
+        super().__init__()
+        self.project = nn.Linear(16, int(np.prod(shape)))
+        self.shape, self.inner = shape, inner
+
+    def forward(self, codes):
+        return self.inner(self.project(codes).view(len(codes), *self.shape))
+
+
+def test_the_decoder_of_a_latent_diffusion_model():
+    from diffusers.models.autoencoders.vae import Decoder
+
+    torch.manual_seed(0)
+    decoder = Decoder(
+        in_channels=2, out_channels=1, up_block_types=("UpDecoderBlock2D", "UpDecoderBlock2D"),
+        block_out_channels=(4, 8), layers_per_block=1, norm_num_groups=2,
+    )  # fmt: skip
+    result = checked(FromCode((2, 4, 4), decoder), targets=TARGETS)
+    assert len(result["stage"]) >= 3
+    inner = checked(
+        FromCode((2, 4, 4), decoder), stages=["inner.mid_block", "inner.up_blocks.0", "inner.conv_norm_out"]
+    )
+    assert list(inner["stage"].values)[1:-1] == ["inner.mid_block", "inner.up_blocks.0", "inner.conv_norm_out"]
+
+
+class Embedded(nn.Module):
+    """A language model fed with vectors; it returns an object with fields."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, vectors):
+        return self.model(inputs_embeds=vectors)
+
+
+def test_a_transformer_of_a_public_library():
+    from transformers import GPT2Config, GPT2Model
+
+    torch.manual_seed(0)
+    model = GPT2Model(GPT2Config(vocab_size=5, n_positions=8, n_embd=16, n_layer=2, n_head=2))
+    module = FromCode((4, 16), Embedded(model))
+    stages = ["project", "inner.model.h.0", "inner.model.h.1"]
+    result = checked(module, stages=stages)
+    assert list(result["stage"].values) == ["input", *stages, "output"]
+    assert (result["factorization_mean"] >= 0.5 - 1e-6).all()
+    by_itself = checked(module)
+    assert list(by_itself["stage"].values) == ["input", "project", "output"]
+    assert np.allclose(by_itself["metric"].sel(stage="output"), result["metric"].sel(stage="output"), atol=1e-5)
+
+
+class Tuples(nn.Module):
+    """Returns a dict; its parts return tuples, run twice, and live on in lists."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([nn.GRU(16, 16, batch_first=True), nn.Linear(16, 8)])
+
+    def forward(self, codes):
+        hidden, _ = self.blocks[0](codes[:, None, :])
+        return {"count": torch.tensor(3), "logits": self.blocks[1](torch.relu(self.blocks[1](hidden).repeat(1, 1, 2)))}
+
+
+def test_tuple_and_dict_outputs_and_parts_run_twice():
+    result = checked(Tuples())
+    assert list(result["stage"].values) == ["input", "blocks.0", "blocks.1", "output"]
+
+
+def test_a_function_may_encode_and_nothing_may_be_held_out():
+    module = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+    result = recombine.diagnose(module, "a=-1:1:5,b=0:1:4", encode=lambda values: torch.cat([values, values**2], dim=1))
+    assert result["metric"].shape == (4, 5, 4, 2, 2)
+    assert "probe_held_out" not in result
+    assert "kernel_agreement" not in result
+
+
+def test_onehot_falls_back_to_differences_and_says_so():
+    result = recombine.diagnose(small_spec("mlp").module(), GRID, encode="onehot")
+    assert result.attrs["metric"] == "finite differences"
+    assert recombine.diagnose(small_spec("mlp").module(), GRID, encode="bump").attrs["metric"] == "exact"
+
+
+def test_three_factors():
+    spec = small_spec("mlp", task={"size": 5, "brightness": 3, "holdout": "none"})
+    result = recombine.diagnose(spec.module(), spec.task.grid, encode="bump", holdout="random:0.3")
+    assert result["factorization"].dims == ("stage", "x", "y", "brightness")
+    assert result["probe_held_out"].sizes["factor"] == 3
+
+
+def test_double_precision_modules():
+    result = recombine.diagnose(small_spec("mlp").module().double(), GRID, encode="bump")
+    assert result["metric"].dtype == np.float64
+
+
+class NoTensor(nn.Module):
+    def forward(self, codes):
+        return "a poem"
+
+
+class NotANumber(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(16, 4)
+
+    def forward(self, codes):
+        return self.linear(codes).sqrt() * torch.nan
+
+
+@pytest.mark.parametrize(
+    ("module", "fields", "expected"),
+    [
+        (small_spec("mlp").module(), {"stages": ["layer7"]}, "stages: 'layer7' is not allowed; allowed: paths"),
+        (NoTensor(), {}, "module: 'NoTensor'"),
+        (NotANumber(), {}, "finite"),
+        (small_spec("mlp").module(), {"encode": "braille"}, "encoding: 'braille'"),
+        (small_spec("mlp").module(), {"encode": "rate"}, "module"),
+        (small_spec("mlp").module(), {"holdout": "center:2:9"}, "holdout.high: 9"),
+        (small_spec("mlp").module(), {"holdout": np.zeros((3, 3), dtype=bool)}, "holdout: (3, 3)"),
+        (small_spec("mlp").module(), {"targets": torch.zeros(5, 8, 8)}, "targets"),
+        (small_spec("mlp").module(), {"memory": 0}, "memory: 0"),
+    ],
+    ids=["stage", "no tensor", "nan", "encoding", "input size", "box", "mask", "targets", "memory"],
+)
+def test_mistakes_are_one_line(module, fields, expected):
+    before = everything_about(module)
+    with pytest.raises(InvalidValue) as caught:
+        recombine.diagnose(module, GRID, **{"encode": "bump", **fields})
+    assert expected in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert_unchanged(before, module)
+
+
+@pytest.mark.parametrize("text", ["", "x", "x=0", "x=0:a", "x=3:1", "x=0:3,x=0:3", "0x=0:3", "x=0:3:2:1"])
+def test_bad_grids_are_one_line(text):
+    with pytest.raises(InvalidValue, match="allowed:"):
+        parse_grid(text)
+
+
+def test_grid_text():
+    grid = parse_grid("x=0:27, b=0.25:1:4")
+    assert grid.shape == (28, 4)
+    assert grid.names == ("x", "b")
