@@ -1,0 +1,80 @@
+"""`recombine diagnose`, as a user types it."""
+
+import numpy as np
+import pytest
+import xarray
+from safetensors.torch import save_file
+
+from recombine.cli import main
+from tests.small import small_spec
+
+SOURCE = """
+from tests.small import small_spec
+
+def decoder():
+    return small_spec("cnn").module()
+
+def number():
+    return 3
+
+module = small_spec("mlp").module()
+"""
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder with a user's own code, in which commands are given."""
+    (tmp_path / "mycode.py").write_text(SOURCE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(line, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(line.split())
+    return caught.value.code, *capsys.readouterr()
+
+
+def test_table_dataset_and_figures(place, capsys):
+    spec = small_spec("cnn", seed=5)
+    save_file(spec.module().state_dict(), place / "w.safetensors")
+    np.save(place / "targets.npy", spec.task.render(spec.task.grid.points).numpy())
+    line = "diagnose mycode:decoder --weights w.safetensors --grid x=0:7,y=0:7 --encoding bump --holdout center:2:5"
+    code, out, err = run(f"{line} --targets targets.npy --out found", capsys)
+    assert code == 0, err
+    for word in ("stages.layer1", "factorization", "held out", "superposition memorised", "kernel_agreement binary"):
+        assert word in out
+    result = xarray.open_dataset(place / "found" / "diagnosis.nc", engine="h5netcdf")
+    assert result["metric"].shape == (5, 8, 8, 2, 2)
+    for name in ("stages.png", "stages.svg", "volume.png", "volume.svg"):
+        assert (place / "found" / name).stat().st_size > 5000
+    assert run("diagnose mycode:module --grid x=0:7,y=0:7 --encoding bump --stages stages.layer1", capsys)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("nowhere:thing --grid x=0:7,y=0:7", "factory: 'nowhere:thing'"),
+        ("mycode:nothing --grid x=0:7,y=0:7", "factory: 'mycode:nothing'"),
+        ("mycode --grid x=0:7,y=0:7", "factory: 'mycode'"),
+        ("mycode:number --grid x=0:7,y=0:7", "not int"),
+        ("mycode:decoder", "grid"),
+        ("mycode:decoder --grid x=0", "grid: 'x=0'"),
+        ("mycode:decoder --grid x=0:7,y=0:7", "takes the encoded grid"),
+        ("mycode:decoder --grid x=0:9,y=0:9 --encoding bump", "takes the encoded grid"),
+        ("mycode:decoder --grid x=0:7,y=0:7 --encoding braille", "encoding: 'braille'"),
+        ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --holdout center:2:9", "holdout.high: 9"),
+        ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --stages layer9", "stages: 'layer9'"),
+        ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --weights absent.safetensors", "weights: "),
+        ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --weights mycode.py", "weights: "),
+        ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --targets mycode.py", "targets: "),
+        ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --memory 0", "memory: 0"),
+        ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --out mycode.py", "out: "),
+    ],
+)
+def test_mistakes_are_one_line(place, capsys, words, expected):
+    code, _, err = run(f"diagnose {words}", capsys)
+    assert code == 2, err
+    assert err.count("\n") == 1, err
+    assert expected in err
+    assert "allowed" in err
