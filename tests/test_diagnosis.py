@@ -163,6 +163,26 @@ def test_a_function_may_encode_and_nothing_may_be_held_out():
     assert "kernel_agreement" not in result
 
 
+def test_the_encoder_reads_images():
+    spec = small_spec("encoder")
+    result = recombine.diagnose(
+        spec.module(), GRID, encode=lambda values: spec.task.render(values)[:, None], holdout="center:2:5"
+    )
+    assert list(result["stage"].values)[1:-1] == ["stages.layer1", "stages.layer2", "stages.hidden"]
+    pixels = metric_tensor(lambda values, tap: tap("image", spec.task.render(values)), spec.task.grid.points)["image"]
+    assert np.allclose(result["metric"].sel(stage="input").values.reshape(64, 2, 2), pixels.numpy(), atol=1e-5)
+
+
+def test_differences_on_request():
+    exact, rough = (
+        recombine.diagnose(small_spec("mlp").module(), GRID, encode="bump", geometry=g) for g in ("auto", "differences")
+    )
+    assert rough.attrs["metric"] == "finite differences"
+    assert not np.allclose(exact["metric"], rough["metric"], rtol=0.05)
+    with pytest.raises(InvalidValue, match="geometry: 'exact'"):
+        recombine.diagnose(small_spec("mlp").module(), GRID, encode="onehot", geometry="exact")
+
+
 def test_onehot_falls_back_to_differences_and_says_so():
     result = recombine.diagnose(small_spec("mlp").module(), GRID, encode="onehot")
     assert result.attrs["metric"] == "finite differences"

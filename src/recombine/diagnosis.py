@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -51,6 +51,9 @@ SCHMIDT_MODES = 16
 """Schmidt values kept a stage."""
 PERMUTATIONS = 499
 """Permutations of the kernel test; a study that needs smaller p-values asks for more."""
+
+ROWS_AT_ONCE = 64
+"""Rows that a module is given at a time where nothing says how large they are."""
 
 Encode = Callable[[Tensor], Tensor]
 
@@ -98,12 +101,14 @@ def diagnose(
     targets: Tensor | None = None,
     background: float = 0.0,
     memory: int = MEMORY,
+    geometry: Literal["auto", "exact", "differences"] = "auto",
 ) -> Diagnosis:
     """Measure a module over a factor grid.
 
     `encode` is an encoding (by name, or one of ours), a function from `(point, factor)` values to inputs, or nothing:
     the values themselves. `stages` are module paths; by default the module's own parts, in the order they are run.
-    `targets` are the right answers, a row a grid point in its order, for errors and superposition.
+    `targets` are the right answers, a row a grid point in its order, for errors and superposition. `geometry` is exact
+    wherever the encoding has a derivative, unless differences between grid points are asked for.
     """
     grid = parse_grid(grid) if isinstance(grid, str) else grid
     if memory < 1:
@@ -123,7 +128,10 @@ def diagnose(
         _try(module, encoded(points[:2]))
         names = _check_stages(module, stages) if stages is not None else _found_stages(module, encoded(points[:2]))
         reader = module_reader(module, encoded, names)
-        exact = not isinstance(encoding, Encoding) or encoding.differentiable
+        smooth = not isinstance(encoding, Encoding) or encoding.differentiable
+        if geometry == "exact" and not smooth:
+            raise InvalidValue("geometry", geometry, "differences, since one-hot codes have no derivative")
+        exact = smooth and geometry != "differences"
         metrics = metric_tensor(reader, points, memory=memory, repeated=True) if exact else {}
         result: dict[str, Any] = {}
         rows: dict[str, list[Any]] = {}
@@ -374,9 +382,8 @@ def _superposition(
 
     @torch.no_grad()
     def signal(part: Tensor) -> Tensor:
-        answer = _tensor_in(module(part))
-        assert answer is not None
-        return answer.flatten(1) - background
+        rows = [_tensor_in(module(few)) for few in part.split(ROWS_AT_ONCE)]
+        return torch.cat([row.flatten(1) for row in rows if row is not None]) - background
 
     averaged = averaged_prediction(signal, codes[place], sizes, codes[~place])
     positions = torch.stack([f.position(points[:, k]) for k, f in enumerate(grid.factors)], dim=1)

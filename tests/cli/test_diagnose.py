@@ -69,6 +69,8 @@ def test_table_dataset_and_figures(place, capsys):
         ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --weights mycode.py", "weights: "),
         ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --targets mycode.py", "targets: "),
         ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --memory 0", "memory: 0"),
+        ("mycode:decoder --grid x=0:7,y=0:7 --encoding onehot --geometry exact", "geometry: 'exact'"),
+        ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --geometry none", "geometry: 'none'"),
         ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --out mycode.py", "out: "),
     ],
 )

@@ -197,5 +197,8 @@ def test_mistakes_are_one_line():
     with pytest.raises(InvalidValue, match="at least 2 values"):
         finite_difference_metric(torch.zeros(3, 2), (3, 1))
     onehot = BumpTask(size=8, encoding="onehot")
+    reader = decoder_reader(small_spec("mlp").module(), lambda values: onehot.codes(values).float())
+    with pytest.raises(InvalidValue, match="finite differences only"):
+        metric_tensor(reader, onehot.grid.points)
     with pytest.raises(InvalidValue, match="real-valued"):
         onehot.codes(torch.tensor([[1.5, 2.0]], dtype=torch.float64))

@@ -1,8 +1,10 @@
 """On a CUDA device: the same results as on a CPU, in one graph, whatever the company."""
 
+import numpy as np
 import pytest
 import torch
 
+import recombine
 from recombine.decoders import DECODERS
 from recombine.store import Store
 from recombine.sweep import train
@@ -107,6 +109,15 @@ def test_faster_arithmetic_stays_near(kind, precision, cuda):
     assert torch.allclose(exact.errors[0], rough.errors[0], rtol=0.1)
     if precision == "bf16" or kind in ("cnn", "mlp"):  # in the tiniest products TF32 may not be used
         assert not torch.equal(exact.weights, rough.weights)
+
+
+def test_measurements_are_the_same_on_the_gpu(cuda):
+    module = small_spec("cnn").module()
+    fields = {"encode": "bump", "holdout": "center:2:5"}
+    here = recombine.diagnose(module, "x=0:7,y=0:7", **fields)
+    there = recombine.diagnose(module.to(cuda), "x=0:7,y=0:7", **fields)
+    for name in ("metric", "factorization", "probe_held_out", "stripe_index", "schmidt", "kernel_agreement"):
+        assert np.allclose(here[name], there[name], rtol=1e-2, atol=1e-3), name
 
 
 def test_sweep_on_the_gpu_fills_the_store(cuda, store_path):

@@ -29,6 +29,7 @@ def diagnose(
     targets: Path | None = None,
     background: float = 0.0,
     memory: Annotated[int, Parameter(help="Megabytes that a measurement may keep at a time.")] = 1024,
+    geometry: str = "auto",
     out: Path | None = None,
 ) -> None:
     """Measure a module: geometry, factorization, probes, tuning, kernels and superposition, stage by stage.
@@ -52,6 +53,8 @@ def diagnose(
         A .npy array of the right answers, a row a grid point, last factor fastest.
     background
         Grey value of an empty answer.
+    geometry
+        auto (exact where the encoding has a derivative), exact, or differences between grid points.
     out
         Folder for the Dataset (diagnosis.nc) and figures.
     """
@@ -63,7 +66,7 @@ def diagnose(
         _load(module, weights)
     result = engine.diagnose(
         module, parsed, encode=encoding, holdout=holdout, stages=stages, targets=_targets(targets, parsed.size),
-        background=background, memory=memory << 20,
+        background=background, memory=memory << 20, geometry=_geometry(geometry),
     )  # fmt: skip
     printer = console()
     header, *lines = result.summary().splitlines()
@@ -98,6 +101,12 @@ def _module(factory: str) -> Any:
     if not isinstance(made, nn.Module):
         raise InvalidValue("factory", factory, f"{allowed}, not {type(made).__name__}")
     return made
+
+
+def _geometry(word: str) -> Any:
+    if word not in ("auto", "exact", "differences"):
+        raise InvalidValue("geometry", word, "auto, exact, differences")
+    return word
 
 
 def _load(module: Any, weights: Path) -> None:

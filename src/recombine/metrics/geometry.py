@@ -27,10 +27,10 @@ from torch.autograd import forward_ad
 from torch.func import jvp, vmap
 
 from recombine.errors import InvalidValue
-from recombine.metrics.stages import MEMORY, Reader, stage_sizes
+from recombine.metrics.stages import INPUT, MEMORY, Reader, stage_sizes
 
 Averaging = Literal["points", "means"]
-COPIES = 2
+COPIES = 4
 """Room for what a layer needs beside its input and output."""
 
 
@@ -57,7 +57,12 @@ def metric_tensor(
         for part in points.split(chunk):
             for name, product in push(reader, part, members).items():
                 found.setdefault(name, []).append(product)
-    return {name: torch.cat(parts, dim=members) for name, parts in found.items()}
+    metrics = {name: torch.cat(parts, dim=members) for name, parts in found.items()}
+    if INPUT in metrics and not bool(metrics[INPUT].any()):
+        raise InvalidValue(
+            "encoding", "constant", "a code with a derivative; one-hot codes have finite differences only"
+        )
+    return metrics
 
 
 def _carried_tangents(reader: Reader, points: Tensor, members: int) -> dict[str, Tensor]:
