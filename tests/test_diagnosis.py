@@ -196,6 +196,38 @@ def test_three_factors():
     assert result["probe_held_out"].sizes["factor"] == 3
 
 
+def test_one_factor():
+    module = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+    result = recombine.diagnose(module, "angle=0:5", encode="bump", holdout=np.array([0, 0, 1, 1, 0, 0], dtype=bool))
+    assert "factorization" not in result
+    assert "stage" in result.summary()
+    assert result["volume"].shape == (4, 6)
+
+
+class Named(nn.Module):
+    """Parts with the names of our own stages, one that never runs, and no parameters of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.input, self.output, self.idle = nn.Linear(16, 8), nn.Linear(8, 4), nn.Linear(2, 2)
+
+    def forward(self, codes):
+        return self.output(torch.relu(self.input(codes))).sin()
+
+
+def test_parts_may_have_the_names_of_our_stages():
+    result = checked(Named())
+    assert list(result["stage"].values) == ["input", "module.input", "module.output", "output"]
+    assert [int(n) for n in result["features"].values] == [16, 8, 4, 4]
+    with pytest.raises(InvalidValue, match="stages: 'idle'"):
+        recombine.diagnose(Named(), GRID, encode="bump", stages=["idle"])
+
+
+def test_a_module_without_parameters():
+    result = checked(nn.Sequential(nn.ReLU(), nn.Flatten()))
+    assert result["stage"].values[-1] == "output"
+
+
 def test_double_precision_modules():
     result = recombine.diagnose(small_spec("mlp").module().double(), GRID, encode="bump")
     assert result["metric"].dtype == np.float64

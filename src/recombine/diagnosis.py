@@ -70,7 +70,7 @@ class Diagnosis(xarray.Dataset):
         columns = {
             "stage": [str(name) for name in self["stage"].values],
             "features": [f"{value:d}" for value in self["features"].values],
-            "factorization": _numbers(self["factorization_mean"]),
+            **({"factorization": _numbers(self["factorization_mean"])} if "factorization_mean" in self else {}),
             "log10 volume": _numbers(depth.mean(_grid_axes(self))),
             "its spread": _numbers(depth.std(_grid_axes(self))),
             "probe R² (in sample)": _numbers(self["probe_in_sample"].mean("factor")),
@@ -167,9 +167,9 @@ def module_reader(module: nn.Module, encode: Encode, names: Sequence[str]) -> Re
         def hook_for(name: str) -> Callable[..., None]:
             def hook(part: nn.Module, given: object, output: object) -> None:
                 tensor = _tensor_in(output)
-                if tensor is not None and name not in seen and tensor.ndim > 0 and tensor.shape[0] == values.shape[0]:
+                if tensor is not None and name not in seen and tensor.shape[:1] == values.shape[:1]:
                     seen.add(name)
-                    tap(name, tensor)
+                    tap(f"module.{name}" if name in (INPUT, OUTPUT) else name, tensor)
 
             return hook
 
@@ -181,6 +181,8 @@ def module_reader(module: nn.Module, encode: Encode, names: Sequence[str]) -> Re
         finally:
             for handle in hooks:
                 handle.remove()
+        if missing := [name for name in names if name not in seen]:
+            raise InvalidValue("stages", missing[0], "submodules that run, and give a floating row an input row")
         if answer is None or not answer.is_floating_point() or answer.shape[:1] != values.shape[:1]:
             raise InvalidValue("module", type(module).__name__, "a module whose answer has a floating row an input row")
         tap(OUTPUT, answer)
@@ -244,14 +246,24 @@ def _check_stages(module: nn.Module, stages: Sequence[str]) -> list[str]:
 def _found_stages(module: nn.Module, inputs: Tensor) -> list[str]:
     """The module's own parts in the order they run; a lone part, or a mere list of parts, is looked into."""
     called: list[str] = []
+    shapes: dict[str, int] = {}
+    newest: list[Tensor] = []
+
+    def note(name: str, output: object) -> None:
+        called.append(name)
+        tensor = _tensor_in(output)
+        if tensor is not None and tensor.ndim > 0:
+            shapes.setdefault(name, len(tensor))
+            newest[:] = [tensor]
+
     parts = {name: part for name, part in module.named_modules() if name}
     hooks = [
-        part.register_forward_hook(lambda p, given, output, name=name: called.append(name))
+        part.register_forward_hook(lambda p, given, output, name=name: note(name, output))
         for name, part in parts.items()
     ]
     try:
         with torch.no_grad():
-            module(inputs)
+            answer = _tensor_in(module(inputs))
     finally:
         for handle in hooks:
             handle.remove()
@@ -270,7 +282,14 @@ def _found_stages(module: nn.Module, inputs: Tensor) -> list[str]:
             break
         level = opened
     run = [name for name in dict.fromkeys(called) if name in level]
-    is_answer = bool(run) and called[-1] == run[-1] and called.count(run[-1]) == 1
+    run = [name for name in run if shapes.get(name) == len(inputs)]
+    is_answer = (
+        bool(run)
+        and called.count(run[-1]) == 1
+        and called[-1] == run[-1]
+        and answer is not None
+        and torch.equal(newest[0], answer)
+    )
     return run[:-1] if is_answer else run
 
 
