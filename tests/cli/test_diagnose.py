@@ -6,6 +6,7 @@ import xarray
 from safetensors.torch import save_file
 
 from recombine.cli import main
+from recombine.sweep import train
 from tests.small import small_spec
 
 SOURCE = """
@@ -49,6 +50,20 @@ def test_table_dataset_and_figures(place, capsys):
     for name in ("stages.png", "stages.svg", "volume.png", "volume.svg"):
         assert (place / "found" / name).stat().st_size > 5000
     assert run("diagnose mycode:module --grid x=0:7,y=0:7 --encoding bump --stages stages.layer1", capsys)[0] == 0
+
+
+def test_a_stored_run_needs_nothing_else(place, store_path, capsys):
+    (stored,) = train([small_spec("cnn", task={"polarity": "dark"})], store_path)
+    code, out, err = run(f"diagnose run:{stored.key[:8]} --out found", capsys)
+    assert code == 0, err
+    assert "superposition truth" in out
+    result = xarray.open_dataset(place / "found" / "diagnosis.nc", engine="h5netcdf")
+    assert float(result["ood_error"]) == pytest.approx(stored.scores["ood_mse"], rel=1e-3)
+    assert int(result["held_out"].sum()) == int(stored.spec.task.held_out.sum())
+    for words, expected in (("run:zzz", "run: 'zzz'"), (f"run:{stored.key} --grid x=0:7", "grid: 'x=0:7'")):
+        code, _, err = run(f"diagnose {words}", capsys)
+        assert code == 2
+        assert expected in err
 
 
 @pytest.mark.parametrize(

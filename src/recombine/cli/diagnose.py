@@ -14,14 +14,18 @@ from rich.table import Table
 
 from recombine.cli.tables import console
 from recombine.errors import InvalidValue
+from recombine.store import Store
 from recombine.store.files import explained, write
+
+RUN = "run:"
+"""What a factory begins with that is a run of a store."""
 
 
 def diagnose(
     factory: str,
     /,
     *,
-    grid: str,
+    grid: str | None = None,
     weights: Path | None = None,
     encoding: str | None = None,
     holdout: str | None = None,
@@ -30,6 +34,7 @@ def diagnose(
     background: float = 0.0,
     memory: Annotated[int, Parameter(help="Megabytes that a measurement may keep at a time.")] = 1024,
     geometry: str = "auto",
+    store: Path | None = None,
     out: Path | None = None,
 ) -> None:
     """Measure a module: geometry, factorization, probes, tuning, kernels and superposition, stage by stage.
@@ -37,7 +42,8 @@ def diagnose(
     Parameters
     ----------
     factory
-        package.module:name of a function or class that returns the module (or of the module itself).
+        package.module:name of a function or class that returns the module (or of the module itself), or run:KEY for a
+        finished run of a store, whose spec says everything else.
     grid
         Factors and their values: x=0:27,y=0:27, both ends included; x=0:1:5 has five values.
     weights
@@ -55,19 +61,35 @@ def diagnose(
         Grey value of an empty answer.
     geometry
         auto (exact where the encoding has a derivative), exact, or differences between grid points.
+    store
+        Directory of runs, for run:KEY. Default: $RECOMBINE_STORE or ./runs.
     out
         Folder for the Dataset (diagnosis.nc) and figures.
     """
     import recombine.diagnosis as engine
 
-    parsed = engine.parse_grid(grid)
-    module = _module(factory)
-    if weights is not None:
-        _load(module, weights)
-    result = engine.diagnose(
-        module, parsed, encode=encoding, holdout=holdout, stages=stages, targets=_targets(targets, parsed.size),
-        background=background, memory=memory << 20, geometry=_geometry(geometry),
-    )  # fmt: skip
+    settings: dict[str, Any] = {"geometry": _geometry(geometry), "memory": memory << 20, "stages": stages}
+    if factory.startswith(RUN):
+        given = {"grid": grid, "weights": weights, "encoding": encoding, "holdout": holdout, "targets": targets}
+        for name, value in given.items():
+            if value is not None:
+                raise InvalidValue(name, str(value), "nothing for a stored run: its spec says it")
+        task, module = _stored(factory.removeprefix(RUN), store)
+        truth = task.render(task.grid.points)
+        result = engine.diagnose(
+            module, task.grid, encode=task.encoding, holdout=task.held_out, targets=truth,
+            background=task.background, **settings,
+        )  # fmt: skip
+    else:
+        if grid is None:
+            raise InvalidValue("grid", None, "factors and their values, as x=0:27,y=0:27")
+        parsed, module = engine.parse_grid(grid), _module(factory)
+        if weights is not None:
+            _load(module, weights)
+        result = engine.diagnose(
+            module, parsed, encode=encoding, holdout=holdout, targets=_targets(targets, parsed.size),
+            background=background, **settings,
+        )  # fmt: skip
     printer = console()
     header, *lines = result.summary().splitlines()
     cells = [cell.strip() for cell in header.split("  ") if cell.strip()]
@@ -101,6 +123,16 @@ def _module(factory: str) -> Any:
     if not isinstance(made, nn.Module):
         raise InvalidValue("factory", factory, f"{allowed}, not {type(made).__name__}")
     return made
+
+
+def _stored(key: str, store: Path | None) -> tuple[Any, Any]:
+    """Task and trained network of a finished run."""
+    run = Store(store, create=False).resolve(key)
+    if problems := run.problems():
+        raise InvalidValue("factory", f"{RUN}{key}", f"a run whose files are whole ({problems[0]})")
+    if run.spec.task.direction != "decode":
+        raise InvalidValue("factory", f"{RUN}{key}", "a run that decodes; give an encoder as package.module:name")
+    return run.spec.task, run.module()
 
 
 def _geometry(word: str) -> Any:
