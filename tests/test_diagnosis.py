@@ -25,7 +25,7 @@ def everything_about(module):
     return (
         copy.deepcopy(module.state_dict()),
         [part.training for part in module.modules()],
-        [len(part._forward_hooks) for part in module.modules()],
+        [(len(part._forward_hooks), len(part._forward_pre_hooks)) for part in module.modules()],
         [p.requires_grad for p in module.parameters()],
         [None if p.grad is None else p.grad.clone() for p in module.parameters()],
         torch.get_rng_state(),
@@ -39,6 +39,52 @@ def assert_unchanged(before, module):
     for a, b in zip(before[4], after[4], strict=True):
         assert (a is None and b is None) or torch.equal(a, b)
     assert torch.equal(before[5], after[5])
+
+
+class Recurrent(nn.Module):
+    """torch's own fused parts: an LSTM and a transformer layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(4, 8, batch_first=True)
+        self.layer = nn.TransformerEncoderLayer(8, 2, 8, batch_first=True)
+
+    def forward(self, codes):
+        hidden, _ = self.lstm(codes.view(len(codes), 4, 4))
+        return self.layer(hidden)
+
+
+class Custom(torch.autograd.Function):
+    """Has no forward-mode derivative."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2
+
+
+class Opaque(nn.Module):
+    def forward(self, codes):
+        return Custom.apply(codes)
+
+
+class Counting(nn.Module):
+    """Changes buffers even in evaluation mode, one of them from nothing, and shares a part."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.act = nn.Linear(16, 4), nn.ReLU(inplace=True)
+        self.blocks = nn.ModuleList([nn.Linear(4, 4), self.act])
+        self.register_buffer("calls", torch.zeros(1))
+        self.register_buffer("cache", None)
+
+    def forward(self, codes):
+        self.calls += 1
+        self.cache = codes
+        return self.blocks[1](self.blocks[0](self.act(self.linear(codes)))).sum(dim=1)
 
 
 def checked(module, **fields):
@@ -228,6 +274,96 @@ def test_a_module_without_parameters():
     assert result["stage"].values[-1] == "output"
 
 
+def test_fused_kernels_are_put_aside():
+    enabled = torch.backends.mha.get_fastpath_enabled()
+    result = checked(Recurrent())
+    assert result.attrs["metric"] == "exact"
+    assert torch.backends.mha.get_fastpath_enabled() == enabled
+
+
+def test_what_has_no_derivative_falls_back_or_says_so():
+    assert recombine.diagnose(Opaque(), GRID, encode="bump").attrs["metric"] == "finite differences"
+    with pytest.raises(InvalidValue, match="geometry: 'exact'"):
+        recombine.diagnose(Opaque(), GRID, encode="bump", geometry="exact")
+
+    def onehot(values):
+        return torch.nn.functional.one_hot(values.round().long(), 8).flatten(1).to(values.dtype)
+
+    assert recombine.diagnose(small_spec("mlp").module(), GRID, encode=onehot).attrs["metric"] == "finite differences"
+
+
+def test_whole_number_inputs():
+    module = nn.Sequential(nn.Embedding(8, 4), nn.Flatten(), nn.Linear(8, 3))
+    result = recombine.diagnose(module, GRID, encode=lambda values: values.long(), geometry="differences")
+    assert result["metric"].shape[0] == len(result["stage"])
+
+
+def test_stateful_modules_with_shared_parts_and_flat_answers():
+    module = Counting()
+    calls = module.calls
+    result = checked(module)
+    assert module.cache is None
+    assert module.calls is calls
+    assert int(result["features"].sel(stage="output")) == 1
+
+
+def test_half_precision_modules():
+    result = checked(nn.Sequential(nn.Linear(16, 8), nn.Linear(8, 4)).bfloat16())
+    assert result["metric"].dtype == np.float32
+
+
+def test_the_grid_survives_a_module_that_works_in_place():
+    grid = parse_grid(GRID)
+    before = grid.points.clone()
+    recombine.diagnose(nn.Sequential(nn.ReLU(inplace=True), nn.Linear(2, 3).double()), grid)
+    assert torch.equal(grid.points, before)
+
+
+class Superposer(nn.Module):
+    """Draws at a held-out place every kept bump that shares x or y; or, as a composer, the bump."""
+
+    def __init__(self, task, composes):
+        super().__init__()
+        points, held = task.grid.points, task.held_out
+        drawn = task.render(points).flatten(1)
+        if not composes:
+            shares = (points[:, None, :] == points[None, ~held]).any(dim=-1).double()
+            drawn[held] = shares[held] @ drawn[~held]
+        self.register_buffer("drawn", drawn.float())
+        self.register_buffer("codes", task.codes(points).float())
+
+    def forward(self, codes):
+        return self.drawn[torch.cdist(codes, self.codes).argmin(dim=1)]
+
+
+def test_a_superposer_and_a_composer_are_told_apart():
+    task = BumpTask(size=14)
+    truth = task.render(task.grid.points)
+    guilty, honest = (
+        recombine.diagnose(
+            Superposer(task, composes), task.grid, encode="bump", holdout=task.held_out, targets=truth,
+            geometry="differences",
+        )
+        for composes in (False, True)
+    )  # fmt: skip
+    assert guilty["superposition"].sel(prediction="memorised") > 0.99
+    assert guilty["superposition"].sel(prediction="truth") < 0.1
+    assert honest["superposition"].sel(prediction="memorised") < 0.05
+    assert honest["superposition"].sel(prediction="truth") > 0.99
+    assert guilty["ood_error"] > 0.01
+    assert honest["ood_error"] < 1e-9
+    for result, wins in ((guilty, True), (honest, False)):
+        agreement = result["kernel_agreement"]
+        assert (agreement.sel(kernel="binary") > agreement.sel(kernel="gaussian_radial")).item() is wins
+
+
+def test_superposition_needs_no_targets():
+    result = recombine.diagnose(small_spec("mlp").module(), GRID, encode="bump", holdout="center:2:5", stages=[])
+    assert set(result["prediction"].values) == {"memorised", "memorised_null", "averaged", "averaged_null"}
+    plain = recombine.diagnose(nn.Linear(2, 5), GRID, holdout="center:2:5")
+    assert set(plain["prediction"].values) == {"memorised", "memorised_null"}
+
+
 def test_double_precision_modules():
     result = recombine.diagnose(small_spec("mlp").module().double(), GRID, encode="bump")
     assert result["metric"].dtype == np.float64
@@ -257,10 +393,24 @@ class NotANumber(nn.Module):
         (small_spec("mlp").module(), {"encode": "rate"}, "module"),
         (small_spec("mlp").module(), {"holdout": "center:2:9"}, "holdout.high: 9"),
         (small_spec("mlp").module(), {"holdout": np.zeros((3, 3), dtype=bool)}, "holdout: (3, 3)"),
-        (small_spec("mlp").module(), {"targets": torch.zeros(5, 8, 8)}, "targets"),
+        (small_spec("mlp").module(), {"targets": torch.zeros(5, 8, 8)}, "targets: (5, 8, 8)"),
+        (small_spec("mlp").module(), {"targets": torch.zeros(64, 1)}, "targets: (64, 1)"),
+        (small_spec("mlp").module(), {"holdout": np.ones((8, 8), dtype=bool)}, "keeps at least one"),
         (small_spec("mlp").module(), {"memory": 0}, "memory: 0"),
     ],
-    ids=["stage", "no tensor", "nan", "encoding", "input size", "box", "mask", "targets", "memory"],
+    ids=[
+        "stage",
+        "no tensor",
+        "nan",
+        "encoding",
+        "input size",
+        "box",
+        "mask",
+        "targets",
+        "thin targets",
+        "all held out",
+        "memory",
+    ],
 )
 def test_mistakes_are_one_line(module, fields, expected):
     before = everything_about(module)
@@ -271,10 +421,17 @@ def test_mistakes_are_one_line(module, fields, expected):
     assert_unchanged(before, module)
 
 
-@pytest.mark.parametrize("text", ["", "x", "x=0", "x=0:a", "x=3:1", "x=0:3,x=0:3", "0x=0:3", "x=0:3:2:1"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "x=0", "x=0:a", "x=3:1", "x=0:3,x=0:3", "0x=0:3", "x=0:3:2:1", "x=0:inf", "x=0:2.5"]
+)
 def test_bad_grids_are_one_line(text):
     with pytest.raises(InvalidValue, match="allowed:"):
         parse_grid(text)
+
+
+def test_reserved_factor_names_are_refused():
+    with pytest.raises(InvalidValue, match="grid: 'stage'"):
+        recombine.diagnose(nn.Linear(2, 2), "stage=0:3,y=0:3")
 
 
 def test_grid_text():

@@ -12,7 +12,7 @@ spectra a stage, kernels and superposition of the answers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Literal
 
 import numpy as np
@@ -29,6 +29,7 @@ from recombine.metrics import (
     Reader,
     Tap,
     averaged_prediction,
+    effective_rank,
     features,
     finite_difference_metric,
     gram_matrix,
@@ -43,7 +44,7 @@ from recombine.metrics import (
     superposition_scores,
     volume_element,
 )
-from recombine.metrics.stages import INPUT, MEMORY
+from recombine.metrics.stages import INPUT, MEMORY, flat
 
 OUTPUT = "output"
 """Name of the stage that is the module's answer."""
@@ -52,6 +53,16 @@ SCHMIDT_MODES = 16
 PERMUTATIONS = 499
 """Permutations of the kernel test; a study that needs smaller p-values asks for more."""
 
+RESERVED = frozenset(
+    {
+        "stage", "factor", "other_factor", "mode", "kernel", "prediction", "held_out", "metric", "volume", "features",
+        "factorization", "factorization_mean", "factorization_of_means", "stripe_index",
+        "localisation_index", "schmidt",
+        "probe_in_sample", "probe_held_out", "error", "id_error", "ood_error", "kernel_agreement", "kernel_p",
+        "superposition", "effective_rank",
+    }
+)  # fmt: skip
+"""Names in a diagnosis that a factor cannot have."""
 ROWS_AT_ONCE = 64
 """Rows that a module is given at a time where nothing says how large they are."""
 
@@ -77,6 +88,7 @@ class Diagnosis(xarray.Dataset):
         }
         if "probe_held_out" in self:
             columns["probe R² (held out)"] = _numbers(self["probe_held_out"].mean("factor"))
+        columns["effective rank"] = [f"{value:.1f}" for value in self["effective_rank"].values]
         columns |= {"stripe": _numbers(self["stripe_index"]), "localisation": _numbers(self["localisation_index"])}
         widths = {name: max(len(name), *map(len, cells)) for name, cells in columns.items()}
         lines = ["  ".join(f"{name:>{width}}" for name, width in widths.items())]
@@ -113,26 +125,27 @@ def diagnose(
     grid = parse_grid(grid) if isinstance(grid, str) else grid
     if memory < 1:
         raise InvalidValue("memory", memory, "a number of bytes, 1 or more")
-    if targets is not None and len(targets) != grid.size:
-        raise InvalidValue("targets", tuple(targets.shape), f"{grid.size} rows, one a grid point")
+    for name in grid.names:
+        if name in RESERVED:
+            raise InvalidValue("grid", name, f"names of factors other than {listed(sorted(RESERVED))}")
     encoding = ENCODINGS.parse(encode) if isinstance(encode, str) else encode
     mask = _mask(holdout, grid)
     place = next((p for p in (*module.parameters(), *module.buffers())), torch.empty(0))
     dtype = place.dtype if place.is_floating_point() else torch.float32
-    points = grid.points.to(place.device)
+    points = grid.points.to(place.device, torch.float32 if place.device.type == "mps" else torch.float64)
 
     def encoded(values: Tensor) -> Tensor:
-        return _encoded(values, encoding, grid).to(dtype)
+        inputs = _encoded(values, encoding, grid).clone()  # a module may work in place
+        return inputs.to(dtype) if inputs.is_floating_point() else inputs
 
-    with _undisturbed(module), sdpa_kernel(SDPBackend.MATH):
+    with _undisturbed(module), _differentiable(module):
         _try(module, encoded(points[:2]))
         names = _check_stages(module, stages) if stages is not None else _found_stages(module, encoded(points[:2]))
         reader = module_reader(module, encoded, names)
         smooth = not isinstance(encoding, Encoding) or encoding.differentiable
         if geometry == "exact" and not smooth:
             raise InvalidValue("geometry", geometry, "differences, since one-hot codes have no derivative")
-        exact = smooth and geometry != "differences"
-        metrics = metric_tensor(reader, points, memory=memory, repeated=True) if exact else {}
+        metrics = _exact_metrics(reader, points, memory, geometry) if smooth and geometry != "differences" else None
         result: dict[str, Any] = {}
         rows: dict[str, list[Any]] = {}
         order = []
@@ -140,17 +153,17 @@ def diagnose(
         for name, stage in features(reader, points, memory=memory):
             if not bool(torch.isfinite(stage).all()):
                 raise InvalidValue("module", name, "a stage with finite activations at every grid point")
-            metric = metrics[name] if exact else finite_difference_metric(
-                stage, grid.shape, tuple(factor.spacing for factor in grid.factors)
-            )  # fmt: skip
+            spacing = tuple(factor.spacing for factor in grid.factors)
+            metric = metrics[name] if metrics else finite_difference_metric(stage, grid.shape, spacing)
             order.append(name)
             _measure_stage(rows, stage, metric, points, mask, grid)
             answers = stage if name == OUTPUT else answers
         assert answers is not None
-        if isinstance(encoding, Encoding) and targets is not None and bool(mask.any()):
-            result |= _superposition(module, encoding, grid, points, mask, answers, targets, background, dtype)
-    result |= _answers(answers, points, mask, grid, targets)
-    return _dataset(rows, order, result, grid, mask, "exact" if exact else "finite differences")
+        truth = _checked_targets(targets, answers)
+        if bool(mask.any()):
+            result |= _superposition(module, encoding, grid, points, mask, answers, truth, background, encoded)
+    result |= _answers(answers, points, mask, grid, truth)
+    return _dataset(rows, order, result, grid, mask, "exact" if metrics else "finite differences")
 
 
 # -- reading a module --------------------------------------------------------------------------------------------------
@@ -173,7 +186,7 @@ def module_reader(module: nn.Module, encode: Encode, names: Sequence[str]) -> Re
 
             return hook
 
-        parts = dict(module.named_modules())
+        parts = dict(module.named_modules(remove_duplicate=False))
         hooks = [parts[name].register_forward_hook(hook_for(name)) for name in names]
         hooks += [p.register_forward_pre_hook(_laid_out) for p in parts.values() if isinstance(p, nn.GroupNorm)]
         try:
@@ -221,8 +234,12 @@ def _tensor_in(output: object) -> Tensor | None:
 def _undisturbed(module: nn.Module) -> Iterator[None]:
     """Evaluation mode inside; everything as it was afterwards."""
     flags = {part: part.training for part in module.modules()}
-    buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
-    devices = [p.device.index or 0 for p in module.parameters() if p.device.type == "cuda"][:1]
+    buffers = {
+        part: {name: (buffer, None if buffer is None else buffer.clone()) for name, buffer in part._buffers.items()}
+        for part in module.modules()
+    }
+    tensors = (*module.parameters(), *module.buffers())
+    devices = sorted({tensor.device.index or 0 for tensor in tensors if tensor.device.type == "cuda"})
     with torch.random.fork_rng(devices=devices):
         module.eval()
         try:
@@ -230,13 +247,56 @@ def _undisturbed(module: nn.Module) -> Iterator[None]:
         finally:
             for part, flag in flags.items():
                 part.training = flag
-            for name, buffer in module.named_buffers():
-                if not torch.equal(buffer, buffers[name]):
-                    buffer.data.copy_(buffers[name])
+            for part, saved in buffers.items():
+                part._buffers.clear()
+                for name, (buffer, content) in saved.items():
+                    if buffer is not None and content is not None and not torch.equal(buffer, content):
+                        buffer.data.copy_(content)
+                    part._buffers[name] = buffer
+
+
+@contextmanager
+def _differentiable(module: nn.Module) -> Iterator[None]:
+    """Without the fused kernels that have no forward-mode derivative."""
+    recurrent = any(isinstance(part, nn.RNNBase) for part in module.modules())
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+            if recurrent:
+                stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
+                stack.enter_context(torch.backends.cudnn.flags(enabled=False))
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+def _exact_metrics(reader: Reader, points: Tensor, memory: int, geometry: str) -> dict[str, Tensor] | None:
+    """Exact metric tensors; none where something has no derivative and that was not insisted on."""
+    try:
+        return metric_tensor(reader, points, memory=memory, repeated=True)
+    except NotImplementedError as error:
+        if geometry == "exact":
+            reason = str(error).splitlines()[0][:120]
+            raise InvalidValue("geometry", geometry, f"auto or differences for this module ({reason})") from None
+    except InvalidValue as error:
+        if geometry == "exact" or error.field != "encoding":
+            raise
+    return None
+
+
+def _checked_targets(targets: Tensor | None, answers: Tensor) -> Tensor | None:
+    """The right answers in the shape of the answers."""
+    if targets is None:
+        return None
+    if targets.ndim == 0 or len(targets) != len(answers) or targets.numel() != answers.numel():
+        raise InvalidValue("targets", tuple(targets.shape), f"{tuple(answers.shape)} numbers, a row a grid point")
+    return targets.to(answers).reshape(answers.shape)
 
 
 def _check_stages(module: nn.Module, stages: Sequence[str]) -> list[str]:
-    known = [name for name, _ in module.named_modules() if name]
+    known = [name for name, _ in module.named_modules(remove_duplicate=False) if name]
     for name in stages:
         if name not in known:
             raise InvalidValue("stages", name, f"paths of submodules: {listed(known[:12])}")
@@ -254,9 +314,9 @@ def _found_stages(module: nn.Module, inputs: Tensor) -> list[str]:
         tensor = _tensor_in(output)
         if tensor is not None and tensor.ndim > 0:
             shapes.setdefault(name, len(tensor))
-            newest[:] = [tensor]
+            newest[:] = [tensor.clone()]  # what comes after may work in place
 
-    parts = {name: part for name, part in module.named_modules() if name}
+    parts = {name: part for name, part in module.named_modules(remove_duplicate=False) if name}
     hooks = [
         part.register_forward_hook(lambda p, given, output, name=name: note(name, output))
         for name, part in parts.items()
@@ -309,7 +369,9 @@ def parse_grid(text: str) -> FactorGrid:
         try:
             low, high = float(bounds[0]), float(bounds[1])
             count = int(bounds[2]) if len(bounds) == 3 else round(high - low) + 1
-        except (ValueError, IndexError):
+            if len(bounds) < 3 and high - low != count - 1:
+                raise ValueError
+        except (ValueError, IndexError, OverflowError):
             raise InvalidValue("grid", part, "NAME=LOW:HIGH or NAME=LOW:HIGH:COUNT, separated by commas") from None
         if not (equals and name.strip().isidentifier()) or len(bounds) > 3:
             raise InvalidValue("grid", part, "NAME=LOW:HIGH or NAME=LOW:HIGH:COUNT, separated by commas")
@@ -333,7 +395,9 @@ def _mask(holdout: Holdout | Tensor | np.ndarray | str | None, grid: FactorGrid)
     mask = holdout.mask(grid) if isinstance(holdout, Holdout) else torch.as_tensor(holdout)
     if mask.dtype != torch.bool or mask.numel() != grid.size:
         raise InvalidValue("holdout", tuple(mask.shape), f"a boolean mask over the grid of shape {grid.shape}")
-    return mask.flatten()
+    if bool(mask.all()):
+        raise InvalidValue("holdout", int(mask.sum()), "a mask that keeps at least one combination")
+    return mask.flatten().cpu()
 
 
 # -- measuring ---------------------------------------------------------------------------------------------------------
@@ -350,6 +414,7 @@ def _measure_stage(
         "metric": metric,
         "volume": volume_element(metric),
         "features": torch.tensor(stage.shape[-1]),
+        "effective_rank": effective_rank(torch.linalg.eigvalsh(_centred_gram(stage)).clamp(min=0)),
         "stripe_index": tuned.stripe_index.nanmean(),
         "localisation_index": tuned.localisation_index.nanmean(),
         **{f"probe_{name}": score for name, score in probes.items()},
@@ -365,17 +430,22 @@ def _measure_stage(
         rows.setdefault(name, []).append(value.cpu().numpy())
 
 
+def _centred_gram(stage: Tensor) -> Tensor:
+    centred = stage.double() - stage.double().mean(dim=0)
+    return centred @ centred.mT
+
+
 def _answers(answers: Tensor, points: Tensor, mask: Tensor, grid: FactorGrid, targets: Tensor | None) -> dict[str, Any]:
     """Errors of the answers, and which kernel they are like."""
     found: dict[str, Any] = {}
     if targets is not None:
-        error = squared_error(answers.cpu().double(), targets.flatten(1).cpu().double())
+        error = squared_error(answers.cpu().double(), targets.cpu().double())
         found["error"] = (grid.names, error.reshape(grid.shape).numpy())
         found["id_error"] = ((), error[~mask].mean().item())
         if bool(mask.any()):
             found["ood_error"] = ((), error[mask].mean().item())
     if bool(mask.any()) and not bool(mask.all()):
-        positions = torch.stack([f.position(points[:, k]) for k, f in enumerate(grid.factors)], dim=1).cpu()
+        positions = _positions(points, grid).cpu()
         agreement = kernel_agreement(gram_matrix(answers.cpu()), positions, mask, permutations=PERMUTATIONS)
         found["kernel_agreement"] = ("kernel", [value.item() for value in agreement.agreement.values()])
         found["kernel"] = ("kernel", list(agreement.agreement))
@@ -385,33 +455,38 @@ def _answers(answers: Tensor, points: Tensor, mask: Tensor, grid: FactorGrid, ta
 
 def _superposition(
     module: nn.Module,
-    encoding: Encoding,
+    encoding: Encode | Encoding | None,
     grid: FactorGrid,
     points: Tensor,
     mask: Tensor,
     answers: Tensor,
-    targets: Tensor,
+    truth: Tensor | None,
     background: float,
-    dtype: torch.dtype,
+    encoded: Encode,
 ) -> dict[str, Any]:
-    """Both forms of superposition, for codes that have a block a factor."""
-    codes = _encoded(points, encoding, grid).to(dtype)
-    sizes = [encoding.size(factor) for factor in grid.factors]
-    place = mask.to(points.device)
+    """The memorised form for any module, the averaged one for codes that have a block a factor."""
+    place, averaged = mask.to(points.device), None
 
     @torch.no_grad()
     def signal(part: Tensor) -> Tensor:
-        rows = [_tensor_in(module(few)) for few in part.split(ROWS_AT_ONCE)]
-        return torch.cat([row.flatten(1) for row in rows if row is not None]) - background
+        rows = [_tensor_in(module(few.clone())) for few in part.split(ROWS_AT_ONCE)]
+        return torch.cat([flat(row) for row in rows if row is not None]) - background
 
-    averaged = averaged_prediction(signal, codes[place], sizes, codes[~place])
-    positions = torch.stack([f.position(points[:, k]) for k, f in enumerate(grid.factors)], dim=1)
-    truth = targets.to(answers).flatten(1) - background
-    scores = superposition_scores(answers - background, truth, positions, place, averaged)
+    if isinstance(encoding, Encoding):
+        codes, sizes = encoded(points), [encoding.size(factor) for factor in grid.factors]
+        averaged = averaged_prediction(signal, codes[place], sizes, codes[~place])
+    scores = superposition_scores(
+        answers - background, _positions(points, grid), place,
+        truth=None if truth is None else truth - background, averaged=averaged,
+    )  # fmt: skip
     return {
         "superposition": ("prediction", [value.item() for value in scores.values()]),
         "prediction": ("prediction", list(scores)),
     }
+
+
+def _positions(points: Tensor, grid: FactorGrid) -> Tensor:
+    return torch.stack([factor.position(points[:, k]) for k, factor in enumerate(grid.factors)], dim=1)
 
 
 def _dataset(

@@ -147,19 +147,19 @@ def test_block_contrast_tells_shared_values():
 
 def test_memories_explain_a_superposer_and_not_a_composer():
     truth = composer()
-    guilty = superposition_scores(superposer(), truth, POINTS, HELD_OUT)
+    guilty = superposition_scores(superposer(), POINTS, HELD_OUT, truth=truth)
     assert guilty["memorised"].item() == pytest.approx(1)
     assert guilty["truth"] < 0.1
-    assert guilty["null"] < 0.5
-    honest = superposition_scores(truth, truth, POINTS, HELD_OUT)
+    assert guilty["memorised_null"] < 0.5
+    honest = superposition_scores(truth, POINTS, HELD_OUT, truth=truth)
     assert honest["memorised"].item() == pytest.approx(0, abs=0.05)
     assert honest["truth"].item() == pytest.approx(1)
 
 
 def test_noise_is_explained_as_the_null_is():
     answers = noise(len(POINTS), 196)
-    found = superposition_scores(answers, composer(), POINTS, HELD_OUT)
-    assert found["memorised"].item() == pytest.approx(found["null"].item(), abs=0.02)
+    found = superposition_scores(answers, POINTS, HELD_OUT)
+    assert found["memorised"].item() == pytest.approx(found["memorised_null"].item(), abs=0.02)
     assert found["memorised"].item() == pytest.approx(0, abs=0.05)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
-from recombine.figures.panels import outline, styled
+from recombine.figures.panels import half_cell, outline, styled
 
 if TYPE_CHECKING:
     import xarray
@@ -21,7 +21,7 @@ def volume_figure(result: xarray.Dataset) -> Figure:
     stages = list(result["stage"].values)
     columns = min(4, len(stages))
     rows = -(-len(stages) // columns)
-    half_x, half_y = (x[1] - x[0]) / 2, (y[1] - y[0]) / 2
+    half_x, half_y = half_cell(x), half_cell(y)
     extent = (x[0] - half_x, x[-1] + half_x, y[-1] + half_y, y[0] - half_y)
     with styled():
         figure, axes = pyplot.subplots(

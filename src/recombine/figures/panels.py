@@ -18,9 +18,14 @@ def styled() -> Any:
         return pyplot.style.context(str(path))
 
 
+def half_cell(values: np.ndarray) -> float:
+    """Half the distance between neighbouring values; half a unit for a single one."""
+    return float(values[1] - values[0]) / 2 if len(values) > 1 else 0.5
+
+
 def outline(ax: Axes, region: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
     """Dashed border around the True cells of a region over the grid."""
-    half_x, half_y = (x[1] - x[0]) / 2, (y[1] - y[0]) / 2
+    half_x, half_y = half_cell(x), half_cell(y)
     style: dict[str, Any] = {"color": HOLDOUT_COLOR, "linestyle": (0, (3, 2)), "linewidth": 1.3}
     padded = np.pad(region, 1)
     for row, column in zip(*np.nonzero(region), strict=True):

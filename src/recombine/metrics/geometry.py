@@ -27,7 +27,7 @@ from torch.autograd import forward_ad
 from torch.func import jvp, vmap
 
 from recombine.errors import InvalidValue
-from recombine.metrics.stages import INPUT, MEMORY, Reader, stage_sizes
+from recombine.metrics.stages import INPUT, MEMORY, Reader, flat, stage_sizes
 
 Averaging = Literal["points", "means"]
 COPIES = 4
@@ -80,7 +80,7 @@ def _carried_tangents(reader: Reader, points: Tensor, members: int) -> dict[str,
     factors = points.shape[1]
     tangents = _unit_tangents(points)[:, None, :].expand(factors, *points.shape)
     columns = vmap(lambda tangent: jvp(stages, (points,), (tangent,))[1])(tangents)
-    jacobians = {name: column.flatten(members + 2).movedim(0, -1) for name, column in columns.items()}
+    jacobians = {name: flat(column, members + 1).movedim(0, -1) for name, column in columns.items()}
     return {name: jacobian.mT @ jacobian for name, jacobian in jacobians.items()}
 
 
@@ -93,7 +93,7 @@ def _repeated_tangents(reader: Reader, points: Tensor, members: int) -> dict[str
         tangent = forward_ad.unpack_dual(activation).tangent
         if tangent is None:
             tangent = torch.zeros_like(activation)
-        jacobian = tangent.flatten(members + 1).unflatten(members, (factors, -1)).movedim(members, -1)
+        jacobian = flat(tangent, members).unflatten(members, (factors, -1)).movedim(members, -1)
         found[name] = jacobian.mT @ jacobian
 
     with forward_ad.dual_level():
@@ -131,7 +131,7 @@ def volume_element(metric: Float[Tensor, "*point factor factor"]) -> Float[Tenso
 def local_factorization(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "*point"]:
     """1 − |g_ab| / (|g_aa| + |g_bb|) at each point (Eq. 7, 42), averaged over pairs of factors.
 
-    NaN where neither factor of a pair moves the stage.
+    A pair of factors that both leave the stage unmoved is left out; NaN where all pairs are.
     """
     return _mean_over_pairs(metric.double().abs())
 
@@ -152,4 +152,4 @@ def _mean_over_pairs(metric: Tensor) -> Tensor:
     pairs = [
         1 - metric[..., a, b] / (metric[..., a, a] + metric[..., b, b]) for a, b in combinations(range(factors), 2)
     ]
-    return torch.stack(pairs).mean(dim=0)
+    return torch.stack(pairs).nanmean(dim=0)

@@ -72,6 +72,12 @@ def ensemble_reader(decoder: nn.Module, weights: Mapping[str, Tensor], encode: E
     return read
 
 
+def flat(activation: Tensor, members: int = 0) -> Tensor:
+    """`(*member, point, feature)`, in float32 at least, whatever shape a stage has."""
+    whole = activation if activation.dtype in (torch.float32, torch.float64) else activation.float()
+    return whole.reshape(*whole.shape[: members + 1], -1)
+
+
 def stage_sizes(reader: Reader, points: Float[Tensor, "point factor"], members: int = 0) -> dict[str, int]:
     """Numbers that each stage holds for one point, all members together."""
     sizes: dict[str, int] = {}
@@ -99,7 +105,7 @@ def features(
 
         def tap(name: str, activation: Tensor, kept: dict[str, list[Tensor]] = kept) -> None:
             if name in kept:
-                kept[name].append(activation.detach().flatten(members + 1).clone())
+                kept[name].append(flat(activation.detach(), members).clone())
 
         with torch.no_grad():
             for part in points.split(chunk):

@@ -11,8 +11,8 @@ For n factors: one term a factor, that factor kept and all others averaged (or: 
 
 The fraction of variance explained is 1 − Σ(S − a P)² / Σ S², over all held-out points and pixels, S and P both with
 their mean over points taken off, at the one scale a ≥ 0 that fits best: a prediction is not blamed for its amplitude.
-Beside it stand that of the `truth` (the true images as P) and of a `null` (each point given the prediction of another
-one, mean over shuffles).
+Beside it stand that of the `truth` (the true images as P) and of a null for each prediction (every point given the
+prediction of another one, mean over shuffles).
 
 Known answers: a network that draws the sum of its memories scores 1 for `memorised`; one that draws every bump right
 scores 0 for it and 1 for the truth. (Its `averaged` score is not 0: stripes do cross at the bump.)
@@ -77,26 +77,37 @@ def explained_variance(
 
 def superposition_scores(
     signals: Float[Tensor, "*member point pixel"],
-    truth: Float[Tensor, "point pixel"],
     positions: Float[Tensor, "point factor"],
     held_out: Bool[Tensor, " point"],
+    *,
+    truth: Float[Tensor, "point pixel"] | None = None,
     averaged: Float[Tensor, "*member held pixel"] | None = None,
     seed: int = 0,
 ) -> dict[str, Float[Tensor, "*member"]]:
-    """Fractions of the held-out answers' variance: `memorised`, `averaged` (where given), `truth` and `null`."""
+    """Fractions of the held-out answers' variance explained, and of each superposition's own null.
+
+    `memorised` and `memorised_null` always; `averaged` and `averaged_null`, and `truth`, where these are given.
+    """
     answers = signals[..., held_out, :]
-    memorised = memorised_prediction(signals, positions, held_out)
-    found = {
-        "memorised": explained_variance(answers, memorised),
-        "truth": explained_variance(answers, truth[held_out].expand_as(answers)),
-        "null": _shuffled(answers, memorised if averaged is None else averaged, seed),
-    }
+    predictions = {"memorised": memorised_prediction(signals, positions, held_out)}
     if averaged is not None:
-        found["averaged"] = explained_variance(answers, averaged)
+        predictions["averaged"] = averaged
+    found = {}
+    for name, prediction in predictions.items():
+        found[name] = explained_variance(answers, prediction)
+        found[f"{name}_null"] = _mismatched(answers, prediction, seed)
+    if truth is not None:
+        found["truth"] = explained_variance(answers, truth[held_out].expand_as(answers))
     return found
 
 
-def _shuffled(answers: Tensor, prediction: Tensor, seed: int) -> Tensor:
+def _mismatched(answers: Tensor, prediction: Tensor, seed: int) -> Tensor:
+    """Mean explained variance when every point is given the prediction of another one."""
     generator = torch.Generator().manual_seed(seed)
-    orders = [torch.randperm(answers.shape[-2], generator=generator).to(answers.device) for _ in range(SHUFFLES)]
-    return torch.stack([explained_variance(answers, prediction[..., order, :]) for order in orders]).mean(dim=0)
+    found = []
+    for _ in range(SHUFFLES):
+        order = torch.randperm(answers.shape[-2], generator=generator)
+        other = torch.empty_like(order)
+        other[order] = order.roll(1)
+        found.append(explained_variance(answers, prediction[..., other.to(answers.device), :]))
+    return torch.stack(found).mean(dim=0)
