@@ -2,9 +2,9 @@
 
     python -m benchmarks.geometry
 
-Every stage of a depth-4 width-64 CNN at all points of the grid. torch.autograd.functional.jacobian is timed on a few rows
-of the output at one point and scaled up by rows and points, every row charged a pass through the whole network: an upper
-estimate, but in full it would take days. Peak memory is of the whole process, above what it had before.
+Every stage of a depth-4 width-64 CNN at all points of the grid. torch.autograd.functional.jacobian is timed on a few
+rows of the output at one point and scaled up by rows and points, every row charged a pass through the whole network:
+an upper estimate, but in full it would take days. Peak memory is of the whole process, above what it had before.
 """
 
 from __future__ import annotations
