@@ -1,0 +1,85 @@
+"""The result of a diagnosis: one labelled Dataset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray
+from torch import Tensor
+
+from recombine.factors import FactorGrid
+
+RESERVED = frozenset(
+    {
+        "stage", "factor", "other_factor", "mode", "kernel", "prediction", "held_out", "metric", "volume", "features",
+        "factorization", "factorization_mean", "factorization_of_means", "stripe_index",
+        "localisation_index", "schmidt",
+        "probe_in_sample", "probe_held_out", "error", "id_error", "ood_error", "kernel_agreement", "kernel_p",
+        "superposition", "effective_rank",
+    }
+)  # fmt: skip
+"""Names in a diagnosis that a factor cannot have."""
+
+
+class Diagnosis(xarray.Dataset):
+    """A Dataset with a summary for a terminal."""
+
+    __slots__ = ()
+
+    def summary(self) -> str:
+        """One line a stage, then what was found about the answers."""
+        volume = self["volume"]
+        depth = xarray.apply_ufunc(np.log10, volume.where(volume > 0))
+        columns = {
+            "stage": [str(name) for name in self["stage"].values],
+            "features": [f"{value:d}" for value in self["features"].values],
+            **({"factorization": _numbers(self["factorization_mean"])} if "factorization_mean" in self else {}),
+            "log10 volume": _numbers(depth.mean(_grid_axes(self))),
+            "its spread": _numbers(depth.std(_grid_axes(self))),
+            "probe R² (in sample)": _numbers(self["probe_in_sample"].mean("factor")),
+        }
+        if "probe_held_out" in self:
+            columns["probe R² (held out)"] = _numbers(self["probe_held_out"].mean("factor"))
+        columns["effective rank"] = [f"{value:.1f}" for value in self["effective_rank"].values]
+        columns |= {"stripe": _numbers(self["stripe_index"]), "localisation": _numbers(self["localisation_index"])}
+        widths = {name: max(len(name), *map(len, cells)) for name, cells in columns.items()}
+        lines = ["  ".join(f"{name:>{width}}" for name, width in widths.items())]
+        for row in zip(*columns.values(), strict=True):
+            lines.append("  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths.values(), strict=True)))
+        for name in ("id_error", "ood_error", "kernel_agreement", "kernel_p", "superposition"):
+            if name in self:
+                found = self[name]
+                cases = [""] if found.ndim == 0 else [f" {case}" for case in found[found.dims[0]].values]
+                values = np.atleast_1d(found.values)
+                lines += [f"{name}{case}: {value:.3g}" for case, value in zip(cases, values, strict=True)]
+        return "\n".join(lines)
+
+
+def dataset(
+    rows: dict[str, list[Any]], order: list[str], result: dict[str, Any], grid: FactorGrid, mask: Tensor, how: str
+) -> Diagnosis:
+    names = grid.names
+    axes = {
+        "metric": (*names, "factor", "other_factor"), "volume": names, "factorization": names,
+        "probe_in_sample": ("factor",), "probe_held_out": ("factor",), "schmidt": ("mode",),
+    }  # fmt: skip
+    columns = {}
+    for name, values in rows.items():
+        stacked = np.stack(values)
+        dims = axes.get(name, ())
+        on_grid = bool(dims) and dims[0] in names
+        shape = (len(order), *(grid.shape if on_grid else ()), *stacked.shape[1 + on_grid :])
+        columns[name] = (("stage", *dims), stacked.reshape(shape))
+    coords = {factor.name: factor.values.numpy() for factor in grid.factors}
+    data = {**columns, **result, "held_out": (names, mask.reshape(grid.shape).numpy())}
+    labels = {"stage": order, "factor": list(names), "other_factor": list(names), **coords}
+    return Diagnosis(data, coords=labels, attrs={"metric": how})
+
+
+def _grid_axes(result: xarray.Dataset) -> list[str]:
+    return [str(name) for name in result["held_out"].dims]
+
+
+def _numbers(values: xarray.DataArray) -> list[str]:
+    return ["–" if np.isnan(value) else f"{value:.3f}" for value in values.values]
