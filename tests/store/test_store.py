@@ -170,39 +170,31 @@ def test_adopting_copies_whole_runs(store_path, tmp_path):
     assert [key for key, _ in other.summaries()] == [run.key]
 
 
-def _open_many(path, barrier, failures):
+def _counted(path, expected, barrier):
     barrier.wait()
-    try:
-        for _ in range(5):
-            Store(path).summaries()
-    except Exception as error:
-        failures.put(repr(error))
+    for _ in range(5):
+        assert len(Store(path).summaries()) == expected
+
+
+def assert_many_may_open(path, expected):
+    """Four processes open a store at the same moment, and each finds the runs that are in it."""
+    context = multiprocessing.get_context("fork")
+    barrier = context.Barrier(4)
+    workers = [context.Process(target=_counted, args=(path, expected, barrier)) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert [worker.exitcode for worker in workers] == [0, 0, 0, 0]
 
 
 def test_processes_may_create_a_store_at_once(tmp_path):
-    context = multiprocessing.get_context("fork")
     for attempt in range(10):
-        barrier, failures = context.Barrier(4), context.Queue()
-        path = tmp_path / str(attempt)
-        workers = [context.Process(target=_open_many, args=(path, barrier, failures)) for _ in range(4)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join(60)
-        assert failures.empty(), failures.get()
-
-
-def _mend(path, barrier, failures):
-    barrier.wait()
-    try:
-        assert len(Store(path).summaries()) == 3
-    except Exception as error:
-        failures.put(repr(error))
+        assert_many_may_open(tmp_path / str(attempt), 0)
 
 
 @pytest.mark.parametrize("content", [b"not a database at all" * 50, None], ids=["garbage", "deleted"])
 def test_processes_may_mend_an_index_at_once(store_path, content):
-    context = multiprocessing.get_context("fork")
     for number in range(3):
         saved(Store(store_path), key=str(number) * 20, seed=number)
     for _ in range(8):
@@ -210,13 +202,7 @@ def test_processes_may_mend_an_index_at_once(store_path, content):
             (store_path / name).unlink(missing_ok=True)
         if content is not None:
             (store_path / "index.sqlite").write_bytes(content)
-        barrier, failures = context.Barrier(4), context.Queue()
-        workers = [context.Process(target=_mend, args=(store_path, barrier, failures)) for _ in range(4)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join(60)
-        assert failures.empty(), failures.get()
+        assert_many_may_open(store_path, 3)
 
 
 def test_a_run_repaired_by_another_process_is_not_put_aside(store_path, monkeypatch):
