@@ -18,11 +18,14 @@ __version__ = "0.1.0"
 _HOMES: dict[str, tuple[str, ...]] = {
     "recombine.specs": ("RunSpec", "Recipe"),
     "recombine.factors": ("Factor", "FactorGrid"),
-    "recombine.encodings": ("ENCODINGS", "Bump", "Encoding", "OneHot", "Positional", "Ramp", "Rate"),
+    "recombine.encodings": ("ENCODINGS", "Bump", "Encoding", "OneHot", "Polar", "Positional", "Ramp", "Rate"),
     "recombine.holdouts": (
         "HOLDOUTS", "Center", "Corner", "Cross", "Ell", "Holdout", "Mask", "Nothing", "Scattered",
     ),
-    "recombine.tasks": ("TASKS", "BumpTask", "Draws", "Each", "Percent", "Pick", "Task", "TRAINING_RULES"),
+    "recombine.tasks": (
+        "TASKS", "BumpTask", "Draws", "Each", "Percent", "Pick", "RotationTask", "Task",
+        "TRAINING_RULES",
+    ),
     "recombine.decoders": (
         "DECODERS", "CNN", "ConvEncoder", "CoordinateMLP", "DecoderSpec", "LowRank", "LowRankEmbedding", "MLP",
         "StagedDecoder", "Transformer",
@@ -30,6 +33,9 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "recombine.training": ("Ensemble", "State", "evaluate", "fit", "scores"),
     "recombine.store": ("Run", "Store", "Summary", "summarize"),
     "recombine.sweep": ("Progress", "train"),
+    "recombine.studies": ("PRESETS", "STUDIES", "Preset", "Study"),
+    "recombine.results": ("Results",),
+    "recombine.reproduction": ("reproduce",),
     "recombine.diagnosis": ("Diagnosis", "diagnose"),
     "recombine.errors": ("DeviceError", "InvalidValue", "RecombineError", "StoreError"),
 }  # fmt: skip

@@ -23,6 +23,9 @@ from recombine.factors import Factor
 from recombine.frozen import Variant
 from recombine.registry import Registry
 
+ANGLE = "angle"
+"""Name of a factor that is an angle in degrees, for codes that treat it as one."""
+
 
 class Encoding(Variant):
     """Value of a factor to its code."""
@@ -141,3 +144,24 @@ class Positional(Encoding):
         exponent = torch.arange(self.pairs, dtype=values.dtype, device=values.device) / self.pairs
         angle = factor.position(values)[..., None] / self.base**exponent
         return torch.cat([angle.sin(), angle.cos()], dim=-1)
+
+
+@ENCODINGS.register
+class Polar(Encoding):
+    """(cos θ, sin θ) of a factor named `angle`, in degrees; any other factor is one-hot over its positions.
+
+    Between two positions the one-hot code passes linearly from one neuron to the next, so that it has a derivative.
+    An absent angle is (0, 0), which is no point of the circle.
+    """
+
+    kind: Literal["polar"] = "polar"
+
+    def size(self, factor: Factor) -> int:
+        return 2 if factor.name == ANGLE else factor.count
+
+    def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
+        if factor.name == ANGLE:
+            angle = torch.deg2rad(values)
+            return torch.stack([angle.cos(), angle.sin()], dim=-1)
+        distance = _neurons(factor, values) - factor.position(values)[..., None]
+        return (1 - distance.abs()).clamp(min=0.0)

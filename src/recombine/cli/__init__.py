@@ -32,7 +32,10 @@ app = App(
 app.command("recombine.cli.train:train", name="train", help="Train ensembles; what is trained already is served.")
 app.command("recombine.cli.runs:app", name="runs", help="List, show, verify, prune and export the runs of a store.")
 app.command("recombine.cli.diagnose:diagnose", name="diagnose", help="Measure a module of your own.")
-app.command("recombine.cli.reproduce:reproduce", name="reproduce", help="Re-run the paper's claims; write a report.")
+app.command("recombine.cli.reproduce:reproduce", name="reproduce", help="Re-run figures and claims; write a report.")
+app.command("recombine.cli.reproduce:figure", name="figure", help="Draw a figure again from stored results.")
+app.command("recombine.cli.reproduce:claims", name="claims", help="Judge the claims again from stored results.")
+app.command("recombine.cli.reproduce:report", name="report", help="Write a folder's report again.")
 
 
 def main(words: list[str] | None = None) -> NoReturn:

@@ -44,6 +44,11 @@ class TrainingBar:
     ) -> None:
         self.bar.stop()
 
+    def say(self, line: str) -> None:
+        """A line above the bar, if somebody watches."""
+        if not self.bar.disable:
+            self.bar.console.print(line, highlight=False)
+
     def __call__(self, progress: Progress) -> None:
         """Take note of new progress."""
         rate = progress.steps_done / max(time.perf_counter() - self.began, 1e-9)

@@ -36,6 +36,13 @@ def train(
         str | None, Parameter(help="Most members in one program. Default: by device.", show_default=False)
     ] = None,
     checkpoint: Annotated[str, Parameter(help="Seconds between checkpoints.")] = str(CHECKPOINT_SECONDS),
+    processes: Annotated[
+        str | None,
+        Parameter(
+            help="On a CPU, train with so many processes of one thread each. Default: this one, with all threads.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Train ensembles; what is trained already is served from the store.
 
@@ -45,8 +52,11 @@ def train(
     specs = specs_from(flags, parse_seeds(seeds))
     most = _number("members", members, int, "a whole number from 1 on") if members is not None else None
     pause = _number("checkpoint", checkpoint, float, "a number of seconds")
+    apart = _number("processes", processes, int, "a whole number from 1 on") if processes is not None else None
     with TrainingBar() as bar:
-        runs = train_specs(specs, store, device=device, members=most, checkpoint_seconds=pause, watch=bar)
+        runs = train_specs(
+            specs, store, device=device, members=most, checkpoint_seconds=pause, watch=bar, processes=apart
+        )
     out = console()
     out.print(summary_table(summarize(runs)))
     out.print(f"{len(runs)} runs in {store_path(store)}; 'recombine runs list' lists them", highlight=False)

@@ -1,7 +1,8 @@
 """What every decoder is: a chain of named stages.
 
 A spec (`CNN(width=64, depth=4)`) is a frozen record; `build` makes the `torch.nn.Module` for a given interface. A
-decoder never sees the ensemble axis: it maps `(batch, code)` to `(batch, y, x)` and nothing else.
+decoder need not know the ensemble axis: it maps `(batch, code)` to `(batch, y, x)`. One that knows a faster way to run
+many members at once may say so (`member_answers`); a test holds the two ways against each other.
 
 Stages are reached by walking the chain, `decoder.activations(codes)`, without hooks and without side effects; a
 stage's output is what the per-layer metrics read.
@@ -68,6 +69,13 @@ class StagedDecoder(nn.Module):
         for _, activation in self.walk(inputs):
             inputs = activation
         return inputs
+
+    def member_answers(self, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor | None:
+        """Answers of many members at once, where a decoder knows a better way than running itself batched.
+
+        `weights` are its parameters by name with a leading member axis, `inputs` and answers `(member, batch, …)`.
+        """
+        return None
 
     def penalties(self) -> dict[str, Tensor]:
         """Scalars, `entropy` and `variance`, that the recipe may weigh into the loss; most decoders have none."""

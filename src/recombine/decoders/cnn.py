@@ -7,8 +7,10 @@ after that; ReLU after each; a last convolution to one channel. Another image si
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Literal, cast
 
+import torch
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
@@ -32,8 +34,7 @@ class CNN(DecoderSpec):
     def build(self, interface: Interface) -> StagedDecoder:
         size, stages = FIRST_SIZE, {}
         stages["layer0"] = nn.Sequential(
-            nn.Unflatten(1, (interface.code_size, 1, 1)),
-            nn.ConvTranspose2d(interface.code_size, self.width, FIRST_SIZE),
+            FromPoint(interface.code_size, self.width, FIRST_SIZE),
             nn.ReLU(),
         )
         for number in range(1, self.depth + 1):
@@ -45,8 +46,75 @@ class CNN(DecoderSpec):
             )
             size = 2 * size if grows else size
             stages[f"layer{number}"] = nn.Sequential(convolution, nn.ReLU())
-        stages["output"] = nn.Sequential(nn.Conv2d(self.width, 1, 3, padding=1), Resize(interface.image_shape))
-        return StagedDecoder(stages)
+        stages["output"] = nn.Sequential(ToChannel(self.width, 1, 3, padding=1), Resize(interface.image_shape))
+        return CNNDecoder(stages)
+
+
+class CNNDecoder(StagedDecoder):
+    """The chain, and a way to run many members as one network of grouped convolutions, channels last throughout."""
+
+    def member_answers(self, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
+        members, batch = inputs.shape[:2]
+        kernel, bias = weights["stages.layer0.0.weight"], weights["stages.layer0.0.bias"]
+        channels, size = kernel.shape[2], kernel.shape[-1]
+        product = inputs @ kernel.permute(0, 1, 3, 4, 2).flatten(2)  # (member, batch, y x channel)
+        image = product.view(members, batch, size, size, channels).permute(1, 2, 3, 0, 4) + bias
+        image = functional.relu(image.flatten(-2).permute(0, 3, 1, 2))  # (batch, member channel, y, x), channels last
+        for name, stage in self.stages.items():
+            if name in ("layer0", "output"):
+                continue
+            own = stage[0]  # type: ignore[index]
+            kernel, bias = weights[f"stages.{name}.0.weight"], weights[f"stages.{name}.0.bias"]
+            image = functional.relu(
+                functional.conv_transpose2d(
+                    image, kernel.flatten(0, 1), bias.flatten(), own.stride, own.padding, groups=members
+                )
+            )
+        return self._drawn(image, weights, members)
+
+    def _drawn(self, image: Tensor, weights: Mapping[str, Tensor], members: int) -> Tensor:
+        """The last convolution, as a product and shifts, and the resizing."""
+        batch, _, rows, columns = image.shape
+        pixels = image.permute(0, 2, 3, 1).reshape(batch * rows * columns, members, -1).transpose(0, 1)
+        kernel = weights["stages.output.0.weight"].squeeze(1).flatten(2)  # (member, channel, place)
+        maps = (kernel.mT @ pixels.mT).view(members, -1, batch, rows, columns).transpose(1, 2)
+        last, resize = cast("tuple[ToChannel, Resize]", tuple(self.stages["output"].children()))
+        drawn = last.summed(maps) + weights["stages.output.0.bias"][:, :, None, None]
+        return resize(drawn.flatten(0, 1).unsqueeze(1)).unflatten(0, (members, batch))
+
+
+class FromPoint(nn.ConvTranspose2d):
+    """A transposed convolution of one pixel, which is a matrix product: `(batch, code)` to `(batch, channel, y, x)`."""
+
+    def forward(self, codes: Tensor) -> Tensor:  # type: ignore[override]
+        assert self.bias is not None
+        images = (codes @ self.weight.flatten(1)).unflatten(-1, self.weight.shape[1:])
+        return images + self.bias[:, None, None]
+
+
+class ToChannel(nn.Conv2d):
+    """A padded convolution to one channel.
+
+    On a GPU, where libraries have no good kernel for many members with one channel each, it is a matrix product to one
+    map for each place of the kernel, and a sum of the maps shifted into place.
+    """
+
+    def forward(self, channels: Tensor) -> Tensor:
+        return self.shifted(channels) if channels.is_cuda else super().forward(channels)
+
+    def shifted(self, channels: Tensor) -> Tensor:
+        """The convolution as a product and shifts."""
+        assert self.bias is not None
+        maps = (self.weight[0].flatten(1).mT @ channels.flatten(-2)).unflatten(-1, channels.shape[-2:])
+        return (self.summed(maps) + self.bias).unsqueeze(-3)
+
+    def summed(self, maps: Tensor) -> Tensor:
+        """The sum of one map for each place of the kernel, `(…, place, y, x)`, shifted into place."""
+        rows, columns = maps.shape[-2:]
+        height, width = self.kernel_size
+        padded = functional.pad(maps, (width // 2, width // 2, height // 2, height // 2))
+        parts = [padded[..., i * width + j, i : i + rows, j : j + columns] for i in range(height) for j in range(width)]
+        return torch.stack(parts).sum(dim=0)
 
 
 class Resize(nn.Module):

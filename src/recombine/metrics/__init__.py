@@ -1,6 +1,7 @@
 """Measurements: noun in, number out; no plotting, no training."""
 
 from recombine.metrics.errors import extreme_pixel, hits, region_mean, squared_error
+from recombine.metrics.factorization import interaction_weights, partial_factorization
 from recombine.metrics.geometry import (
     finite_difference_metric,
     local_factorization,
@@ -46,6 +47,7 @@ __all__ = [
     "finite_difference_metric",
     "gram_matrix",
     "hits",
+    "interaction_weights",
     "kernel_agreement",
     "local_factorization",
     "matrix_effective_rank",
@@ -53,6 +55,7 @@ __all__ = [
     "memorised_prediction",
     "metric_tensor",
     "neuron_tuning",
+    "partial_factorization",
     "probe_scores",
     "region_mean",
     "schmidt_spectrum",

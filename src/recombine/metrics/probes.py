@@ -7,7 +7,8 @@ combinations and scores on the held-out ones, with ridge.
 R² = 1 − Σ(v − v̂)² / Σ(v − v̄)², a number a factor, v̄ being the mean of the scored points; it can be negative.
 
 The ridge parameter is relative: λ = `ridge` × the mean squared norm of the centred features, so that it means the same
-for every stage. `ridge=0` is the minimum-norm least-squares fit.
+for every stage. `ridge=0` is least squares: directions whose share of the features' variance is below `RANK_TOLERANCE`
+are not used (they are damped by a ridge of that size, which a Cholesky factor can bear).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from recombine.errors import InvalidValue
 RIDGE = 1e-3
 """Relative ridge of the held-out probe."""
 RANK_TOLERANCE = 1e-10
-"""Eigenvalues of a Gram matrix below this share of the largest count as zero, in float64."""
+"""Eigenvalues of a Gram matrix well below this share of their sum count as zero, in float64."""
 
 
 @dataclass(frozen=True)
@@ -33,18 +34,21 @@ class LinearProbe:
     ridge: float = RIDGE
 
     def fit(self, features: Float[Tensor, "*member point feature"], values: Float[Tensor, "point factor"]) -> Fitted:
-        """Fit on some points. Costs points³ + points² × features, however many features there are."""
+        """Fit on some points. Costs points³ / 3 + points² × features, however many features there are."""
         if not self.ridge >= 0:
             raise InvalidValue("ridge", self.ridge, "0 or more")
         center = features.double().mean(dim=-2, keepdim=True)
         centred = features.double() - center
         gram = centred @ centred.mT
-        eigenvalues, vectors = torch.linalg.eigh(gram)
-        scale = gram.diagonal(dim1=-2, dim2=-1).mean(dim=-1)[..., None]
-        cut = RANK_TOLERANCE * eigenvalues[..., -1:]
-        inverse = torch.where(eigenvalues > cut, 1 / (eigenvalues + self.ridge * scale), 0.0)
+        diagonal = gram.diagonal(dim1=-2, dim2=-1)
+        damping = self.ridge * diagonal.mean(dim=-1) + RANK_TOLERANCE * diagonal.sum(dim=-1)
+        tiny = torch.finfo(torch.float64).tiny  # features that do not vary have a zero matrix
+        damped = gram + (damping + tiny)[..., None, None] * torch.eye(
+            gram.shape[-1], dtype=gram.dtype, device=gram.device
+        )
         mean = values.double().mean(dim=0)
-        dual = vectors @ (inverse[..., None] * (vectors.mT @ (values.double() - mean)))
+        centred_values = (values.double() - mean).expand(*gram.shape[:-1], values.shape[-1])
+        dual = torch.cholesky_solve(centred_values, torch.linalg.cholesky(damped))
         return Fitted(center, centred.mT @ dual, mean)
 
 

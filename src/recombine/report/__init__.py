@@ -1,5 +1,6 @@
-"""The report: one self-contained HTML page from a folder of results."""
+"""The report: figures, verdicts and provenance on one page."""
 
+from recombine.report.drawing import save_figure
 from recombine.report.page import write_report
 
-__all__ = ["write_report"]
+__all__ = ["save_figure", "write_report"]

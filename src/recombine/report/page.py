@@ -3,62 +3,64 @@
 from __future__ import annotations
 
 import base64
-import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from matplotlib import pyplot
 
-from recombine.claims import CONFIDENCE, Judgement
-from recombine.figures import CAPTIONS, FIGURES
+from recombine.claims import FEWEST_SEEDS, Judgement
+from recombine.figures import FIGURES
+from recombine.report.drawing import save_figure
+from recombine.report.verdicts import shown_case
 from recombine.store.files import write
 
 if TYPE_CHECKING:
     import xarray
 
+PAGE, CLAIMS_FILE = "index.html", "claims.json"
+INDICATIVE = 8
+"""With fewer seeds than this an interval is little more than the range of the values, and the page says so."""
+
 
 def write_report(
     out: Path,
-    preset: str,
     results: Mapping[str, xarray.Dataset],
-    titles: Mapping[str, str],
+    questions: Mapping[str, str],
     judgements: Sequence[Judgement],
-    settings: Mapping[str, Any],
-    runs: int,
+    provenance: Mapping[str, Any],
+    say: Callable[[str], None] = lambda line: None,
 ) -> Path:
     """Write figures, verdicts and the page into a folder; return the page's path."""
-    figures = [_figure(out, name, titles[name], result) for name, result in results.items()]
-    write(out / "claims.json", json.dumps([judgement.record() for judgement in judgements], indent=1).encode(), "out")
+    figures = []
+    for spec in FIGURES.values():
+        if all(name in results for name in spec.studies):
+            datasets = [results[name] for name in spec.studies]
+            drawn = save_figure(spec, datasets, out / "figures")
+            say(f"drew {spec.name}")
+            figures.append({
+                "name": spec.name,
+                "title": spec.title,
+                "caption": spec.caption(*datasets),
+                "questions": [questions[name] for name in spec.studies],
+                "image": base64.b64encode(drawn["png"]).decode(),
+            })  # fmt: skip
+    write(out / CLAIMS_FILE, json.dumps([judgement.record() for judgement in judgements], indent=1).encode(), "out")
     environment = Environment(loader=PackageLoader("recombine.report", "."), autoescape=True, undefined=StrictUndefined)
+    environment.filters["shown_case"] = shown_case
+    preset = dict(provenance.get("preset", {}))
     page = environment.get_template("page.html.j2").render(
-        preset=preset,
-        runs=runs,
-        seeds=max(result.sizes["seed"] for result in results.values()),
+        preset=preset.get("name", "unnamed"),
+        settings={name: value for name, value in preset.items() if name != "name"},
+        facts={name: value for name, value in provenance.items() if name != "preset" and value is not None},
+        seeds=preset.get("seeds", 0),
+        few=preset.get("seeds", 0) < INDICATIVE,
+        fewest=FEWEST_SEEDS,
+        runs=provenance.get("runs", 0),
         judgements=judgements,
         figures=figures,
-        settings=settings,
-        confidence=CONFIDENCE,
     )
-    path = out / "index.html"
+    path = out / PAGE
     write(path, page.encode(), "out")
     return path
-
-
-def _figure(out: Path, name: str, title: str, result: xarray.Dataset) -> dict[str, str]:
-    """Draw a study's figure, keep it as PNG and SVG, and return what the page needs."""
-    figure = FIGURES[name](result)
-    drawn = {}
-    for kind in ("png", "svg"):
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format=kind)
-        drawn[kind] = buffer.getvalue()
-        write(out / f"{name}.{kind}", drawn[kind], "out")
-    pyplot.close(figure)
-    return {
-        "title": title,
-        "caption": CAPTIONS[name](result),
-        "image": base64.b64encode(drawn["png"]).decode(),
-    }

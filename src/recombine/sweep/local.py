@@ -1,4 +1,4 @@
-"""Train what is not trained yet, in this process.
+"""Train what is not trained yet, in this process, or in several (see `processes`).
 
 >>> runs = train(RunSpec(decoder="cnn:width=16").seeds(range(4)), store="runs")
 
@@ -55,8 +55,13 @@ def train(
     members: int | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     watch: Callable[[Progress], None] | None = None,
+    processes: int | None = None,
 ) -> list[Run]:
-    """The finished runs of all specs, in their order; what is missing is trained."""
+    """The finished runs of all specs, in their order; what is missing is trained.
+
+    On a CPU, `processes` trains with that many processes of one thread each, to the same bits for any number of
+    them; a script that asks for several keeps its own work under `if __name__ == "__main__":`.
+    """
     place = resolve_device(device)
     for spec in specs:
         check_precision(spec.recipe.precision, place)
@@ -64,13 +69,22 @@ def train(
         raise InvalidValue("members", members, "at least 1")
     if not checkpoint_seconds >= 0:
         raise InvalidValue("checkpoint_seconds", checkpoint_seconds, "at least 0")
+    if processes is not None and processes < 1:
+        raise InvalidValue("processes", processes, "at least 1")
+    if processes is not None and place.type != "cpu":
+        raise InvalidValue("processes", processes, f"device cpu (on {place.type} one program trains all members)")
     store = store if isinstance(store, Store) else Store(store)
-    sweep = _Sweep(list(specs), store, place, members or MEMBERS_AT_ONCE[place.type], checkpoint_seconds, watch)
-    sweep.run()
+    sweep = Sweep(list(specs), store, place, members or MEMBERS_AT_ONCE[place.type], checkpoint_seconds, watch)
+    if processes is None:
+        sweep.run()
+    else:
+        from recombine.sweep.processes import train_apart  # it is made of sweeps, so it imports this module
+
+        train_apart(sweep, processes)
     return [sweep.found[spec.digest] for spec in specs]
 
 
-class _Sweep:
+class Sweep:
     """One call of `train`."""
 
     def __init__(
@@ -91,23 +105,34 @@ class _Sweep:
         self.steps: dict[str, int] = {}
 
     def run(self) -> None:
-        for key in list(self.pending):
-            self._serve(key)
-        self.steps = {key: _steps(spec) for key, spec in self.pending.items()}
+        """Train what is missing, stopping between steps when interrupted."""
+        self.begin()
         with Interruptions() as interruptions:
-            while self.pending:
-                taken: dict[str, Lock] = {}
-                try:
-                    self._take(taken)
-                    if taken:
-                        self._train(list(taken), interruptions)
-                    else:
-                        self._wait(interruptions)
-                finally:
-                    for lock in taken.values():
-                        lock.release()
+            self.work(interruptions)
 
-    def _serve(self, key: str, *, locked: bool = False) -> bool:
+    def begin(self) -> None:
+        """Serve what is in the store already, and count the steps of the rest."""
+        for key in list(self.pending):
+            self.serve(key)
+        self.steps = {key: _steps(spec) for key, spec in self.pending.items()}
+        if self.device.type != "cpu":  # members of one program step together: those of like length belong together
+            self.pending = dict(sorted(self.pending.items(), key=lambda item: -self.steps[item[0]]))
+
+    def work(self, interruptions: Interruptions) -> None:
+        """Train, or wait for others who do, until nothing is pending."""
+        while self.pending:
+            taken: dict[str, Lock] = {}
+            try:
+                self._take(taken)
+                if taken:
+                    self._train(list(taken), interruptions)
+                else:
+                    self._wait(interruptions)
+            finally:
+                for lock in taken.values():
+                    lock.release()
+
+    def serve(self, key: str, *, locked: bool = False) -> bool:
         """Whether the run is in the store, whole."""
         run = self.store.find(key, locked=locked)
         if run is not None:
@@ -127,7 +152,7 @@ class _Sweep:
             if not lock.acquire(wait=False):
                 continue
             taken[key] = lock
-            if self._serve(key, locked=True):  # finished by another process before we had the lock
+            if self.serve(key, locked=True):  # finished by another process before we had the lock
                 taken.pop(key).release()
                 continue
             program = program_of(spec)
@@ -139,7 +164,7 @@ class _Sweep:
         if interruptions.asked:
             raise Interrupted(STOPPED)
         for key in list(self.pending):
-            self._serve(key)
+            self.serve(key)
 
     def _train(self, keys: list[str], interruptions: Interruptions) -> None:
         group = Group(self.store, {key: self.pending[key] for key in keys}, self.device)
@@ -163,8 +188,8 @@ class _Sweep:
             torch.cuda.empty_cache()
             return
         try:
-            for index, key in enumerate(keys):
-                self.found[key] = group.save(index)
+            for key, run in zip(keys, group.save_all(), strict=True):
+                self.found[key] = run
                 del self.pending[key]
         except BaseException:
             group.checkpoint()

@@ -2,6 +2,7 @@
 
 from recombine.tasks.base import TASKS, AnyTask, Examples, Task
 from recombine.tasks.bump import BumpTask
+from recombine.tasks.rotation import RotationTask
 from recombine.tasks.training_sets import TRAINING_RULES, Draws, Each, Percent, Pick, TrainingRule
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Examples",
     "Percent",
     "Pick",
+    "RotationTask",
     "Task",
     "TrainingRule",
 ]

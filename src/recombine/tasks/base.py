@@ -56,8 +56,8 @@ class Task(Variant):
     allow_unseen: bool = False
     """Permit a hold-out that removes a factor value altogether."""
 
-    position_factors: ClassVar[tuple[str, str]] = ("x", "y")
-    """Factors that say where in the image (column, row) its extreme pixel belongs."""
+    position_factors: ClassVar[tuple[str, ...]] = ("x", "y")
+    """Factors that say where in the image (column, row) its extreme pixel belongs; none where nothing does."""
 
     # -- what a renderer supplies ------------------------------------------------------------------------------
 

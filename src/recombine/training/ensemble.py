@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.func import vmap
 
 from recombine.errors import InvalidValue
 from recombine.specs import RunSpec
@@ -130,7 +129,7 @@ class Ensemble:
 
     def _batched(self, weights: Tensor, inputs: Tensor, targets: Tensor, shares: Tensor) -> tuple[Loss, Tensor]:
         leaves = weights.detach().requires_grad_()
-        total, error = vmap(self.objective.loss)(leaves, inputs, targets, shares, self.loss_weights)
+        total, error = self.objective.member_losses(leaves, inputs, targets, shares, self.loss_weights)
         (gradient,) = torch.autograd.grad(total.sum(), leaves)
         return Loss(total.detach(), error.detach()), gradient
 
@@ -152,6 +151,19 @@ class Ensemble:
         return self.objective.answers(weights, inputs, torch.float32)
 
 
+def _distinct_rows(rows: Float[Tensor, "row factor"]) -> tuple[Float[Tensor, "distinct factor"], Int[Tensor, " row"]]:
+    """The different rows, sorted, and which of them each row is; NaN is equal to NaN.
+
+    A row becomes one number, column by column: `torch.unique` over whole rows is many times slower.
+    """
+    number = torch.zeros(len(rows), dtype=torch.int64)
+    for column in rows.nan_to_num(nan=ABSENT).unbind(dim=1):
+        values, rank = torch.unique(column, return_inverse=True)
+        number = torch.unique(number * len(values) + rank, return_inverse=True)[1]
+    first = torch.full((int(number.max()) + 1,), len(rows)).scatter_reduce(0, number, torch.arange(len(rows)), "amin")
+    return rows[first], number
+
+
 def _shared_examples(specs: Sequence[RunSpec]) -> tuple[Examples, list[Int[Tensor, " row"]]]:
     """The distinct examples of all members in one table, and each member's training set as rows of it."""
     groups: dict[tuple[object, ...], list[int]] = {}
@@ -164,9 +176,7 @@ def _shared_examples(specs: Sequence[RunSpec]) -> tuple[Examples, list[Int[Tenso
     offset = 0
     for members in groups.values():
         values = [specs[index].task.training_values(specs[index].seed) for index in members]
-        together = torch.cat(values).nan_to_num(nan=ABSENT)
-        distinct, inverse = torch.unique(together, dim=0, return_inverse=True)
-        distinct[distinct == ABSENT] = torch.nan
+        distinct, inverse = _distinct_rows(torch.cat(values))
         for index, rows in zip(members, inverse.split([len(v) for v in values]), strict=True):
             tables[index] = rows + offset
         parts.append(specs[members[0]].task.examples(distinct))

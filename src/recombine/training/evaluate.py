@@ -33,6 +33,9 @@ def evaluate(task: Task, answer: Callable[[Tensor], Tensor], device: torch.devic
 
 
 def _hit(task: Task, answers: Tensor) -> Tensor:
+    """Whether the answer is in its place; NaN for a task without places."""
+    if not task.position_factors:
+        return torch.full((len(answers),), torch.nan)
     axes = [task.grid.names.index(name) for name in task.position_factors]
     truth = task.grid.points[:, axes]
     if task.direction == "decode":

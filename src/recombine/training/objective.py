@@ -1,7 +1,7 @@
 """The loss of one member: squared error over pixels, plus what the recipe weighs in (Eq. 12).
 
-It never sees the ensemble axis. With precision `bf16` the network computes in bfloat16 on a rounded copy of its float32
-weights; gradients come back to the float32 ones.
+Members are batched by `vmap`, unless the decoder knows a way of its own to run many of them. With precision `bf16` the
+network computes in bfloat16 on a rounded copy of its float32 weights; gradients come back to the float32 ones.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.func import functional_call
+from torch.func import functional_call, vmap
 
 from recombine.decoders import StagedDecoder
 
@@ -63,15 +63,37 @@ class Objective:
 
         Penalties and the loss itself are always in float32.
         """
-        difference = (self.answers(weights, inputs, self.dtype) - targets).flatten(1)
-        error = (difference.square().mean(dim=1) * shares).sum()
-        entropy, variance, absolute = terms.unbind()
-        total = error + absolute * (difference.abs().mean(dim=1) * shares).sum()
+        error, total = _distance(self.answers(weights, inputs, self.dtype), targets, shares, terms)
+        entropy, variance, _ = terms.unbind()
         if self.penalties is not None:
             named = {f"decoder.{name}": part for name, part in self.layout.unflatten(weights).items()}
             found = functional_call(self.penalties, named, ())
             total = total + entropy * found["entropy"] + variance * found["variance"]
         return total, error
+
+    def member_losses(
+        self,
+        weights: Float[Tensor, "member parameter"],
+        inputs: Float[Tensor, "member batch ..."],
+        targets: Float[Tensor, "member batch ..."],
+        shares: Float[Tensor, "member batch"],
+        terms: Float[Tensor, "member term"],
+    ) -> tuple[Tensor, Tensor]:
+        """Every member's total loss and squared error, in the decoder's own way if it has one."""
+        if self.penalties is None:
+            named = self.layout.unflatten_members(weights.to(self.dtype))
+            answers = self.decoder.member_answers(named, inputs.to(self.dtype))
+            if answers is not None:
+                error, total = _distance(answers.float(), targets, shares, terms)
+                return total, error
+        return vmap(self.loss)(weights, inputs, targets, shares, terms)
+
+
+def _distance(answers: Tensor, targets: Tensor, shares: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
+    """Squared error, and that with the absolute one; answers are `(*member, batch, …)`."""
+    difference = (answers - targets).flatten(shares.ndim)
+    error = (difference.square().mean(dim=-1) * shares).sum(dim=-1)
+    return error, error + terms[..., -1] * (difference.abs().mean(dim=-1) * shares).sum(dim=-1)
 
 
 class FlatLayout:
@@ -97,3 +119,9 @@ class FlatLayout:
         """Named views into the vector."""
         parts = vector.split(self.sizes)
         return {name: part.view(shape) for name, part, shape in zip(self.names, parts, self.shapes, strict=True)}
+
+    def unflatten_members(self, vectors: Float[Tensor, "member parameter"]) -> dict[str, Tensor]:
+        """Named views into all members' vectors."""
+        parts = vectors.split(self.sizes, dim=1)
+        members = len(vectors)
+        return {n: part.view(members, *shape) for n, part, shape in zip(self.names, parts, self.shapes, strict=True)}

@@ -1,4 +1,4 @@
-"""Claims of the paper: criteria as code, written before the runs; verdicts computed from data (SPEC §9).
+"""How a claim is decided: criteria as code, verdicts computed from data (SPEC §9).
 
 A claim is judged case by case (C1: one case an encoding). Each case has *premises*, without which it says nothing, and
 *conditions*; both compare a mean over seeds with a threshold through a bootstrap confidence interval:
@@ -7,7 +7,11 @@ A claim is judged case by case (C1: one case an encoding). Each case has *premis
 - a case `holds` when premises and conditions all hold, `fails` when the premises hold and a condition fails,
   and is `open` in between (a network that did not learn its training data decides nothing);
 - the claim is *supported* when every case holds, *not supported* when every case fails, *undecided* when every case is
-  open, and *partly supported* otherwise.
+  open, and *partly supported* when some hold; with none that holds and some that fails it is *not supported* too.
+
+Multiple comparisons: a case needs all its conditions at once, which needs no correction; the cases of a claim are
+separate statements, so their intervals are widened together (Bonferroni: 1 − 0.05 / cases). Claims are not corrected
+for one another: each is a question of its own.
 
 No torch here: claims read numbers, wherever they came from.
 """
@@ -20,8 +24,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from recombine.errors import InvalidValue, listed
+
 CONFIDENCE = 0.95
-RESAMPLES = 10_000
+RESAMPLES = 20_000
 FEWEST_SEEDS = 3
 """Below this an interval over seeds means nothing and every case is open."""
 
@@ -48,6 +54,10 @@ def bootstrap(values: Sequence[float], confidence: float = CONFIDENCE, resamples
     draws = np.random.default_rng(0).integers(len(array), size=(resamples, len(array)))
     low, high = np.quantile(array[draws].mean(axis=1), [(1 - confidence) / 2, (1 + confidence) / 2])
     return Interval(float(array.mean()), float(low), float(high), len(array))
+
+
+Values = Sequence[float] | Interval
+"""A score of a case: its values over seeds, or the interval of a statistic that has no value a seed."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +99,15 @@ class Judgement:
     criterion: str
     verdict: Verdict
     cases: list[CaseResult] = field(default_factory=list)
+    confidence: float = CONFIDENCE
+    """Of each case's intervals, after correction for the number of cases."""
+    note: str = ""
+    """Why nothing could be decided, where nothing could."""
+
+    @property
+    def seeds(self) -> int:
+        """Fewest seeds behind any interval; 0 where there is none."""
+        return min((interval.seeds for case in self.cases for interval in case.evidence.values()), default=0)
 
     def record(self) -> dict[str, Any]:
         """Plain data for a JSON file."""
@@ -107,41 +126,44 @@ class Claim:
     @property
     def criterion(self) -> str:
         """The criterion in words, from the conditions themselves."""
-        return ", ".join(map(str, self.premises)) + "; while " + ", ".join(map(str, self.conditions))
+        given = ", ".join(map(str, self.premises))
+        return (f"{given}; while " if given else "") + ", ".join(map(str, self.conditions))
 
-    def judge(self, cases: Mapping[str, Mapping[str, Sequence[float]]]) -> Judgement:
-        """The verdict on `{case: {score: values over seeds}}`."""
-        results = [self._case(name, scores) for name, scores in cases.items()]
-        return Judgement(self.name, self.text, self.criterion, _verdict([case.outcome for case in results]), results)
+    def judge(self, cases: Mapping[str, Mapping[str, Values]], note: str = "") -> Judgement:
+        """The verdict on `{case: {score: values over seeds}}`; a score may also be an interval of its own."""
+        level = 1 - (1 - CONFIDENCE) / max(1, len(cases))
+        results = [self._case(name, scores, level) for name, scores in cases.items()]
+        verdict = _verdict([case.outcome for case in results])
+        return Judgement(self.name, self.text, self.criterion, verdict, results, level, note)
 
-    def _case(self, name: str, scores: Mapping[str, Sequence[float]]) -> CaseResult:
-        evidence = {c.score: bootstrap(scores[c.score]) for c in (*self.premises, *self.conditions)}
-        outcomes = {str(c): c.outcome(evidence[c.score]) for c in (*self.premises, *self.conditions)}
-        premises = [outcomes[str(c)] for c in self.premises]
-        conditions = [outcomes[str(c)] for c in self.conditions]
+    def undecided(self, note: str) -> Judgement:
+        """No verdict, and why."""
+        return Judgement(self.name, self.text, self.criterion, "undecided", note=note)
+
+    def _case(self, name: str, scores: Mapping[str, Values], level: float) -> CaseResult:
+        premises_here = [c for c in self.premises if c.score in scores]
+        conditions_here = [c for c in self.conditions if c.score in scores]
+        if not conditions_here:
+            raise InvalidValue("case", name, f"one with {listed(c.score for c in self.conditions)}")
+        asked = [*premises_here, *conditions_here]
+        evidence = {c.score: _interval(scores[c.score], level) for c in asked}
+        outcomes = {str(c): c.outcome(evidence[c.score]) for c in asked}
+        premises = [outcomes[str(c)] for c in premises_here]
+        conditions = [outcomes[str(c)] for c in conditions_here]
         outcome: Outcome = "open"
         if all(found == "holds" for found in premises):
             outcome = "fails" if "fails" in conditions else "open" if "open" in conditions else "holds"
         return CaseResult(name, outcome, evidence, outcomes)
 
 
+def _interval(values: Values, level: float) -> Interval:
+    return values if isinstance(values, Interval) else bootstrap(values, level)
+
+
 def _verdict(outcomes: list[Outcome]) -> Verdict:
     found = set(outcomes)
     if found == {"holds"}:
         return "supported"
-    if found == {"fails"}:
-        return "not supported"
-    return "undecided" if found <= {"open"} else "partly supported"
-
-
-CLAIMS: dict[str, Claim] = {
-    claim.name: claim
-    for claim in (
-        Claim(
-            "C1",
-            "Every disentangled encoding fails to compose, although it learns what it is trained on (§3.2, Fig. 1)",
-            premises=(Condition("id_over_blank", "below", 0.1), Condition("id_accuracy", "above", 0.95)),
-            conditions=(Condition("ood_over_blank", "above", 0.5),),
-        ),
-    )
-}
+    if "holds" in found:
+        return "partly supported"
+    return "not supported" if "fails" in found else "undecided"

@@ -1,0 +1,63 @@
+"""What the published scripts' conventions do to the numbers (SPEC: where paper and scripts differ)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib import pyplot
+from matplotlib.figure import Figure
+
+from recombine.figures.panels import COLORS, band, bar_groups, styled
+
+if TYPE_CHECKING:
+    import xarray
+
+BOX, DARK = "box", "box, dark bumps"
+
+
+def conventions_figure(encodings: xarray.Dataset, depth: xarray.Dataset) -> Figure:
+    """Polarity, finite differences, ratio of means, in-sample probe: paper's against scripts'."""
+    shown = int(depth.attrs["shown"])
+    own = depth.sel(encoding="bump", depth=shown)
+    with styled():
+        figure, axes = pyplot.subplots(1, 4, figsize=(11.2, 3.0), layout="constrained")
+        names = {"bright (paper)": BOX, "dark (scripts)": DARK}
+        over = encodings["ood_over_blank"].sel(encoding="bump")
+        bar_groups(axes[0], list(names), {name: over.sel(holdout=at).values for name, at in names.items()}, COLORS)
+        axes[0].set_title("held-out error / blank")
+        for ax, title, lines in (
+            (axes[1], "spread of log10 dv", {"exact (paper)": "spread", "differences (scripts)": "spread_differences"}),
+            (axes[2], "factorization", {
+                "exact, mean of points (paper)": "factorization", "of mean |g| (scripts)": "factorization_of_means",
+                "differences": "factorization_differences",
+            }),
+            (axes[3], "probe R²", {"in sample (paper)": "probe_in_sample", "held-out points": "probe_held_out"}),
+        ):  # fmt: skip
+            for (label, name), color in zip(lines.items(), COLORS, strict=False):
+                band(ax, own[name], label, color)
+            ax.set_title(title)
+            ax.set_xlabel("stage (0: input)")
+            ax.legend(fontsize=7)
+        axes[3].set_ylim(max(-0.5, axes[3].get_ylim()[0]), 1.05)
+    return figure
+
+
+def conventions_caption(encodings: xarray.Dataset, depth: xarray.Dataset) -> str:
+    """The differences in numbers."""
+    shown = int(depth.attrs["shown"])
+    own = depth.sel(encoding="bump", depth=shown).mean("seed").isel(stage=slice(1, None))
+    over = encodings["ood_over_blank"].sel(encoding="bump").mean("seed")
+    ratio = (own["spread_differences"] / own["spread"]).mean("stage").item()
+    return (
+        f"Bump-coded CNN of depth {shown}. Held-out error over blank: {over.sel(holdout=BOX).item():.2f} with bright "
+        "bumps (the paper), "
+        f"{over.sel(holdout=DARK).item():.2f} with dark ones (the scripts). Finite differences on the grid make the "
+        "spread of log10 dv "
+        f"{ratio:.2f} times as large, mean over layers. Factorization, mean over layers: "
+        f"{own['factorization'].mean().item():.3f} as the mean over "
+        f"points, {own['factorization_of_means'].mean().item():.3f} as a ratio of means, "
+        f"{own['factorization_differences'].mean().item():.3f} by finite "
+        f"differences. Probe R² at its lowest layer: {np.nanmin(own['probe_in_sample'].values):.3f} in sample, "
+        f"{np.nanmin(own['probe_held_out'].values):.3f} on held-out points."
+    )

@@ -1,0 +1,52 @@
+"""Fig. 8: similarity, distance and overlap of all answers, kept combinations first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib import pyplot
+from matplotlib.figure import Figure
+
+from recombine.figures.panels import HOLDOUT_COLOR, bare, styled
+
+if TYPE_CHECKING:
+    import xarray
+
+TITLES = {"cosine": "cosine similarity", "l2": "L2 distance", "overlap": "pixel overlap"}
+
+
+def kernels_figure(result: xarray.Dataset) -> Figure:
+    """Three matrices for the bump code (top) and the rate code (bottom)."""
+    kept = int(result.attrs["kept"])
+    with styled():
+        figure, axes = pyplot.subplots(2, 3, figsize=(7.6, 5.2), layout="constrained")
+        for row, encoding in enumerate(("bump", "rate")):
+            for column, kernel in enumerate(TITLES):
+                ax, values = axes[row, column], result["gram"].sel(encoding=encoding, kernel=kernel).values
+                off = values[~np.eye(len(values), dtype=bool)]
+                top = float(np.percentile(off, 99.8)) or float(off.max()) or 1.0
+                image = ax.imshow(values, cmap="magma", vmin=0, vmax=top, interpolation="nearest")
+                for draw in (ax.axhline, ax.axvline):
+                    draw(kept - 0.5, color=HOLDOUT_COLOR, linewidth=0.9, linestyle=(0, (3, 2)))
+                bare(ax)
+                figure.colorbar(image, ax=ax, shrink=0.8)
+                if row == 0:
+                    ax.set_title(TITLES[kernel])
+            axes[row, 0].set_ylabel(f"{encoding} code\nkept, then held out")
+    return figure
+
+
+def kernels_caption(result: xarray.Dataset) -> str:
+    """The block contrasts in words."""
+    means = {k: result[f"{k}_contrast"].mean("seed") for k in TITLES}
+    words = "; ".join(
+        f"{TITLES[k]} {m.sel(encoding='bump').item():.2f} against {m.sel(encoding='rate').item():.2f}"
+        for k, m in means.items()
+    )
+    return (
+        f"Matrices over the grid for the first seed's answers, kept combinations before held-out ones (dashed). Block "
+        f"contrast (similarity of pairs that share x or y less that of pairs that share none, over the spread), mean "
+        "over "
+        f"{result.sizes['seed']} seeds, bump against rate code: {words}."
+    )

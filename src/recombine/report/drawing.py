@@ -1,0 +1,32 @@
+"""Figures to files: PNG to look at, SVG to print."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from matplotlib import pyplot
+
+from recombine.figures import FigureSpec
+from recombine.store.files import explained, write
+
+if TYPE_CHECKING:
+    import xarray
+
+KINDS = ("png", "svg")
+
+
+def save_figure(spec: FigureSpec, results: list[xarray.Dataset], folder: Path) -> dict[str, bytes]:
+    """Draw a figure, write it in every kind, and return the files' contents."""
+    figure = spec.draw(*results)
+    drawn = {}
+    with explained(folder, "out"):
+        folder.mkdir(parents=True, exist_ok=True)
+    for kind in KINDS:
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=kind, metadata={"Date": None} if kind == "svg" else {"Software": None})
+        drawn[kind] = buffer.getvalue()
+        write(folder / f"{spec.name}.{kind}", drawn[kind], "out")
+    pyplot.close(figure)
+    return drawn

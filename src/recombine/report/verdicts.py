@@ -1,0 +1,93 @@
+"""Verdicts as text: for tables in a terminal, on the page and in Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from recombine.claims import Interval, Judgement
+
+MARK = re.compile(r"<!-- (\w+): begin -->\n.*?<!-- \1: end -->", re.DOTALL)
+"""`recombine report --write FILE` writes the block of that name between such marks."""
+
+
+def shown_interval(interval: Interval) -> str:
+    """Mean and interval."""
+    if not interval.seeds:
+        return "no value"
+    return f"{interval.mean:.3g} [{interval.low:.3g}, {interval.high:.3g}]"
+
+
+def shown_case(evidence: dict[str, Interval]) -> str:
+    """All evidence of a case in one line."""
+    return "; ".join(f"{name.replace('_', ' ')} {shown_interval(interval)}" for name, interval in evidence.items())
+
+
+def tally(judgement: Judgement) -> str:
+    """How many cases hold, fail and are open."""
+    if not judgement.cases:
+        return judgement.note
+    counts = {o: sum(case.outcome == o for case in judgement.cases) for o in ("holds", "fails", "open")}
+    words = {"holds": "hold" if counts["holds"] != 1 else "holds", "fails": "fail" if counts["fails"] != 1 else "fails"}
+    text = ", ".join(f"{count} {words.get(outcome, outcome)}" for outcome, count in counts.items() if count)
+    return f"{text} of {len(judgement.cases)}"
+
+
+def headline(judgement: Judgement) -> str:
+    """The evidence of the first case that decides: a failing one if there is any."""
+    if not judgement.cases:
+        return ""
+    order = {"fails": 0, "open": 1, "holds": 2}
+    case = min(judgement.cases, key=lambda case: order[case.outcome])
+    return f"{case.name}: {shown_case(case.evidence)}"
+
+
+def markdown_table(judgements: Sequence[Judgement]) -> str:
+    """The verdicts as a Markdown table."""
+    lines = ["| claim | verdict | cases | seeds | weakest case, mean [interval] |", "|---|---|---|---|---|"]
+    for judgement in judgements:
+        text = f"**{judgement.claim}** {judgement.text}"
+        cells = (text, judgement.verdict, tally(judgement), str(judgement.seeds or "–"), headline(judgement))
+        lines.append("| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |")
+    return "\n".join(lines)
+
+
+def claim_by_claim(judgements: Sequence[Judgement]) -> str:
+    """Every claim with its criterion and the evidence of every case, as Markdown."""
+    parts = []
+    for judgement in judgements:
+        parts.append(f"### {judgement.claim}: {judgement.verdict}\n\n{judgement.text}\n")
+        parts.append(f"Criterion: {judgement.criterion.replace('_', ' ')}.")
+        if judgement.note:
+            parts.append(f"{judgement.note}\n")
+        if judgement.cases:
+            level = f"{100 * judgement.confidence:.4g} %"
+            lines = [f"\n| case | evidence, mean [{level} interval] | outcome |", "|---|---|---|"]
+            for case in judgement.cases:
+                cells = (case.name, shown_case(case.evidence), case.outcome)
+                lines.append("| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |")
+            parts.append("\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
+def provenance_table(provenance: Mapping[str, Any]) -> str:
+    """What was run, where and for how long, as Markdown."""
+    facts = {name: value for name, value in provenance.items() if name != "preset" and value is not None}
+    lines = ["| | |", "|---|---|"]
+    return "\n".join([*lines, *(f"| {name.replace('_', ' ')} | {value} |" for name, value in facts.items())])
+
+
+def marked_blocks(text: str) -> list[str]:
+    """Names of the blocks that a document has marks for."""
+    return [found.group(1) for found in MARK.finditer(text)]
+
+
+def with_blocks(text: str, blocks: Mapping[str, str]) -> str:
+    """A document with the content of its marked blocks written anew."""
+
+    def block(found: re.Match[str]) -> str:
+        name = found.group(1)
+        return f"<!-- {name}: begin -->\n{blocks[name]}\n<!-- {name}: end -->" if name in blocks else found.group(0)
+
+    return MARK.sub(block, text)

@@ -1,0 +1,87 @@
+"""Train, measure and keep what some studies need. Kill it at any moment: the same call goes on to the same numbers."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+
+from recombine.results import Results, question_digest
+from recombine.specs import RunSpec
+from recombine.store import Run, Store
+from recombine.studies import Preset, Study
+from recombine.sweep import Progress, train
+from recombine.sweep.provenance import provenance
+from recombine.training import resolve_device
+
+Watch = Callable[[Progress], None]
+
+
+def reproduce(
+    studies: Sequence[Study],
+    preset: Preset,
+    store: Store | str | os.PathLike[str] | None,
+    out: Path,
+    *,
+    device: str = "auto",
+    members: int | None = None,
+    processes: int | None = None,
+    watch: Watch | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Results:
+    """The studies' results in a folder; runs that several studies share are trained once."""
+    place = resolve_device(device)
+    results = Results(out)
+    results.note(preset=preset.model_dump(mode="json"))
+    store = store if isinstance(store, Store) else Store(store)
+    processes = processes if place.type == "cpu" else None
+    began = time.perf_counter()
+
+    def trained(specs: Sequence[RunSpec]) -> dict[str, Run]:
+        found = train(specs, store, device=device, members=members, processes=processes, watch=watch)
+        return {run.key: run for run in found}
+
+    runs = trained(_distinct([spec for study in studies for spec in study.specs(preset)]))
+    own = {study.name: {spec.digest for spec in study.specs(preset)} for study in studies}
+    while further := {study.name: found for study in studies if (found := _more(study, preset, runs, own))}:
+        runs |= trained(_distinct([spec for specs in further.values() for spec in specs]))
+        for name, specs in further.items():
+            own[name] |= {spec.digest for spec in specs}
+    finished = time.perf_counter()
+    for study in studies:
+        mine = {key: runs[key] for key in own[study.name]}
+        digest = question_digest(study.name, mine)
+        if not results.holds(study.name, digest):
+            start = time.perf_counter()
+            results.save(study.name, study.measure(study.trials(preset, place, mine)), digest)
+            say(f"measured {study.name} in {time.perf_counter() - start:.1f} s")
+    _note(results, runs, place, preset, finished - began, time.perf_counter() - finished)
+    return results
+
+
+def _distinct(specs: Sequence[RunSpec]) -> list[RunSpec]:
+    return list({spec.digest: spec for spec in specs}.values())
+
+
+def _more(study: Study, preset: Preset, runs: dict[str, Run], own: dict[str, set[str]]) -> list[RunSpec]:
+    return study.more(preset, {key: runs[key] for key in own[study.name]})
+
+
+def _note(
+    results: Results, runs: dict[str, Run], place: torch.device, preset: Preset, training: float, measuring: float
+) -> None:
+    """What was run, and how long it took: each run's own seconds are shared by the members of its program."""
+    own = [run.result["provenance"] for run in runs.values()]
+    spent = sum(float(p["seconds"]) / max(1, int(p["members_together"])) for p in own)
+    diverged = sum(run.status != "done" for run in runs.values())
+    results.note(
+        runs=len(runs),
+        diverged=diverged,
+        training_seconds=round(spent, 1),
+        this_call_training_seconds=round(training, 1),
+        this_call_measuring_seconds=round(measuring, 1),
+        **provenance(place, preset.precision),
+    )

@@ -1,0 +1,219 @@
+"""What studies read off finished runs, and how it becomes a labelled Dataset.
+
+Conventions: `log_volume` is log10 of the volume element, floored at `FLOOR` so that flat places count as flat, not as
+infinitely so. Regions: *held* (held out) and *kept*. Stage 0 is the input code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recombine.metrics import (
+    decoder_reader,
+    features,
+    finite_difference_metric,
+    mean_factorization,
+    metric_tensor,
+    neuron_tuning,
+    probe_scores,
+    volume_element,
+)
+from recombine.specs import RunSpec
+from recombine.store import Run
+from recombine.studies.base import Trials
+
+if TYPE_CHECKING:
+    import xarray
+
+FLOOR = 1e-8
+"""Volume elements below this count as this."""
+MEMORY = {"cpu": 1 << 30, "cuda": 16 << 30}
+"""Bytes that a measurement may keep at a time."""
+ANSWERED_AT_ONCE = 256
+SAMPLE_PLACES = ((0.5, 0.5), (0.25, 0.25), (0.75, 0.25), (0.25, 0.75))
+"""Where in the held-out region networks are asked to draw, as shares of its extent along x and y."""
+
+STAGE_NUMBERS = (
+    "factorization", "factorization_of_means", "factorization_differences", "spread", "spread_differences",
+    "spread_held", "spread_kept", "contrast", "deviation_held", "deviation_kept", "stripe_index",
+    "localisation_index", "probe_in_sample", "probe_held_out",
+)  # fmt: skip
+"""What `stage_profile` gives as one number a stage."""
+
+Found = Mapping[str, Any]
+
+
+def tabulate(
+    trials: Trials,
+    dims: Sequence[str],
+    measure: Callable[[Run], Found],
+    inner: Mapping[str, Sequence[str]] | None = None,
+) -> xarray.Dataset:
+    """A Dataset over the arms' labels and the seed from what is measured on each run.
+
+    `inner` names the dimensions that a measured array has of its own. Arrays of different lengths along them, arms with
+    fewer seeds and labels that were not trained together are filled up with NaN.
+    """
+    import xarray
+
+    inner = inner or {}
+    labels = [list(dict.fromkeys(arm[k] for arm in trials)) for k in range(len(dims))]
+    tables: dict[str, np.ndarray] = {}
+    found = {(arm, seed): measure(run) for arm, runs in trials.items() for seed, run in enumerate(runs)}
+    shapes: dict[str, list[tuple[int, ...]]] = {}
+    for values in found.values():
+        for name, value in values.items():
+            shapes.setdefault(name, []).append(np.shape(value))
+    for name, seen in shapes.items():
+        own = tuple(max(sizes) for sizes in zip(*seen, strict=True))
+        tables[name] = np.full((*(len(label) for label in labels), trials.seeds, *own), np.nan, dtype=np.float32)
+    for (arm, seed), values in found.items():
+        at = (*(labels[k].index(arm[k]) for k in range(len(dims))), seed)
+        for name, value in values.items():
+            tables[name][at + tuple(slice(size) for size in np.shape(value))] = value
+    coords = {
+        dim: [str(v) if isinstance(v, str) else v for v in label] for dim, label in zip(dims, labels, strict=True)
+    }
+    variables = {name: ((*dims, "seed", *inner.get(name, ())), table) for name, table in tables.items()}
+    return xarray.Dataset(variables, coords={**coords, "seed": np.arange(trials.seeds)})
+
+
+def keep_first(result: xarray.Dataset, *names: str) -> xarray.Dataset:
+    """Keep of some large variables the first seed and, as `mean_…`, the mean over seeds."""
+    kept = {}
+    for name in names:
+        kept[name] = result[name].isel(seed=0, drop=True)
+        kept[f"mean_{name}"] = result[name].mean("seed")
+    return result.drop_vars(names).assign(kept)
+
+
+def grid_variables(spec: RunSpec) -> dict[str, Any]:
+    """The held-out mask and the coordinates of a two-factor grid, for any study over one."""
+    task = spec.task
+    x, y = (factor.values.numpy() for factor in task.grid.factors[:2])
+    return {"held_out": (("y", "x"), task.held_out.reshape(task.grid.shape).T.numpy()), "x": x, "y": y}
+
+
+def base_attributes(trials: Trials) -> dict[str, Any]:
+    """What captions need to know."""
+    first = next(iter(trials.items()))[1][0].spec.task
+    return {"preset": trials.preset.name, "background": first.background, "size": trials.preset.size}
+
+
+def image_scores(run: Run) -> dict[str, float]:
+    """The run's own scores."""
+    return run.scores
+
+
+def grid_map(run: Run, name: str) -> np.ndarray:
+    """An array a grid point as an image of the (x, y) grid: `[y, x]`."""
+    return np.asarray(run.arrays()[name]).reshape(run.spec.task.grid.shape).T.astype(np.float32)
+
+
+def sample_points(spec: RunSpec) -> Tensor:
+    """Grid points spread over the held-out region: `(sample, (x, y))`."""
+    task = spec.task
+    where = torch.nonzero(task.held_out.reshape(task.grid.shape))
+    low, high = where.min(dim=0).values, where.max(dim=0).values
+    wanted = [low + torch.tensor(share) * (high - low) for share in SAMPLE_PLACES]
+    nearest = [where[((where - place) ** 2).sum(dim=1).argmin()] for place in wanted]
+    return torch.stack(nearest).double()
+
+
+@torch.no_grad()
+def answers(run: Run, values: Tensor, device: torch.device) -> Tensor:
+    """What the network answers to rows of factor values, on the CPU."""
+    module = run.module().to(device)
+    inputs = run.spec.task.examples(values).inputs
+    return torch.cat([module(part.to(device)).float().cpu() for part in inputs.split(ANSWERED_AT_ONCE)])
+
+
+def log_volume(metric: Tensor) -> Tensor:
+    """log10 of the volume element, floored."""
+    return volume_element(metric).clamp(min=FLOOR).log10()
+
+
+def _region_statistics(volume: Tensor, held: Tensor) -> dict[str, Tensor]:
+    """How log10 dv varies over the grid and over its two regions."""
+    kept, inside = volume[~held], volume[held]
+    return {
+        "spread": volume.std(correction=0),
+        "spread_held": inside.std(correction=0),
+        "spread_kept": kept.std(correction=0),
+        "contrast": inside.mean() - kept.mean(),
+        "deviation_held": (inside - kept.mean()).square().mean().sqrt(),
+        "deviation_kept": kept.std(correction=0),
+    }
+
+
+def stage_profile(run: Run, device: torch.device, *, probes: bool = True, maps: bool = True) -> dict[str, np.ndarray]:
+    """Geometry, probes and tuning of every stage of a network over a two-factor grid; a row a stage.
+
+    `…_differences` are the published scripts' finite differences, `factorization_of_means` their ratio of means. Codes
+    without a derivative have finite differences only.
+    """
+    task, module = run.spec.task, run.module().to(device)
+    points, held, shape = task.grid.points.to(device), task.held_out.to(device), task.grid.shape
+    reader = decoder_reader(module, lambda values: task.codes(values).float())
+    memory = MEMORY[device.type]
+    exact = metric_tensor(reader, points, memory=memory) if task.encoding.differentiable else None
+    rows: dict[str, list[Tensor]] = {}
+    for name, stage in features(reader, points, memory=memory):
+        differences = finite_difference_metric(stage, shape)
+        metric = differences if exact is None else exact[name]
+        volume = log_volume(metric)
+        tuned = neuron_tuning(stage, shape)
+        found = {
+            "factorization": mean_factorization(metric),
+            "factorization_of_means": mean_factorization(metric, "means"),
+            "factorization_differences": mean_factorization(differences),
+            "spread_differences": log_volume(differences).std(correction=0),
+            **_region_statistics(volume, held),
+            "stripe_index": tuned.stripe_index.nanmean(),
+            "localisation_index": tuned.localisation_index.nanmean(),
+        }
+        if probes:
+            found |= {f"probe_{kind}": score.mean() for kind, score in probe_scores(stage, points, held).items()}
+        if maps:
+            found["log_volume"] = volume.reshape(shape).T
+        for key, value in found.items():
+            rows.setdefault(key, []).append(value.cpu())
+    return {name: torch.stack(values).float().numpy() for name, values in rows.items()}
+
+
+STAGE_DIMS: dict[str, Sequence[str]] = {
+    **dict.fromkeys(STAGE_NUMBERS, ("stage",)),
+    "log_volume": ("stage", "y", "x"),
+}
+"""Dimensions of what `stage_profile` gives."""
+
+
+def stage_slope(values: xarray.DataArray) -> xarray.DataArray:
+    """Least-squares slope over the stages that a network has."""
+    import xarray
+
+    stage = xarray.DataArray(np.arange(values.sizes["stage"], dtype=float), dims="stage").where(values.notnull())
+    centred = stage - stage.mean("stage")
+    power = (centred**2).sum("stage")
+    return (centred * values).sum("stage") / power.where(power > 0)
+
+
+def last_stage(values: xarray.DataArray) -> xarray.DataArray:
+    """The value at each network's last stage: its answer."""
+    last = values.notnull().sum("stage") - 1
+    return values.isel(stage=last.clip(min=0))
+
+
+def per_seed(values: xarray.DataArray) -> list[float]:
+    """A score's values over seeds."""
+    return [float(value) for value in values.values]
+
+
+def log_ratio(above: xarray.DataArray, below: xarray.DataArray) -> list[float]:
+    """log10 of one error over another, seed by seed."""
+    return [float(value) for value in np.log10(above.values / below.values)]

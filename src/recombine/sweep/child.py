@@ -1,0 +1,70 @@
+"""One of the processes that share a sweep: trains what nobody else is training, and says so to its parent."""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import traceback
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from typing import NamedTuple
+
+import torch
+
+from recombine.errors import RecombineError
+from recombine.store import Store
+from recombine.sweep.group import Group
+from recombine.sweep.interrupts import SIGNALS, Interruptions
+from recombine.sweep.local import Sweep
+
+
+class Report(NamedTuple):
+    """What a child is doing; the first one, empty, says that it is ready for work."""
+
+    keys: tuple[str, ...] = ()
+    """The runs that it trains now."""
+    steps: int = 0
+    """Steps that these have taken."""
+    steps_done: int = 0
+    """Steps that the child has taken, for any run."""
+    error: float = math.nan
+
+
+class _Child(Sweep):
+    parent: Connection
+
+    def _report(self, group: Group | None) -> None:
+        report = Report(steps_done=self.steps_done)
+        if group:
+            report = Report(tuple(group.keys), group.steps_done, self.steps_done, group.error)
+        with suppress(OSError):  # the parent is gone, as the other direction will tell
+            self.parent.send(report)
+
+
+def live(parent: Connection, store: Store, members: int, every: float) -> None:
+    """Send `Report`s, and at the end what was raised, in parts; receive specs, and perhaps a word to stop."""
+    torch.set_num_threads(1)
+    interruptions = Interruptions()
+
+    def stop(*_: object) -> None:  # however often: to stop at once is the parent's decision
+        interruptions.asked = True
+
+    try:
+        parent.send(Report())
+        sweep = _Child(parent.recv(), store, torch.device("cpu"), members, every, None)
+    except (EOFError, OSError):
+        return
+    sweep.parent = parent
+    for number in SIGNALS:
+        signal.signal(number, stop)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    threading.Thread(target=lambda: stop(wait([parent])), daemon=True).start()
+    try:
+        sweep.begin()
+        sweep.work(interruptions)
+    except Exception as error:
+        if not isinstance(error, RecombineError):
+            error.add_note(traceback.format_exc())
+        with suppress(OSError):  # in parts, since not every exception can be made again from its message alone
+            parent.send((type(error), error.args, vars(error)))

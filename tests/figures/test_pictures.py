@@ -1,0 +1,63 @@
+"""Every figure beside its golden picture, and its caption beside its data."""
+
+import re
+from pathlib import Path
+
+import pytest
+from matplotlib.testing.compare import compare_images
+
+from recombine.figures import FIGURES, figure_named
+from recombine.results import Results
+from tests.golden.pictures import drawn
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+TOLERANCE = 3.0
+"""Root mean square of grey values: another machine's rounding passes, a panel that moved does not."""
+
+
+@pytest.fixture(scope="module")
+def results():
+    return Results.existing(GOLDEN / "results")
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_figure_looks_as_it_did(name, results, tmp_path):
+    found = tmp_path / f"{name}.png"
+    found.write_bytes(drawn(FIGURES[name], results))
+    assert compare_images(str(GOLDEN / "pictures" / f"{name}.png"), str(found), TOLERANCE) is None
+
+
+def test_a_changed_figure_is_noticed(results, tmp_path):
+    changed = results.dataset("regimes").copy(deep=True)
+    changed["schmidt_rank"][:] = changed["schmidt_rank"] * 3
+    other = Results(tmp_path)
+    other._loaded["regimes"] = changed
+    found = tmp_path / "regimes.png"
+    found.write_bytes(drawn(FIGURES["regimes"], other))
+    assert compare_images(str(GOLDEN / "pictures" / "regimes.png"), str(found), TOLERANCE) is not None
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_caption_has_numbers_and_nothing_undefined(name, results):
+    spec = FIGURES[name]
+    caption = spec.caption(*(results.dataset(study) for study in spec.studies))
+    assert re.search(r"\d", caption)
+    assert len(caption) > 80
+    assert not re.search(r"<xarray|array\(|None\b", caption)
+
+
+def test_captions_follow_the_data(results):
+    spec = FIGURES["fig10"]
+    data = results.dataset("depth")
+    changed = data.assign(ood_over_blank=data["ood_over_blank"] * 0 + 7.77)
+    assert "7.77" in spec.caption(changed)
+    assert "7.77" not in spec.caption(data)
+
+
+def test_all_fifteen_figures_are_there():
+    assert [f"fig{k}" for k in range(1, 16)] == [name for name in FIGURES if name.startswith("fig")]
+
+
+@pytest.mark.parametrize(("word", "name"), [("4", "fig4"), ("fig4", "fig4"), ("regimes", "regimes")])
+def test_figures_by_number_and_name(word, name):
+    assert figure_named(word).name == name

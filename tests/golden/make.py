@@ -1,0 +1,42 @@
+"""Make the golden results and pictures anew: `python -m tests.golden.make`. Look at every picture before committing it.
+
+The results are of the tiny preset (tests/tiny.py): real networks, trained for a moment. Pictures are drawn from them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import torch
+
+from recombine.figures import FIGURES
+from recombine.reproduction import reproduce
+from recombine.results import Results
+from recombine.studies import STUDIES, preset_named
+from tests.golden.pictures import drawn
+from tests.tiny import TINY
+
+HERE = Path(__file__).parent
+
+
+def main() -> None:
+    """Train, measure, draw."""
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out"
+        preset = preset_named("quick").changed(TINY)
+        reproduce(list(STUDIES.values()), preset, os.path.join(folder, "runs"), out, device="cpu", processes=2)
+        shutil.rmtree(HERE / "results", ignore_errors=True)
+        shutil.copytree(out / "data", HERE / "results" / "data")
+    results = Results.existing(HERE / "results")
+    shutil.rmtree(HERE / "pictures", ignore_errors=True)
+    (HERE / "pictures").mkdir()
+    for spec in FIGURES.values():
+        (HERE / "pictures" / f"{spec.name}.png").write_bytes(drawn(spec, results))
+
+
+if __name__ == "__main__":
+    main()

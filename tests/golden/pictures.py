@@ -1,0 +1,19 @@
+"""A figure as a small PNG, the same bytes wherever the same matplotlib draws it."""
+
+import io
+
+from matplotlib import pyplot
+
+from recombine.figures import FigureSpec
+from recombine.results import Results
+
+DPI = 50
+
+
+def drawn(spec: FigureSpec, results: Results) -> bytes:
+    """The figure's picture from stored results."""
+    figure = spec.draw(*(results.dataset(study) for study in spec.studies))
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
+    pyplot.close(figure)
+    return buffer.getvalue()

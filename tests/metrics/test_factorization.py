@@ -1,0 +1,85 @@
+"""Orders of interaction of a kernel: known answers and a slow, obvious oracle."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+
+from recombine.errors import InvalidValue
+from recombine.metrics import interaction_weights, partial_factorization
+
+
+def random_kernel(points, seed=0):
+    root = torch.randn(points, points, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return root @ root.mT
+
+
+def oracle(gram, shape, inside):
+    """A_S K A_S with A_S written out as a matrix."""
+    parts = []
+    for factor, count in enumerate(shape):
+        mean = np.full((count, count), 1 / count)
+        parts.append(np.eye(count) - mean if factor in inside else mean)
+    projection = np.ones((1, 1))
+    for part in parts:
+        projection = np.kron(projection, part)
+    return np.square(projection @ gram.numpy() @ projection).sum()
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (2, 3, 4), (5,)])
+def test_weights_agree_with_projections_written_out(shape):
+    gram = random_kernel(int(np.prod(shape)))
+    for inside, weight in interaction_weights(gram, shape).items():
+        assert weight.item() == pytest.approx(oracle(gram, shape, inside))
+
+
+def test_additive_kernel_is_all_single_factor():
+    rows, columns = random_kernel(4, 1), random_kernel(5, 2)
+    gram = torch.kron(rows, torch.ones(5, 5, dtype=torch.float64)) + torch.kron(torch.ones(4, 4).double(), columns)
+    assert partial_factorization(gram, (4, 5)).item() == pytest.approx(1.0)
+    assert partial_factorization(gram, (4, 5), weight="absolute").item() == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("count", [3, 6])
+def test_delta_kernel_is_nearly_all_top_order(count):
+    gram = torch.eye(count**2)
+    assert 1 - partial_factorization(gram, (count, count)).item() == pytest.approx((count - 1) / (count + 1))
+
+
+def test_all_orders_together_are_everything_and_members_are_separate():
+    grams = torch.stack([random_kernel(12, seed) for seed in range(3)])
+    assert partial_factorization(grams, (3, 4), order=2) == pytest.approx(torch.ones(3).double())
+    together = partial_factorization(grams, (3, 4))
+    alone = torch.stack([partial_factorization(gram, (3, 4)) for gram in grams])
+    assert torch.allclose(together, alone)
+
+
+def test_constant_kernel_has_no_orders():
+    assert partial_factorization(torch.ones(6, 6), (2, 3)).isnan()
+
+
+def test_pairs_and_triples_are_told_apart():
+    x, y, z = random_kernel(2, 1), random_kernel(3, 2), random_kernel(2, 3)
+    ones = torch.ones(2, 2).double()
+    gram = torch.kron(torch.kron(x, y), ones) + torch.kron(torch.kron(ones, torch.ones(3, 3).double()), z)
+    weights = interaction_weights(gram, (2, 3, 2))
+    assert all(weights[s].item() == pytest.approx(0, abs=1e-9) for s in weights if 2 in s and len(s) > 1)
+    assert partial_factorization(gram, (2, 3, 2), order=2).item() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (12, 1, 2)])
+def test_wrong_grid_is_one_line(shape):
+    with pytest.raises(InvalidValue, match="grid"):
+        partial_factorization(torch.eye(12), shape)
+
+
+@pytest.mark.parametrize("order", [0, 3])
+def test_wrong_order_is_one_line(order):
+    with pytest.raises(InvalidValue, match="order"):
+        partial_factorization(torch.eye(4), (2, 2), order=order)
+
+
+def test_every_subset_is_there():
+    found = set(interaction_weights(torch.eye(8), (2, 2, 2)))
+    assert found == {tuple(k for k in range(3) if bits[k]) for bits in product((0, 1), repeat=3)} - {()}

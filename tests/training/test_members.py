@@ -1,0 +1,59 @@
+"""A decoder's own way to run many members, held against running it member by member."""
+
+import pytest
+import torch
+from torch.func import vmap
+from torch.nn import functional
+
+from recombine.decoders import DECODERS
+from recombine.decoders.cnn import FromPoint, ToChannel
+from recombine.specs import RunSpec
+from recombine.tasks import BumpTask
+from recombine.training import Ensemble
+from tests.small import small_decoder
+
+OWN_WAY = {"cnn"}
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_which_decoders_have_a_way_of_their_own(name):
+    spec = RunSpec(
+        task=BumpTask(size=8, direction=DECODERS[name].direction, training="draws:20"), decoder=small_decoder(name)
+    )
+    ensemble = Ensemble(spec.seeds(range(2)), CPU)
+    weights = ensemble.initial().weights
+    inputs = ensemble.examples.inputs[:6].unflatten(0, (2, 3))
+    found = ensemble.objective.decoder.member_answers(ensemble.layout.unflatten_members(weights), inputs)
+    assert (found is not None) == (name in OWN_WAY)
+
+
+@pytest.mark.parametrize("size", [6, 7, 14, 20, 28])
+@pytest.mark.parametrize("depth", [1, 3])
+def test_own_way_gives_the_same_losses_and_gradients(size, depth):
+    spec = RunSpec(task=BumpTask(size=size, training="draws:20"), decoder=f"cnn:width=5:depth={depth}")
+    ensemble = Ensemble(spec.seeds(range(3)), CPU)
+    weights = ensemble.initial().weights.requires_grad_()
+    rows = torch.arange(12).view(3, 4) % len(ensemble.examples.inputs)
+    inputs, targets = ensemble.examples.inputs[rows], ensemble.examples.targets[rows]
+    shares = torch.rand(3, 4, generator=torch.Generator().manual_seed(0))
+    terms = torch.tensor([[0.0, 0.0, 0.1], [0.0, 0.0, 0.0], [0.0, 0.0, 0.3]])
+    found = []
+    for way in (ensemble.objective.member_losses, vmap(ensemble.objective.loss)):
+        total, error = way(weights, inputs, targets, shares, terms)
+        (gradient,) = torch.autograd.grad(total.sum(), weights)
+        found.append((total, error, gradient))
+    for own, batched in zip(*found, strict=True):
+        torch.testing.assert_close(own, batched, rtol=1e-4, atol=1e-7)
+
+
+def test_a_point_is_spread_as_a_transposed_convolution_does():
+    module, codes = FromPoint(6, 4, 7), torch.randn(3, 6)
+    expected = functional.conv_transpose2d(codes[:, :, None, None], module.weight, module.bias)
+    torch.testing.assert_close(module(codes), expected)
+
+
+@pytest.mark.parametrize("shape", [(8, 9), (3, 3), (1, 5)])
+def test_shifted_product_is_the_convolution(shape):
+    module, channels = ToChannel(5, 1, 3, padding=1), torch.randn(2, 5, *shape)
+    torch.testing.assert_close(module.shifted(channels), module(channels), rtol=1e-4, atol=1e-6)
