@@ -230,7 +230,7 @@ def test_a_threshold_rests_on_as_many_seeds_as_networks():
 def test_networks_without_bumps_are_shared_by_protocols():
     first = STUDY.specs(SMALL.replace(threshold_protocols=8))
     alone = [spec for spec in first if spec.task.isolated]
-    assert len(alone) == 2 * 4 * len(SIZES)  # two budgets, four seeds
+    assert len(alone) == 2 * SMALL.threshold_alone * len(SIZES)  # two budgets
     assert {(spec.task.region, spec.task.centers) for spec in alone} == {("kept", "integer")}
 
 
@@ -283,7 +283,7 @@ def test_cubic_bumps_and_linear_stripes_support_the_claim(few_resamples):
     assert judgement.note == ""
     assert case.evidence["exponent_bumps"].seeds == 32
     stripes = case.evidence["exponent_stripes"]
-    assert (stripes.mean, stripes.low, stripes.high, stripes.seeds) == (1, 1, 1, 4)
+    assert (stripes.mean, stripes.low, stripes.high, stripes.seeds) == (1, 1, 1, SMALL.threshold_alone)
 
 
 def test_square_bumps_do_not(few_resamples):
@@ -297,7 +297,7 @@ def test_stripes_that_need_bumps_have_a_fitted_threshold(few_resamples):
     known = np.array(SIZES) * (2 + np.log(3))
     np.testing.assert_allclose(stripes["threshold"], known, rtol=0.1)
     assert float(stripes["exponent"]) == pytest.approx(1.0, abs=0.1)
-    assert int(stripes["networks"].min()) == 4 + 4 + 12
+    assert int(stripes["networks"].min()) == SMALL.threshold_alone + 4 + 12
 
 
 def test_intervals_are_widened_for_the_number_of_protocols(few_resamples):

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
+from matplotlib.ticker import MaxNLocator
 
 if TYPE_CHECKING:
     import xarray
@@ -123,6 +124,8 @@ def band(ax: Axes, values: xarray.DataArray, label: str, color: str, **line: Any
     ax.plot(at[present], mean.values[present], label=label, color=color, **{"marker": "o", "markersize": 3.5, **line})
     low, high = (mean - error).values[present], (mean + error).values[present]
     ax.fill_between(at[present], low, high, color=color, alpha=0.2, linewidth=0)
+    if dim == "stage":
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def stage_names(count: int) -> list[str]:

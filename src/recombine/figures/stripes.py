@@ -43,7 +43,7 @@ def stripes_figure(result: xarray.Dataset, threshold: xarray.Dataset, tuning: xa
         for k, ax in enumerate(neurons):
             values = result["activation"].isel(neuron=k).values
             grid_image(ax, values, result, **color_limits(values, 0, 100))
-        letter(neurons[0], "e", f"first-stage neurons over (x, y), stripes + {shown} bumps")
+        bottom.suptitle(f"(e) first-stage neurons over (x, y), stripes + {shown} bumps", x=0.01, ha="left", fontsize=9)
     return figure
 
 

@@ -77,6 +77,8 @@ class Preset(Frozen):
     """Networks, over as many sizes of training set, that bracket a threshold."""
     threshold_rest: Count = 24
     """Networks inside the bracket."""
+    threshold_alone: Count = 32
+    """Networks trained on stripes without a bump."""
     angles: Count = 1000
     """Angles of the rotation study."""
     rotation_size: Count = 28
@@ -163,6 +165,7 @@ QUICK = Preset(
     threshold_protocols=1,
     threshold_first=4,
     threshold_rest=4,
+    threshold_alone=3,
     angles=120,
     rotation_size=14,
     rotation_width=16,

@@ -164,7 +164,7 @@ class Cell:
         return max(fewest, networks if self.family == "bumps" else networks // 2)
 
     def _alone(self, points: Points, seed: int) -> list[RunSpec]:
-        count = max(FEWEST, self.preset.threshold_first) if self.family == "stripes" else 0
+        count = max(FEWEST, self.preset.threshold_alone) if self.family == "stripes" else 0
         return [self.spec(0, seed + k) for k in range(count)]
 
     def _first(self, points: Points, seed: int) -> list[RunSpec]:
