@@ -113,12 +113,12 @@ def test_figure_claims_and_report_train_nothing(folder, capsys, monkeypatch):
 
 def test_readme_table_is_written_between_its_marks(folder, tmp_path):
     readme = tmp_path / "README.md"
-    readme.write_text("above\n<!-- verdicts: begin -->\nold\n<!-- verdicts: end -->\nbelow\n")
+    readme.write_text("above\n<!-- verdicts: begin -->\nstale text\n<!-- verdicts: end -->\nbelow\n")
     assert run("report", folder, "--write", readme) == 0
     text = readme.read_text()
     assert text.startswith("above\n")
     assert text.endswith("below\n")
-    assert "old" not in text
+    assert "stale text" not in text
     assert all(f"**C{k}**" in text for k in range(1, 19))
     assert run("report", folder, "--write", readme) == 0
     assert readme.read_text() == text

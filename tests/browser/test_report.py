@@ -2,47 +2,24 @@
 
 import os
 import shutil
+from pathlib import Path
 
-import numpy as np
 import pytest
-import xarray
 
-from recombine.report import write_report
-from recombine.studies import STUDIES
+from recombine.cli.reproduce import written
+from recombine.figures import FIGURES
+from recombine.results import Results
 
 pytestmark = pytest.mark.browser
-NAMES = ["bump", "rate"]
+GOLDEN = Path(__file__).parents[1] / "golden" / "results"
 
 
 @pytest.fixture(scope="module")
 def page_path(tmp_path_factory):
-    chance = np.random.default_rng(0)
-    size, seeds, samples = 10, 3, 4
-    held_out = np.zeros((size, size), dtype=bool)
-    held_out[3:7, 3:7] = True
-    scores = {
-        n: (("encoding", "seed"), chance.random((2, seeds))) for n in ("id_over_blank", "id_accuracy", "ood_over_blank")
-    }
-    result = xarray.Dataset(
-        {
-            **scores,
-            "error": (("encoding", "seed", "y", "x"), chance.random((2, seeds, size, size)) * 0.004),
-            "drawing": (
-                ("encoding", "seed", "sample", "row", "column"),
-                chance.random((2, seeds, samples, size, size)),
-            ),
-            "held_out": (("y", "x"), held_out),
-            "sample_x": ("sample", [4, 5, 4, 5]),
-            "sample_y": ("sample", [4, 4, 5, 5]),
-        },
-        coords={"encoding": NAMES, "seed": range(seeds), "x": range(size), "y": range(size)},
-        attrs={"polarity": "bright", "blank": 0.004},
-    )
-    out = tmp_path_factory.mktemp("report")
-    study = STUDIES["encodings"]
-    return write_report(
-        out, "quick", {"encodings": result}, {"encodings": study.question}, study.judge(result), {"torch": "1"}, 6
-    )
+    out = tmp_path_factory.mktemp("report") / "out"
+    shutil.copytree(GOLDEN, out)
+    Results(out).note(preset={"name": "tiny", "seeds": 3, "depths": [2, 3]}, runs=116)
+    return written(Results.existing(out))
 
 
 @pytest.fixture(scope="module")
@@ -69,12 +46,21 @@ def test_page_shows_verdicts_and_figure(page_path, browser, width):
     page.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
     page.on("requestfailed", lambda request: trouble.append(request.url))
     page.goto(page_path.as_uri())
-    assert page.locator("#verdicts tr").count() == 2
-    assert page.locator("#verdicts").inner_text().count("C1") == 1
-    assert page.locator("figure img").evaluate("image => image.complete && image.naturalWidth > 300")
-    assert page.locator("figcaption").inner_text().startswith("Mean squared error")
-    for name in NAMES:
-        assert page.get_by_role("cell", name=name, exact=True).is_visible()
+    verdicts = page.locator("#verdicts > tbody > tr")
+    assert verdicts.count() == 19  # a heading and eighteen claims
+    for number in range(1, 19):
+        assert verdicts.nth(number).locator("strong").inner_text() == f"C{number}"
+    images = page.locator("figure img")
+    assert images.count() == len(FIGURES)
+    for index in range(images.count()):
+        images.nth(index).scroll_into_view_if_needed()
+        assert images.nth(index).evaluate("image => image.decode().then(() => image.naturalWidth > 200)")
+    assert all(len(text) > 80 for text in page.locator("figcaption").all_inner_texts())
+    case = page.locator("#verdicts details").first
+    assert not case.locator("table").is_visible()
+    case.locator("summary").click()
+    assert case.locator("table").is_visible()
+    assert page.locator("#settings ~ .wide").inner_text().count("preset: depths") == 1
     overflow = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     assert overflow <= 0, "the page scrolls sideways"
     assert trouble == []

@@ -144,6 +144,8 @@ def test_interrupted_training_says_so_and_goes_on(store_path):
         "14",
         "--width",
         "8",
+        "--samples",
+        "400",
         "--epochs",
         "30",
     ]
@@ -189,22 +191,14 @@ def test_quiet_when_not_a_terminal_and_a_bar_when_it_is(store_path):
     assert "member" in text
 
 
-def test_reproduce_writes_a_report(store_path, tmp_path, capsys, monkeypatch):
-    from recombine.studies import EncodingStudy
-
-    full = EncodingStudy.specs
-
-    def tiny(self, preset, seeds):
-        specs = full(self, preset, seeds)
-        return [s.replace(recipe=Recipe(steps=3), task=s.task.replace(size=8, holdout="center")) for s in specs]
-
-    monkeypatch.setattr(EncodingStudy, "specs", tiny)
+def test_reproduce_writes_a_report(store_path, tmp_path, capsys):
     out = tmp_path / "report"
-    code, text = run(f"reproduce encodings --out {out} --device cpu", capsys)
+    flags = " ".join(["--set size=8", "--set width=4", "--set steps=3", "--set samples=40"])
+    code, text = run(f"reproduce c1 {flags} --processes 1 --out {out} --device cpu", capsys)
     assert code == 0
     assert "C1" in text
     assert str(out / "index.html") in text.replace("\n", "")
-    for name in ("index.html", "encodings.nc", "encodings.png", "encodings.svg", "claims.json"):
+    for name in ("index.html", "data/encodings.nc", "provenance.json", "claims.json"):
         assert (out / name).stat().st_size > 0
     (claim,) = json.loads((out / "claims.json").read_text())
     assert claim["verdict"] == "undecided"  # after three steps nothing is learnt, so nothing is shown

@@ -146,7 +146,7 @@ MISTAKES = {
     "unknown run to prune": ("runs prune zzz", "run: 'zzz'"),
     "export to a strange file": ("runs export {places}/table.xlsx", "table.xlsx"),
     "export into a foreign folder": ("runs export {places}/foreign", "thesis.tex"),
-    "unknown study": ("reproduce everything", "study: 'everything'"),
+    "unknown study": ("reproduce everything", "what: 'everything'"),
     "unknown preset": ("reproduce --preset huge", "preset: 'huge'"),
     "report into a file": ("reproduce --out {places}/file", "out: "),
 }  # fmt: skip

@@ -5,15 +5,19 @@ import json
 import pytest
 
 from recombine.cli import main
+from recombine.figures import FIGURES
 
 pytestmark = pytest.mark.slow
 
 
-def test_quick_preset_shows_that_bump_codes_do_not_compose(store_path, tmp_path):
+def test_quick_preset_ends_with_every_figure_and_verdict(store_path, tmp_path):
+    out = tmp_path / "report"
     with pytest.raises(SystemExit) as caught:
-        main(["reproduce", "--preset", "quick", "--device", "cpu", "--out", str(tmp_path / "report")])
+        main(["reproduce", "--preset", "quick", "--device", "cpu", "--out", str(out)])
     assert caught.value.code == 0
-    (claim,) = json.loads((tmp_path / "report" / "claims.json").read_text())
-    outcomes = {case["name"]: case["outcome"] for case in claim["cases"]}
+    claims = {claim["claim"]: claim for claim in json.loads((out / "claims.json").read_text())}
+    assert list(claims) == [f"C{k}" for k in range(1, 19)]
+    assert all((out / "figures" / f"{name}.png").exists() for name in FIGURES)
+    outcomes = {case["name"]: case["outcome"] for case in claims["C1"]["cases"]}
     assert outcomes["onehot"] == "holds"
-    assert "fails" not in outcomes.values()
+    assert claims["C7"]["verdict"] == "supported"

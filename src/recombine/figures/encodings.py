@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,7 +66,7 @@ def _error(ax: Axes, result: xarray.Dataset, encoding: str, holdout: str) -> obj
     )
 
 
-def _drawings(axes: Sequence[Axes], result: xarray.Dataset, encoding: str, holdout: str) -> None:
+def _drawings(axes: np.ndarray, result: xarray.Dataset, encoding: str, holdout: str) -> None:
     for k, ax in enumerate(axes):
         image = result["drawing"].sel(encoding=encoding, holdout=holdout).isel(sample=k).values
         mask = result["held_out"].sel(region=holdout).values

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib import pyplot
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import MaxNLocator
 
@@ -43,19 +44,21 @@ def half_cell(values: np.ndarray) -> float:
 def outline(ax: Axes, region: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
     """Dashed border around the True cells of a region over the grid."""
     half_x, half_y = half_cell(x), half_cell(y)
-    style: dict[str, Any] = {"color": HOLDOUT_COLOR, "linestyle": (0, (3, 2)), "linewidth": 1.3}
-    padded = np.pad(region, 1)
+    padded, segments = np.pad(region, 1), []
     for row, column in zip(*np.nonzero(region), strict=True):
         left, right = x[column] - half_x, x[column] + half_x
         top, bottom = y[row] - half_y, y[row] + half_y
         if not padded[row, column + 1]:
-            ax.plot([left, right], [top, top], **style)
+            segments.append([(left, top), (right, top)])
         if not padded[row + 2, column + 1]:
-            ax.plot([left, right], [bottom, bottom], **style)
+            segments.append([(left, bottom), (right, bottom)])
         if not padded[row + 1, column]:
-            ax.plot([left, left], [top, bottom], **style)
+            segments.append([(left, top), (left, bottom)])
         if not padded[row + 1, column + 2]:
-            ax.plot([right, right], [top, bottom], **style)
+            segments.append([(right, top), (right, bottom)])
+    ax.add_collection(
+        LineCollection(segments, colors=HOLDOUT_COLOR, linestyles=[(0, (3, 2))], linewidths=1.3), autolim=False
+    )
 
 
 def cross(ax: Axes, x: float, y: float) -> None:
@@ -115,7 +118,7 @@ def color_limits(values: np.ndarray, low: float = 1, high: float = 99) -> dict[s
     return {"vmin": float(bottom), "vmax": float(max(top, bottom + 1e-6))}
 
 
-def band(ax: Axes, values: xarray.DataArray, label: str, color: str, **line: Any) -> None:
+def band(ax: Axes, values: xarray.DataArray, label: str, color: Any, **line: Any) -> None:
     """Mean over seeds against the remaining dimension, with its standard error as a band."""
     (dim,) = [d for d in values.dims if d != "seed"]
     mean, error = values.mean("seed"), values.std("seed") / np.sqrt(values.notnull().sum("seed"))

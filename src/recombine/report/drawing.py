@@ -20,6 +20,8 @@ KINDS = ("png", "svg")
 def save_figure(spec: FigureSpec, results: list[xarray.Dataset], folder: Path) -> dict[str, bytes]:
     """Draw a figure, write it in every kind, and return the files' contents."""
     figure = spec.draw(*results)
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # laid out once, not again for every kind of file
     drawn = {}
     with explained(folder, "out"):
         folder.mkdir(parents=True, exist_ok=True)
