@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -33,12 +34,12 @@ def reproduce(
     say: Callable[[str], None] = lambda line: None,
 ) -> Results:
     """The studies' results in a folder; runs that several studies share are trained once."""
+    began = time.perf_counter()
     place = resolve_device(device)
     results = Results(out)
     results.note(preset=preset.model_dump(mode="json"))
     store = store if isinstance(store, Store) else Store(store)
     processes = processes if place.type == "cpu" else None
-    began = time.perf_counter()
 
     def trained(specs: Sequence[RunSpec]) -> dict[str, Run]:
         found = train(specs, store, device=device, members=members, processes=processes, watch=watch)
@@ -50,15 +51,16 @@ def reproduce(
         runs |= trained(_distinct([spec for specs in further.values() for spec in specs]))
         for name, specs in further.items():
             own[name] |= {spec.digest for spec in specs}
-    finished = time.perf_counter()
     for study in studies:
         mine = {key: runs[key] for key in own[study.name]}
         digest = question_digest(study.name, mine)
         if not results.holds(study.name, digest):
             start = time.perf_counter()
-            results.save(study.name, study.measure(study.trials(preset, place, mine)), digest)
-            say(f"measured {study.name} in {time.perf_counter() - start:.1f} s")
-    _note(results, runs, place, preset, finished - began, time.perf_counter() - finished)
+            measured = study.measure(study.trials(preset, place, mine))
+            took = time.perf_counter() - start
+            results.save(study.name, measured.assign_attrs(_source(place, preset, len(mine), took)), digest)
+            say(f"measured {study.name} in {took:.1f} s")
+    _note(results, runs, place, preset, time.perf_counter() - began)
     return results
 
 
@@ -70,18 +72,22 @@ def _more(study: Study, preset: Preset, runs: dict[str, Run], own: dict[str, set
     return study.more(preset, {key: runs[key] for key in own[study.name]})
 
 
-def _note(
-    results: Results, runs: dict[str, Run], place: torch.device, preset: Preset, training: float, measuring: float
-) -> None:
-    """What was run, and how long it took: each run's own seconds are shared by the members of its program."""
-    own = [run.result["provenance"] for run in runs.values()]
-    spent = sum(float(p["seconds"]) / max(1, int(p["members_together"])) for p in own)
-    diverged = sum(run.status != "done" for run in runs.values())
+def _source(place: torch.device, preset: Preset, networks: int, seconds: float) -> dict[str, Any]:
+    """Where a Dataset came from, for its attributes."""
+    facts = {name: str(value) for name, value in provenance(place, preset.precision).items()}
+    return {**facts, "networks": networks, "measuring_seconds": round(seconds, 2)}
+
+
+def _note(results: Results, runs: dict[str, Run], place: torch.device, preset: Preset, wall: float) -> None:
+    """What was run for this folder so far; a run's seconds are shared among the members of its program."""
+    own = {key: run.result["provenance"] for key, run in runs.items()}
+    seconds = {key: float(p["seconds"]) / max(1, int(p["members_together"])) for key, p in own.items()}
+    every = results.note_runs(seconds)
     results.note(
-        runs=len(runs),
-        diverged=diverged,
-        training_seconds=round(spent, 1),
-        this_call_training_seconds=round(training, 1),
-        this_call_measuring_seconds=round(measuring, 1),
+        runs=len(every),
+        diverged=sum(run.status != "done" for run in runs.values()),
+        training_seconds=round(sum(every.values()), 1),
+        measuring_seconds=round(sum(results.dataset(n).attrs.get("measuring_seconds", 0) for n in results.studies), 1),
+        wall_seconds=round(results.provenance.get("wall_seconds", 0.0) + wall, 1),
         **provenance(place, preset.precision),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 DATA = "data"
 PROVENANCE = "provenance.json"
+RUNS = "runs.json"
 SOURCE = "measured_by"
 """Attribute of a Dataset that says what it was measured on and by."""
 COMPRESSED = {"zlib": True, "complevel": 6, "shuffle": True}
@@ -114,6 +115,14 @@ class Results:
         """Preset, versions, device, commit, runs and times; empty where none was written."""
         path = self.path / PROVENANCE
         return dict(json.loads(path.read_text())) if path.exists() else {}
+
+    def note_runs(self, seconds: Mapping[str, float]) -> dict[str, float]:
+        """Add to the runs behind these results, each with the seconds its training took; return all of them."""
+        path = self.path / RUNS
+        known = dict(json.loads(path.read_text())) if path.exists() else {}
+        merged = dict(sorted({**known, **{key: round(value, 2) for key, value in seconds.items()}}.items()))
+        write(path, json.dumps(merged, indent=0).encode(), "out")
+        return merged
 
     def note(self, **facts: Any) -> None:
         """Add to the provenance."""

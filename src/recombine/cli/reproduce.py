@@ -81,7 +81,8 @@ def reproduce(
             processes=processes or available_cores(), watch=bar, say=bar.say,
         )  # fmt: skip
         page = written(results, bar.say)
-    printer.print(verdict_table(results.judgements()))
+    if judgements := results.judgements():
+        printer.print(verdict_table(judgements))
     printer.print(f"report: {page}", highlight=False, soft_wrap=True)
 
 

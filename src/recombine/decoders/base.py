@@ -70,10 +70,11 @@ class StagedDecoder(nn.Module):
             inputs = activation
         return inputs
 
-    def member_answers(self, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor | None:
+    def member_answers(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> Tensor | None:
         """Answers of many members at once, where a decoder knows a better way than running itself batched.
 
-        `weights` are its parameters by name with a leading member axis, `inputs` and answers `(member, batch, …)`.
+        `weights` are its parameters by name with a leading member axis, `inputs` and answers `(member, batch, …)`; all
+        are in float32, and `dtype` is what to compute in.
         """
         return None
 

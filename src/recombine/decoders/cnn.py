@@ -15,6 +15,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
+from recombine.accelerated import available, fits
 from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDecoder
 
 FIRST_SIZE = 7
@@ -51,9 +52,25 @@ class CNN(DecoderSpec):
 
 
 class CNNDecoder(StagedDecoder):
-    """The chain, and a way to run many members as one network of grouped convolutions, channels last throughout."""
+    """The chain, and two ways to run many members at once: on Triton's kernels, and as grouped convolutions."""
 
-    def member_answers(self, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
+    def member_answers(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> Tensor:
+        width = weights["stages.layer0.0.bias"].shape[1]
+        if inputs.is_cuda and dtype == torch.bfloat16 and available() and fits(width):
+            return self.kernel_answers(weights, inputs, dtype)
+        return self.grouped_answers({name: w.to(dtype) for name, w in weights.items()}, inputs.to(dtype))
+
+    def kernel_answers(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> Tensor:
+        """Every convolution a kernel with the member as a grid axis, bias and ReLU inside."""
+        from recombine.accelerated.network import ConvolutionalMembers
+
+        ups = [stage[0].stride == (2, 2) for name, stage in self.stages.items() if name not in ("layer0", "output")]  # type: ignore[index]
+        drawn = ConvolutionalMembers.apply(inputs, ups, dtype, *weights.values())
+        resize = tuple(self.stages["output"].children())[1]
+        return resize(drawn.flatten(0, 1).unsqueeze(1)).unflatten(0, drawn.shape[:2])
+
+    def grouped_answers(self, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
+        """One network of grouped convolutions, channels last throughout."""
         members, batch = inputs.shape[:2]
         kernel, bias = weights["stages.layer0.0.weight"], weights["stages.layer0.0.bias"]
         channels, size = kernel.shape[2], kernel.shape[-1]

@@ -23,7 +23,7 @@ def git_commit() -> str | None:
     """
     if named := os.environ.get("RECOMBINE_COMMIT"):
         return named
-    here = Path(__file__).resolve().parent
+    here = Path(__file__).resolve().parents[1]
 
     def git(*words: str) -> str | None:
         try:

@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from recombine.accelerated import available
+
 
 def adamw_update(
     weights: Float[Tensor, "member parameter"],
@@ -27,18 +29,23 @@ def adamw_update(
 ) -> None:
     """One step of the active members, in place."""
     step += active
+    count = step.double().clamp(min=1)
+    rate = torch.where(active, lr.double(), 0.0)
+    decay = (1 - rate * weight_decay.double()).to(weights.dtype)
+    stride = (rate / (1 - mean_decay**count)).to(weights.dtype)
+    root = (1 - square_decay**count).sqrt().to(weights.dtype)
+    if weights.is_cuda and available():
+        from recombine.accelerated.adamw import update
+
+        update(weights, mean, square, gradient, active, decay, stride, root, mean_decay, square_decay, epsilon)
+        return
     on = active[:, None]
     gradient = torch.where(on, gradient, 0.0)
     mean.copy_(torch.where(on, mean.lerp(gradient, 1 - mean_decay), mean))
     square.mul_(torch.where(on, square_decay, 1.0).to(square.dtype)).addcmul_(
         gradient, gradient, value=1 - square_decay
     )
-    count = step.double().clamp(min=1)
-    rate = torch.where(active, lr.double(), 0.0)
-    decay = 1 - rate * weight_decay.double()
-    stride = rate / (1 - mean_decay**count)
-    root = (1 - square_decay**count).sqrt()
-    denominator = square.sqrt().div_(root.to(square.dtype)[:, None]).add_(epsilon)
-    change = (mean / denominator).mul_(stride.to(weights.dtype)[:, None])
-    weights.mul_(decay.to(weights.dtype)[:, None])
+    denominator = square.sqrt().div_(root[:, None]).add_(epsilon)
+    change = (mean / denominator).mul_(stride[:, None])
+    weights.mul_(decay[:, None])
     weights.sub_(torch.where(on, change, 0.0))

@@ -81,8 +81,7 @@ class Objective:
     ) -> tuple[Tensor, Tensor]:
         """Every member's total loss and squared error, in the decoder's own way if it has one."""
         if self.penalties is None:
-            named = self.layout.unflatten_members(weights.to(self.dtype))
-            answers = self.decoder.member_answers(named, inputs.to(self.dtype))
+            answers = self.decoder.member_answers(self.layout.unflatten_members(weights), inputs, self.dtype)
             if answers is not None:
                 error, total = _distance(answers.float(), targets, shares, terms)
                 return total, error

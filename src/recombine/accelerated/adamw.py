@@ -1,0 +1,43 @@
+"""AdamW of many members in one pass over memory."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+BLOCK = 1024
+
+
+@triton.jit
+def _update(
+    weights, mean, square, gradient, active, decay, stride, root, size, mean_decay, square_decay, epsilon,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    member = tl.program_id(1).to(tl.int64)
+    if tl.load(active + member):
+        column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        inside = column < size
+        at = member * size + column
+        g = tl.load(gradient + at, mask=inside, other=0.0)
+        m = tl.load(mean + at, mask=inside, other=0.0)
+        v = tl.load(square + at, mask=inside, other=0.0)
+        w = tl.load(weights + at, mask=inside, other=0.0)
+        m += (g - m) * (1 - mean_decay)
+        v = v * square_decay + g * g * (1 - square_decay)
+        change = m / (tl.sqrt(v) / tl.load(root + member) + epsilon) * tl.load(stride + member)
+        tl.store(mean + at, m, mask=inside)
+        tl.store(square + at, v, mask=inside)
+        tl.store(weights + at, w * tl.load(decay + member) - change, mask=inside)
+
+
+def update(
+    weights: Tensor, mean: Tensor, square: Tensor, gradient: Tensor, active: Tensor, decay: Tensor, stride: Tensor,
+    root: Tensor, mean_decay: float, square_decay: float, epsilon: float,
+) -> None:  # fmt: skip
+    """One step of the active members, in place; `decay`, `stride` and `root` are a number a member."""
+    members, size = weights.shape
+    _update[(triton.cdiv(size, BLOCK), members)](
+        weights, mean, square, gradient.contiguous(), active, decay, stride, root, size, mean_decay, square_decay,
+        epsilon, BLOCK=BLOCK,
+    )  # fmt: skip

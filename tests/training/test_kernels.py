@@ -1,0 +1,74 @@
+"""Triton's kernels against torch, over random shapes, under Triton's interpreter: in a process of its own, since the
+interpreter is chosen when kernels are made."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("triton")
+
+CHECK = """
+import torch
+from hypothesis import Phase, given, settings, strategies as st
+from torch.nn import functional
+from recombine.accelerated import convolution
+from recombine.specs import RunSpec
+from recombine.tasks import BumpTask
+from recombine.training import Ensemble
+
+SMALL = st.integers(1, 3)
+
+def close(found, expected):
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+@settings(max_examples=8, deadline=None, phases=[Phase.generate])
+@given(SMALL, SMALL, st.integers(1, 6), st.integers(1, 6), st.sampled_from([16, 32]), st.sampled_from([16, 32]),
+       st.booleans(), st.integers(0, 99))
+def convolutions(members, batch, height, width, channels, out, up, seed):
+    chance = torch.Generator().manual_seed(seed)
+    x = torch.randn(members, batch, height, width, channels, generator=chance).relu()
+    side = 4 if up else 3
+    w = torch.randn(members, channels, out, side, side, generator=chance) * 0.1
+    bias = torch.randn(members, out, generator=chance)
+    leaves = [part.clone().requires_grad_() for part in (x.permute(0, 1, 4, 2, 3), w, bias)]
+    expected = torch.stack([
+        functional.conv_transpose2d(a, b, c, stride=2 if up else 1, padding=1) for a, b, c in zip(*leaves)
+    ]).relu()
+    taps = w.flatten(3).permute(0, 3, 1, 2).contiguous()
+    close(convolution.forward(x, taps, bias, up).permute(0, 1, 4, 2, 3), expected)
+    gradient = torch.randn(expected.shape, generator=chance)
+    wanted = torch.autograd.grad(expected, leaves, gradient)
+    z = (gradient * (expected > 0)).permute(0, 1, 3, 4, 2).contiguous()
+    close(convolution.input_gradient(z, taps, x, up).permute(0, 1, 4, 2, 3), wanted[0] * (leaves[0] > 0))
+    weight, offset = convolution.weight_gradient(x, z, up)
+    close(weight.permute(0, 2, 3, 1).unflatten(-1, (side, side)), wanted[1])
+    close(offset, wanted[2])
+
+@settings(max_examples=4, deadline=None, phases=[Phase.generate])
+@given(st.sampled_from([7, 10, 14]), st.integers(1, 3), st.integers(0, 99))
+def networks(size, depth, seed):
+    spec = RunSpec(task=BumpTask(size=size, training="draws:9"), decoder=f"cnn:width=16:depth={depth}", seed=seed)
+    ensemble = Ensemble(spec.seeds(range(seed, seed + 2)), torch.device("cpu"))
+    weights = ensemble.initial().weights.requires_grad_()
+    named, decoder = ensemble.layout.unflatten_members(weights), ensemble.objective.decoder
+    inputs = ensemble.examples.inputs[:6].unflatten(0, (2, 3))
+    found = [
+        decoder.kernel_answers(named, inputs, torch.float32),
+        decoder.grouped_answers(named, inputs),
+    ]
+    close(*found)
+    scale = torch.randn(found[0].shape, generator=torch.Generator().manual_seed(seed))
+    close(*(torch.autograd.grad((answers * scale).sum(), weights, retain_graph=True)[0] for answers in found))
+
+convolutions()
+networks()
+print("same")
+"""
+
+
+def test_kernels_agree_with_torch_over_random_shapes():
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", CHECK], capture_output=True, text=True, timeout=600, env=environment)
+    assert done.stdout.strip() == "same", done.stderr[-3000:]
