@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib import pyplot
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure, SubFigure
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
 from matplotlib.ticker import MaxNLocator
 
 if TYPE_CHECKING:
@@ -44,21 +45,25 @@ def half_cell(values: np.ndarray) -> float:
 def outline(ax: Axes, region: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
     """Dashed border around the True cells of a region over the grid."""
     half_x, half_y = half_cell(x), half_cell(y)
-    padded, segments = np.pad(region, 1), []
-    for row, column in zip(*np.nonzero(region), strict=True):
-        left, right = x[column] - half_x, x[column] + half_x
-        top, bottom = y[row] - half_y, y[row] + half_y
-        if not padded[row, column + 1]:
-            segments.append([(left, top), (right, top)])
-        if not padded[row + 2, column + 1]:
-            segments.append([(left, bottom), (right, bottom)])
-        if not padded[row + 1, column]:
-            segments.append([(left, top), (left, bottom)])
-        if not padded[row + 1, column + 2]:
-            segments.append([(right, top), (right, bottom)])
-    ax.add_collection(
-        LineCollection(segments, colors=HOLDOUT_COLOR, linestyles=[(0, (3, 2))], linewidths=1.3), autolim=False
-    )
+    edges_x = np.append(x - half_x, x[-1] + half_x)
+    edges_y = np.append(y - half_y, y[-1] + half_y)
+    padded = np.pad(region.astype(int), 1)
+    points: list[tuple[float, float]] = []
+    for line, changes in enumerate(np.diff(padded, axis=0)[:, 1:-1] != 0):
+        for first, last in _stretches(changes):
+            points += [(edges_x[first], edges_y[line]), (edges_x[last], edges_y[line])]
+    for line, changes in enumerate(np.diff(padded, axis=1)[1:-1].T != 0):
+        for first, last in _stretches(changes):
+            points += [(edges_x[line], edges_y[first]), (edges_x[line], edges_y[last])]
+    if points:
+        path = Path(points, [Path.MOVETO, Path.LINETO] * (len(points) // 2))
+        ax.add_artist(PathPatch(path, fill=False, edgecolor=HOLDOUT_COLOR, linestyle=(0, (3, 2)), linewidth=1.3))
+
+
+def _stretches(on: np.ndarray) -> list[tuple[int, int]]:
+    """First and past-the-last index of every run of True."""
+    change = np.flatnonzero(np.diff(np.pad(on.astype(int), 1)))
+    return [(int(first), int(last)) for first, last in zip(change[0::2], change[1::2], strict=True)]
 
 
 def cross(ax: Axes, x: float, y: float) -> None:

@@ -141,13 +141,14 @@ def _permutation_p(block: Tensor, theory: Tensor, agreement: Tensor, permutation
     means = block.mean(dim=(-2, -1)) * theory.mean() * theory.numel()
     spread = (block - block.mean(dim=(-2, -1), keepdim=True)).flatten(-2).norm(dim=-1) * (theory - theory.mean()).norm()
     generator = torch.Generator().manual_seed(seed)
-    columns = torch.arange(theory.shape[1], device=theory.device)
-    beaten = torch.ones_like(agreement)
-    for _ in range(permutations):
-        order = torch.randperm(len(columns), generator=generator).to(theory.device)
-        sums = products[..., order, columns].sum(dim=-1) - means
-        beaten += torch.where(spread > 0, sums / torch.where(spread > 0, spread, 1.0), 0.0) >= agreement - 1e-12
-    return beaten / (permutations + 1)
+    columns = theory.shape[1]
+    orders = torch.rand(permutations, columns, generator=generator, dtype=torch.float64).argsort(dim=1)
+    at = (orders * columns + torch.arange(columns)).to(theory.device)
+    sums = products.flatten(-2)[..., at.flatten()].unflatten(-1, at.shape).sum(dim=-1) - means[..., None]
+    scale = torch.where(spread > 0, spread, 1.0)[..., None]
+    found = torch.where(spread[..., None] > 0, sums / scale, 0.0)
+    beaten = (found >= agreement[..., None] - 1e-12).sum(dim=-1)
+    return (beaten + 1).to(agreement.dtype) / (permutations + 1)
 
 
 def block_contrast(
