@@ -67,7 +67,7 @@ def test_the_same_numbers_from_the_same_runs(tmp_path):
     for name in "ab":
         results = reproduce([study], PRESET, tmp_path / "runs", tmp_path / name, device="cpu")
         found.append(results.dataset("regimes"))
-    assert found[0].identical(found[1])
+    assert found[0].equals(found[1])
 
 
 def test_digest_depends_on_runs_and_study():
@@ -107,11 +107,16 @@ def test_figure_claims_and_report_train_nothing(folder, capsys, monkeypatch):
     assert all(f"C{k} " in listed for k in range(1, 19))
     assert run("claims", "c9", "--from", folder) == 0
     assert "OOD: both below entropy" in capsys.readouterr().out
+    for path in (folder / "data").iterdir():
+        if path.stem not in ("depth", "regimes"):
+            path.unlink()
     assert run("report", folder) == 0
     assert (folder / "index.html").exists()
+    assert (folder / "figures" / "fig2.svg").exists()
 
 
-def test_readme_table_is_written_between_its_marks(folder, tmp_path):
+def test_readme_table_is_written_between_its_marks(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("recombine.cli.reproduce.written", lambda results: results.path)  # pictures are tested above
     readme = tmp_path / "README.md"
     readme.write_text("above\n<!-- verdicts: begin -->\nstale text\n<!-- verdicts: end -->\nbelow\n")
     assert run("report", folder, "--write", readme) == 0

@@ -368,7 +368,7 @@ def test_from_training_to_figure(few_resamples, store_path, tmp_path):
 
     preset = Preset(
         name="tiny", precision="float32", lr=1e-2, threshold_sizes=(5, 6, 7), threshold_width=4, threshold_depth=1,
-        threshold_steps=40, threshold_protocols=1, threshold_first=3, threshold_rest=2,
+        threshold_steps=40, threshold_protocols=1, threshold_first=3, threshold_rest=2, threshold_alone=3,
     )  # fmt: skip
     runs: dict[str, Run] = {}
     while more := STUDY.more(preset, runs):

@@ -132,7 +132,8 @@ def test_runs_commands(store_path, capsys, tmp_path):
     assert "1 finished runs" in run("runs list", capsys)[1]
 
 
-def test_interrupted_training_says_so_and_goes_on(store_path):
+def test_interrupted_training_says_so_and_goes_on(store_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # tests run side by side
     words = [
         sys.executable,
         "-m",
@@ -141,9 +142,11 @@ def test_interrupted_training_says_so_and_goes_on(store_path):
         "--device",
         "cpu",
         "--size",
-        "14",
-        "--width",
         "8",
+        "--width",
+        "4",
+        "--depth",
+        "1",
         "--samples",
         "400",
         "--epochs",
