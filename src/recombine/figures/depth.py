@@ -34,9 +34,10 @@ def _compared(result: xarray.Dataset) -> list[int]:
 
 def _profiles(ax: Axes, result: xarray.Dataset, encoding: str, name: str, depths: list[int], **line: object) -> None:
     """A line a depth, over the stages."""
-    shades = pyplot.get_cmap("viridis")(np.linspace(0.05, 0.9, len(depths)))
-    for depth, color in zip(depths, shades, strict=True):
-        band(ax, result[name].sel(encoding=encoding, depth=depth), f"depth {depth}", color, **line)
+    every = [int(depth) for depth in result["depth"].values]  # a depth has its colour in every panel
+    shades = dict(zip(every, pyplot.get_cmap("viridis")(np.linspace(0.05, 0.95, len(every))), strict=True))
+    for depth in depths:
+        band(ax, result[name].sel(encoding=encoding, depth=depth), f"depth {depth}", shades[depth], **line)
     ax.set_xlabel("stage (0: input)")
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from matplotlib import pyplot
 
 from recombine.figures import FigureSpec
+from recombine.figures.panels import styled
 from recombine.store.files import explained, write
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ def save_figure(spec: FigureSpec, results: list[xarray.Dataset], folder: Path) -
         folder.mkdir(parents=True, exist_ok=True)
     for kind in KINDS:
         buffer = io.BytesIO()
-        figure.savefig(buffer, format=kind, metadata={"Date": None} if kind == "svg" else {"Software": None})
+        with styled():  # names inside an SVG are random otherwise
+            figure.savefig(buffer, format=kind, metadata={"Date": None} if kind == "svg" else {"Software": None})
         drawn[kind] = buffer.getvalue()
         write(folder / f"{spec.name}.{kind}", drawn[kind], "out")
     pyplot.close(figure)
