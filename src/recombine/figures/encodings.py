@@ -48,7 +48,6 @@ def _main_rows(figure: SubFigure, result: xarray.Dataset) -> object:
 
 def _setup(ax: Axes, result: xarray.Dataset, mask: np.ndarray) -> None:
     """What is trained on and what is not."""
-    ax.imshow(np.where(mask, 0.55, 0.95), cmap="gray", vmin=0, vmax=1)
     grid = result.assign(held_out=(("y", "x"), mask))
     grid_image(ax, np.where(mask, 0.8, 0.25), grid, cmap="gray", vmin=0, vmax=1)
     for text, place in (("held\nout", (0.5, 0.5)), ("kept", (0.5, 0.1))):

@@ -21,7 +21,6 @@ from recombine.studies.presets import Preset
 from recombine.studies.reading import (
     STAGE_DIMS,
     base_attributes,
-    grid_map,
     grid_variables,
     keep_first,
     log_ratio,
@@ -75,12 +74,11 @@ class PenaltyStudy(Study):
     def measure(self, trials: Trials) -> xarray.Dataset:
         def measured(run: Run) -> dict[str, Any]:
             found: dict[str, Any] = {**run.scores, **_embeddings(run)}
-            found["error"] = grid_map(run, "error")
             return found | stage_profile(run, trials.device, probes=False)
 
-        inner = {**STAGE_DIMS, "embedding": ("factor", "value", "row", "column"), "error": ("y", "x")}
-        result = keep_first(tabulate(trials, ("arm", "vectors"), measured, inner), "log_volume", "embedding", "error")
-        result = result.drop_vars(["mean_embedding", "mean_error", "error"])
+        inner = {**STAGE_DIMS, "embedding": ("factor", "value", "row", "column")}
+        result = keep_first(tabulate(trials, ("arm", "vectors"), measured, inner), "log_volume", "embedding")
+        result = result.drop_vars("mean_embedding")
         spec = trials[NONE, UNIT][0].spec
         return result.assign(**grid_variables(spec)).assign_coords(factor=["x", "y"]).assign_attrs(
             {**base_attributes(trials), "size": trials.preset.penalty_size}

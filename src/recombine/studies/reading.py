@@ -105,11 +105,6 @@ def base_attributes(trials: Trials) -> dict[str, Any]:
     return {"preset": trials.preset.name, "background": first.background, "size": trials.preset.size}
 
 
-def image_scores(run: Run) -> dict[str, float]:
-    """The run's own scores."""
-    return run.scores
-
-
 def grid_map(run: Run, name: str) -> np.ndarray:
     """An array a grid point as an image of the (x, y) grid: `[y, x]`."""
     return np.asarray(run.arrays()[name]).reshape(run.spec.task.grid.shape).T.astype(np.float32)
