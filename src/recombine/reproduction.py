@@ -83,11 +83,13 @@ def _note(results: Results, runs: dict[str, Run], place: torch.device, preset: P
     own = {key: run.result["provenance"] for key, run in runs.items()}
     seconds = {key: float(p["seconds"]) / max(1, int(p["members_together"])) for key, p in own.items()}
     every = results.note_runs(seconds)
+    here = provenance(place, preset.precision)
+    commits = {str(results.dataset(name).attrs.get("commit", here["commit"])) for name in results.studies}
     results.note(
         runs=len(every),
         diverged=sum(run.status != "done" for run in runs.values()),
         training_seconds=round(sum(every.values()), 1),
         measuring_seconds=round(sum(results.dataset(n).attrs.get("measuring_seconds", 0) for n in results.studies), 1),
         wall_seconds=round(results.provenance.get("wall_seconds", 0.0) + wall, 1),
-        **provenance(place, preset.precision),
+        **{**here, "commit": ", ".join(sorted(commits)) if commits else here["commit"]},
     )

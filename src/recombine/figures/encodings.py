@@ -100,7 +100,7 @@ def _superposition_row(figure: SubFigure, result: xarray.Dataset) -> None:
     axes = right.subplots(1, 3)
     for ax, (title, values) in zip(axes, blocks.items(), strict=True):
         scale = np.percentile(values, 99.5) or 1.0
-        ax.imshow(values, cmap="magma", vmin=0, vmax=scale, aspect="auto", interpolation="nearest")
+        ax.imshow(values, cmap="magma", vmin=0, vmax=scale, aspect="auto")
         bare(ax)
         ax.set_xlabel("kept")
         ax.set_title(title, loc="left", fontsize=9)

@@ -183,18 +183,18 @@ def encoding_width_figure(result: xarray.Dataset) -> Figure:
     """Held-out error against the code's variance, and drawings."""
     variances = list(result["variance"].values)
     with styled():
-        figure = pyplot.figure(figsize=(9.4, 3.4), layout="constrained")
+        figure = pyplot.figure(figsize=(9.4, 2.7), layout="constrained")
         left, right = divided(figure, 1, 2, width_ratios=[1, 1.5])
         ax = left.subplots()
         for name, label, color in (("ood_over_blank", "held out", COLORS[5]), ("id_over_blank", "kept", COLORS[0])):
             own = result[name]
-            ax.errorbar(
-                variances, own.mean("seed"), own.std("seed").fillna(0), marker="o", color=color, label=label, capsize=2
-            )
+            middle = own.mean("seed")
+            reach = [middle - own.min("seed"), own.max("seed") - middle]
+            ax.errorbar(variances, middle, reach, marker="o", color=color, label=label, capsize=2)
         ax.set_yscale("log")
         ax.set_xlabel("variance of the code, s²")
         ax.set_ylabel("MSE / blank")
-        ax.legend()
+        ax.legend(loc="center right")
         axes = right.subplots(2, len(variances), squeeze=False)
         for column, variance in enumerate(variances):
             for row in range(2):
@@ -210,6 +210,6 @@ def encoding_width_caption(result: xarray.Dataset) -> str:
         f"{v}: {result['ood_over_blank'].sel(variance=v).mean().item():.2f}" for v in result["variance"].values
     )
     return (
-        f"Held-out error over blank by variance s² of the bump code, {result.sizes['seed']} seeds: {words}. Right: "
-        "drawings of the first seed."
+        f"Held-out error over blank by variance s² of the bump code, {result.sizes['seed']} seeds: {words}. Bars: "
+        "least and greatest seed. Right: drawings of the first seed."
     )

@@ -26,7 +26,7 @@ def kernels_figure(result: xarray.Dataset) -> Figure:
                 ax, values = axes[row, column], result["gram"].sel(encoding=encoding, kernel=kernel).values
                 off = values[~np.eye(len(values), dtype=bool)]
                 top = float(np.percentile(off, 99.8)) or float(values.max()) or 1.0
-                image = ax.imshow(values, cmap="magma", vmin=0, vmax=top, interpolation="nearest")
+                image = ax.imshow(values, cmap="magma", vmin=0, vmax=top)
                 for draw in (ax.axhline, ax.axvline):
                     draw(kept - 0.5, color=HOLDOUT_COLOR, linewidth=0.9, linestyle=(0, (3, 2)))
                 bare(ax)

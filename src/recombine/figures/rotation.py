@@ -113,9 +113,9 @@ def _stages(part: SubFigure, result: xarray.Dataset) -> None:
     angle, gap, speed = result["angle"].values, result["gap"].values, result["stage_speed"].mean("seed").values
     for k, (ax, name) in enumerate(zip(axes, names, strict=True)):
         across, up = result["embedding"].values[k].T
-        ax.scatter(across, up, s=16, color="0.55", linewidths=0)
-        ax.scatter(across[gap], up[gap], s=44, color=HOLDOUT_COLOR, linewidths=0)
-        dots = ax.scatter(across, up, s=9, c=angle, cmap=CYCLE, vmin=0, vmax=360, linewidths=0)
+        ax.scatter(across, up, s=16, color="0.55", linewidths=0, rasterized=True)
+        ax.scatter(across[gap], up[gap], s=44, color=HOLDOUT_COLOR, linewidths=0, rasterized=True)
+        dots = ax.scatter(across, up, s=9, c=angle, cmap=CYCLE, vmin=0, vmax=360, linewidths=0, rasterized=True)
         ax.set_title(f"{name}\ngap ×{speed[k]:.2f}")
         ax.set_aspect("equal", adjustable="datalim")
         ax.margins(0.12)
