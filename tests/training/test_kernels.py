@@ -14,6 +14,7 @@ import torch
 from hypothesis import Phase, given, settings, strategies as st
 from torch.nn import functional
 from recombine.accelerated import convolution
+from recombine.accelerated.narrow import NarrowConvolution
 from recombine.specs import RunSpec
 from recombine.tasks import BumpTask
 from recombine.training import Ensemble
@@ -37,14 +38,30 @@ def convolutions(members, batch, height, width, channels, out, up, seed):
         functional.conv_transpose2d(a, b, c, stride=2 if up else 1, padding=1) for a, b, c in zip(*leaves)
     ]).relu()
     taps = w.flatten(3).permute(0, 3, 1, 2).contiguous()
-    close(convolution.forward(x, taps, bias, up).permute(0, 1, 4, 2, 3), expected)
+    answers = convolution.forward(convolution.bordered(x), taps, bias, up)
+    close(answers, convolution.bordered(expected.permute(0, 1, 3, 4, 2)))
     gradient = torch.randn(expected.shape, generator=chance)
     wanted = torch.autograd.grad(expected, leaves, gradient)
     z = (gradient * (expected > 0)).permute(0, 1, 3, 4, 2).contiguous()
-    close(convolution.input_gradient(z, taps, x, up).permute(0, 1, 4, 2, 3), wanted[0] * (leaves[0] > 0))
-    weight, offset = convolution.weight_gradient(x, z, up)
-    close(weight.permute(0, 2, 3, 1).unflatten(-1, (side, side)), wanted[1])
-    close(offset, wanted[2])
+    z, x = convolution.bordered(z), convolution.bordered(x)
+    below, sums = convolution.input_gradient(z, taps, x, up)
+    passed = wanted[0] * (leaves[0] > 0)
+    close(below, convolution.bordered(passed.permute(0, 1, 3, 4, 2)))
+    close(sums, passed.sum(dim=(1, 3, 4)))
+    close(convolution.weight_gradient(x, z, up).permute(0, 2, 3, 1).unflatten(-1, (side, side)), wanted[1])
+
+@settings(max_examples=6, deadline=None, phases=[Phase.generate])
+@given(SMALL, SMALL, st.integers(1, 6), st.integers(1, 6), SMALL, SMALL, st.integers(0, 99))
+def narrow_convolutions(members, batch, height, width, channels, out, seed):
+    chance = torch.Generator().manual_seed(seed)
+    shapes = (members, batch, channels, height, width), (members, out, channels, 3, 3), (members, out)
+    leaves = [torch.randn(shape, generator=chance).requires_grad_() for shape in shapes]
+    expected = torch.stack([functional.conv2d(a, b, c, padding=1) for a, b, c in zip(*leaves)])
+    found = NarrowConvolution.apply(*leaves)
+    close(found, expected)
+    scale = torch.randn(expected.shape, generator=chance)
+    for ours, theirs in zip(*(torch.autograd.grad((y * scale).sum(), leaves) for y in (found, expected))):
+        close(ours, theirs)
 
 @settings(max_examples=4, deadline=None, phases=[Phase.generate])
 @given(st.sampled_from([7, 10, 14]), st.integers(1, 3), st.integers(0, 99))
@@ -63,6 +80,7 @@ def networks(size, depth, seed):
     close(*(torch.autograd.grad((answers * scale).sum(), weights, retain_graph=True)[0] for answers in found))
 
 convolutions()
+narrow_convolutions()
 networks()
 print("same")
 """

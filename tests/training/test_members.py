@@ -12,7 +12,7 @@ from recombine.tasks import BumpTask
 from recombine.training import Ensemble
 from tests.small import small_decoder
 
-OWN_WAY = {"cnn"}
+OWN_WAY = {"cnn", "mlp", "low_rank", "transformer", "coordinate"}
 CPU = torch.device("cpu")
 
 
@@ -28,16 +28,18 @@ def test_which_decoders_have_a_way_of_their_own(name):
     assert (found is not None) == (name in OWN_WAY)
 
 
-@pytest.mark.parametrize("size", [6, 7, 14, 20, 28])
-@pytest.mark.parametrize("depth", [1, 3])
-def test_own_way_gives_the_same_losses_and_gradients(size, depth):
-    spec = RunSpec(task=BumpTask(size=size, training="draws:20"), decoder=f"cnn:width=5:depth={depth}")
+CNNS = [(size, f"cnn:width=5:depth={depth}") for size in (6, 7, 14, 20, 28) for depth in (1, 3)]
+
+
+@pytest.mark.parametrize("size, decoder", [*CNNS, *((8, small_decoder(name)) for name in sorted(OWN_WAY))])
+def test_own_way_gives_the_same_losses_and_gradients(size, decoder):
+    spec = RunSpec(task=BumpTask(size=size, training="draws:20"), decoder=decoder)
     ensemble = Ensemble(spec.seeds(range(3)), CPU)
     weights = ensemble.initial().weights.requires_grad_()
     rows = torch.arange(12).view(3, 4) % len(ensemble.examples.inputs)
     inputs, targets = ensemble.examples.inputs[rows], ensemble.examples.targets[rows]
     shares = torch.rand(3, 4, generator=torch.Generator().manual_seed(0))
-    terms = torch.tensor([[0.0, 0.0, 0.1], [0.0, 0.0, 0.0], [0.0, 0.0, 0.3]])
+    terms = torch.tensor([[0.0, 0.3, 0.1], [0.2, 0.0, 0.0], [0.1, 0.1, 0.3]])
     found = []
     for way in (ensemble.objective.member_losses, vmap(ensemble.objective.loss)):
         total, error = way(weights, inputs, targets, shares, terms)

@@ -1,14 +1,16 @@
 """Convolutions of many members at once, as matrix products whose rows are gathered where they are needed.
 
-Activations are `(member, batch, y, x, channel)`; weights `(member, tap, in, out)`, a matrix a place of the kernel. Two
-geometries: `same` (kernel 3, stride 1, padding 1) and `up` (kernel 4, stride 2, padding 1, twice the size). A tap
-connects an output place to an input place:
+Activations are `(member, batch, y, x, channel)` with a border of zeros one pixel wide around every image (`bordered`),
+so that a tap is a constant step in memory and nothing is asked about edges. Weights are `(member, tap, in, out)`, a
+matrix a place of the kernel. Two geometries: `same` (kernel 3, stride 1, padding 1) and `up` (kernel 4, stride 2,
+padding 1, twice the size). A tap connects an output place to an input place:
 
 - same:  input = output + 1 − k, k = 0 … 2
 - up:    output = 2 · input + k − 1, k = 0 … 3; of an output row only every second k has an input
 
 The forward pass adds the bias and applies ReLU as it writes. The backward pass is handed the gradient before the ReLU
-and gives back the gradient before the ReLU of the layer below (`gate`: that layer's answers).
+and gives back the gradient before the ReLU of the layer below (`gate`: that layer's answers), and with it the sums that
+are that layer's bias gradient. Products are pipelined over taps: the next one's rows arrive while one is multiplied.
 """
 
 from __future__ import annotations
@@ -17,58 +19,104 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.nn import functional
 
 ROWS = 128
 """Pixels of one tile."""
+DEEP = 64
+"""Most channels that are summed over in one product."""
+STAGES = 3
+"""Products on their way at once."""
 SPLITS = 4
 """Parts over which a weight gradient's sum is divided; summed in order, so that results repeat."""
+SUMMED_ROWS = 64
+"""Pixels of one product of a weight gradient."""
+
+
+def bordered(image: Tensor) -> Tensor:
+    """`(…, y, x, channel)` with a border of zeros."""
+    return functional.pad(image, (0, 0, 1, 1, 1, 1))
+
+
+def inner(image: Tensor) -> Tensor:
+    """The same without its border."""
+    return image[..., 1:-1, 1:-1, :]
+
+
+@triton.jit
+def clear_border(y, first, step, images, height, width, C: tl.constexpr, EDGE: tl.constexpr):
+    """Write the borders of images first, first + step, … of one member; `EDGE` is at least their length."""
+    k, channels = tl.arange(0, EDGE), tl.arange(0, C)
+    wide = width + 2
+    sides = k - 2 * wide
+    row = tl.where(k < wide, 0, tl.where(k < 2 * wide, height + 1, 1 + sides // 2))
+    column = tl.where(k < wide, k, tl.where(k < 2 * wide, k - wide, (sides % 2) * (width + 1)))
+    here = k < 2 * wide + 2 * height
+    nothing = tl.zeros((EDGE, C), dtype=y.dtype.element_ty)
+    for image in range(first, images, step):
+        at = (image * (height + 2) + row) * wide + column
+        tl.store(y + at[:, None] * C + channels[None, :], nothing, mask=here[:, None])
+
+
+def edge_of(height: int, width: int) -> int:
+    """A power of two that holds the border of an image."""
+    return triton.next_power_of_2(2 * (width + 2) + 2 * height)
 
 
 @triton.jit
 def _gathered_product(
-    x, w, bias, gate, y, pixels, height, width, in_height, in_width, out_height, out_width,
+    x, w, bias, gate, y, sums, images, height, width, in_width, out_height, out_width, x_member, y_member,
     w_member, w_tap, w_in, w_out,
-    CI: tl.constexpr, CO: tl.constexpr, ROWS: tl.constexpr, DEEP: tl.constexpr,
-    UP: tl.constexpr, BACK: tl.constexpr, PRECISION: tl.constexpr,
+    CI: tl.constexpr, CO: tl.constexpr, ROWS: tl.constexpr, DEEP: tl.constexpr, EDGE: tl.constexpr,
+    UP: tl.constexpr, BACK: tl.constexpr, PRECISION: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """One tile of rows (pixels) of a forward (BACK = 0) or input-gradient (BACK = 1) pass, all output channels."""
     member, parity = tl.program_id(2).to(tl.int64), tl.program_id(1)
+    x += member * x_member
+    y += member * y_member
+    w += member * w_member
+    if parity == 0:
+        clear_border(y, tl.program_id(0), tl.num_programs(0), images, out_height, out_width, CO, EDGE)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    inside = row < pixels
-    batch, place = row // (height * width), row % (height * width)
+    inside = row < images * height * width
+    image, place = row // (height * width), row % (height * width)
     oy, ox = place // width, place % width
     py, px = parity // 2, parity % 2
     channels, out = tl.arange(0, DEEP), tl.arange(0, CO)
-    x += member * (pixels // (height * width)) * in_height * in_width * CI
-    w += member * w_member
-    total = tl.zeros((ROWS, CO), dtype=tl.float32)
+    if UP and BACK:
+        source = (image * (2 * height + 2) + 2 * oy) * (in_width + 2) + 2 * ox
+    else:
+        source = (image * (height + 2) + oy + 1) * (in_width + 2) + ox + 1
+    left_at = x + source[:, None] * CI + channels[None, :]
+    right_at = w + channels[:, None] * w_in + out[None, :] * w_out
     SIDE: tl.constexpr = (4 if BACK else 2) if UP else 3
-    for ty in tl.static_range(SIDE):
-        for tx in tl.static_range(SIDE):
-            if UP:
-                if BACK:
-                    iy, ix, ky, kx = 2 * oy + ty - 1, 2 * ox + tx - 1, ty, tx
-                else:
-                    iy, ix, ky, kx = oy + py - ty, ox + px - tx, 1 - py + 2 * ty, 1 - px + 2 * tx
-                tap = ky * 4 + kx
+    PARTS: tl.constexpr = CI // DEEP
+    total = tl.zeros((ROWS, CO), dtype=tl.float32)
+    for turn in tl.range(0, SIDE * SIDE * PARTS, num_stages=STAGES):
+        start = (turn % PARTS) * DEEP
+        ty, tx = turn // PARTS // SIDE, turn // PARTS % SIDE
+        if UP:
+            if BACK:
+                away, tap = ty * (in_width + 2) + tx, turn // PARTS
             else:
-                if BACK:
-                    iy, ix = oy + ty - 1, ox + tx - 1
-                else:
-                    iy, ix = oy + 1 - ty, ox + 1 - tx
-                tap = ty * 3 + tx
-            here = inside & (iy >= 0) & (iy < in_height) & (ix >= 0) & (ix < in_width)
-            source = ((batch * in_height + iy) * in_width + ix) * CI
-            for start in tl.static_range(0, CI, DEEP):
-                left = tl.load(x + source[:, None] + (start + channels)[None, :], mask=here[:, None], other=0.0)
-                right = tl.load(w + tap * w_tap + (start + channels)[:, None] * w_in + out[None, :] * w_out)
-                total = tl.dot(left, right, total, input_precision=PRECISION)
+                away, tap = (py - ty) * (in_width + 2) + px - tx, (1 - py + 2 * ty) * 4 + 1 - px + 2 * tx
+        else:
+            if BACK:
+                away, tap = (ty - 1) * (in_width + 2) + tx - 1, turn // PARTS
+            else:
+                away, tap = (1 - ty) * (in_width + 2) + 1 - tx, turn // PARTS
+        left = tl.load(left_at + away * CI + start, mask=inside[:, None], other=0.0)
+        right = tl.load(right_at + tap * w_tap + start * w_in)
+        total = tl.dot(left, right, total, input_precision=PRECISION)
     if UP and not BACK:
         oy, ox = 2 * oy + py, 2 * ox + px
-    target = ((member * (pixels // (height * width)) + batch) * out_height + oy) * out_width + ox
+    target = (image * (out_height + 2) + oy + 1) * (out_width + 2) + ox + 1
     target = target[:, None] * CO + out[None, :]
     if BACK:
-        total = tl.where(tl.load(gate + target, mask=inside[:, None], other=0.0) > 0, total, 0.0)
+        open_ = tl.load(gate + member * y_member + target, mask=inside[:, None], other=0.0) > 0
+        total = tl.where(open_, total, 0.0)
+        at = (member * tl.num_programs(0) + tl.program_id(0)) * CO
+        tl.store(sums + at + out, tl.sum(total, axis=0))
     else:
         total = tl.maximum(total + tl.load(bias + member * CO + out)[None, :].to(tl.float32), 0.0)
     tl.store(y + target, total.to(y.dtype.element_ty), mask=inside[:, None])
@@ -76,37 +124,55 @@ def _gathered_product(
 
 @triton.jit
 def _weight_product(
-    x, z, part, pixels, height, width, in_height, in_width, out_height, out_width, chunk,
-    CI: tl.constexpr, CO: tl.constexpr, ROWS: tl.constexpr, UP: tl.constexpr, TAPS: tl.constexpr,
-    PRECISION: tl.constexpr,
+    x, z, part, images, height, width, x_member, z_member, chunk,
+    CI: tl.constexpr, CO: tl.constexpr, ROWS: tl.constexpr, UP: tl.constexpr, PRECISION: tl.constexpr,
+    STAGES: tl.constexpr,
 ):  # fmt: skip
-    """A part of one tap's weight gradient: Σ over some pixels of input ⊗ gradient."""
-    tap, split, member = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
+    """A part of the weight gradient of one row of taps: Σ over some pixels of input ⊗ gradient.
+
+    One of the two is the same for all taps of the row, and is read once.
+    """
+    ky, split, member = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     SIDE: tl.constexpr = 4 if UP else 3
-    ky, kx = tap // SIDE, tap % SIDE
     channels, out = tl.arange(0, CI), tl.arange(0, CO)
-    examples = pixels // (height * width)
-    x += member * examples * in_height * in_width * CI
-    z += member * examples * out_height * out_width * CO
-    total = tl.zeros((CI, CO), dtype=tl.float32)
-    for start in range(split * chunk, tl.minimum((split + 1) * chunk, pixels), ROWS):
+    pixels = images * height * width
+    x += member * x_member
+    z += member * z_member
+    total_0 = tl.zeros((CI, CO), dtype=tl.float32)
+    total_1 = tl.zeros((CI, CO), dtype=tl.float32)
+    total_2 = tl.zeros((CI, CO), dtype=tl.float32)
+    total_3 = tl.zeros((CI, CO), dtype=tl.float32)
+    end = tl.minimum((split + 1) * chunk, pixels)
+    for start in tl.range(split * chunk, end, ROWS, num_stages=STAGES):
         row = start + tl.arange(0, ROWS)
-        inside = row < tl.minimum((split + 1) * chunk, pixels)
-        batch, place = row // (height * width), row % (height * width)
+        inside = (row < end)[:, None]
+        image, place = row // (height * width), row % (height * width)
         oy, ox = place // width, place % width
+        here = (image * (height + 2) + oy + 1) * (width + 2) + ox + 1
         if UP:
-            iy, ix, zy, zx = oy, ox, 2 * oy + ky - 1, 2 * ox + kx - 1
+            there = (image * (2 * height + 2) + 2 * oy + ky) * (2 * width + 2) + 2 * ox
+            left = tl.trans(tl.load(x + here[:, None] * CI + channels[None, :], mask=inside, other=0.0))
+            right = z + there[:, None] * CO + out[None, :]
+            total_0 = tl.dot(left, tl.load(right, mask=inside, other=0.0), total_0, input_precision=PRECISION)
+            total_1 = tl.dot(left, tl.load(right + CO, mask=inside, other=0.0), total_1, input_precision=PRECISION)
+            total_2 = tl.dot(left, tl.load(right + 2 * CO, mask=inside, other=0.0), total_2, input_precision=PRECISION)
+            total_3 = tl.dot(left, tl.load(right + 3 * CO, mask=inside, other=0.0), total_3, input_precision=PRECISION)
         else:
-            iy, ix, zy, zx = oy + 1 - ky, ox + 1 - kx, oy, ox
-        here = inside & (iy >= 0) & (iy < in_height) & (ix >= 0) & (ix < in_width)
-        there = inside & (zy >= 0) & (zy < out_height) & (zx >= 0) & (zx < out_width)
-        source = ((batch * in_height + iy) * in_width + ix) * CI
-        target = ((batch * out_height + zy) * out_width + zx) * CO
-        left = tl.load(x + source[:, None] + channels[None, :], mask=here[:, None], other=0.0)
-        right = tl.load(z + target[:, None] + out[None, :], mask=there[:, None], other=0.0)
-        total = tl.dot(tl.trans(left), right, total, input_precision=PRECISION)
-    at = ((member * tl.num_programs(1) + split) * TAPS + tap) * CI * CO
-    tl.store(part + at + channels[:, None] * CO + out[None, :], total)
+            right = tl.load(z + here[:, None] * CO + out[None, :], mask=inside, other=0.0)
+            shifted = x + (here + (1 - ky) * (width + 2) + 1)[:, None] * CI + channels[None, :]
+            left_0 = tl.trans(tl.load(shifted, mask=inside, other=0.0))
+            total_0 = tl.dot(left_0, right, total_0, input_precision=PRECISION)
+            left_1 = tl.trans(tl.load(shifted - CI, mask=inside, other=0.0))
+            total_1 = tl.dot(left_1, right, total_1, input_precision=PRECISION)
+            left_2 = tl.trans(tl.load(shifted - 2 * CI, mask=inside, other=0.0))
+            total_2 = tl.dot(left_2, right, total_2, input_precision=PRECISION)
+    at = part + ((member * tl.num_programs(1) + split) * SIDE + ky) * SIDE * CI * CO
+    at += channels[:, None] * CO + out[None, :]
+    tl.store(at, total_0)
+    tl.store(at + CI * CO, total_1)
+    tl.store(at + 2 * CI * CO, total_2)
+    if UP:
+        tl.store(at + 3 * CI * CO, total_3)
 
 
 def precision(tensor: Tensor) -> str:
@@ -114,48 +180,49 @@ def precision(tensor: Tensor) -> str:
     return "ieee" if tensor.dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32 else "tf32"
 
 
-def _deep(channels: int) -> int:
-    return min(channels, 64)
-
-
 def forward(x: Tensor, w: Tensor, bias: Tensor, up: bool) -> Tensor:
-    """ReLU of a transposed convolution: `(member, batch, y, x, channel)` to the same, or twice the size."""
-    members, batch, height, width, channels = x.shape
+    """ReLU of a transposed convolution, of the same size or twice the size; bordered like its input."""
+    members, images, height, width, channels = inner(x).shape
     scale, out = 2 if up else 1, w.shape[3]
-    y = x.new_empty(members, batch, scale * height, scale * width, out)
-    pixels = batch * height * width
-    _gathered_product[(triton.cdiv(pixels, ROWS), 4 if up else 1, members)](
-        x, w, bias, x, y, pixels, height, width, height, width, scale * height, scale * width,
+    y = x.new_empty(members, images, scale * height + 2, scale * width + 2, out)
+    _gathered_product[(triton.cdiv(images * height * width, ROWS), 4 if up else 1, members)](
+        x, w, bias, x, y, x, images, height, width, width, scale * height, scale * width, x.stride(0), y.stride(0),
         *w.stride(),
-        CI=channels, CO=out, ROWS=ROWS, DEEP=_deep(channels), UP=up, BACK=False, PRECISION=precision(x),
-        num_warps=8 if out > 64 else 4, num_stages=3,
+        CI=channels, CO=out, ROWS=ROWS, DEEP=min(channels, DEEP), EDGE=edge_of(scale * height, scale * width),
+        UP=up, BACK=False, PRECISION=precision(x), STAGES=STAGES, num_warps=_warps(ROWS, out),
     )  # fmt: skip
     return y
 
 
-def input_gradient(z: Tensor, w: Tensor, gate: Tensor, up: bool) -> Tensor:
-    """Gradient before the ReLU of the layer below, from the gradient before this layer's."""
-    members, batch, height, width, channels = gate.shape
+def input_gradient(z: Tensor, w: Tensor, gate: Tensor, up: bool) -> tuple[Tensor, Tensor]:
+    """Gradient before the ReLU of the layer below, from the gradient before this layer's; and its sums by channel."""
+    members, images, height, width, channels = inner(gate).shape
     x = torch.empty_like(gate)
-    pixels = batch * height * width
-    _gathered_product[(triton.cdiv(pixels, ROWS), 1, members)](
-        z, w, z, gate, x, pixels, height, width, z.shape[2], z.shape[3], height, width,
+    tiles = triton.cdiv(images * height * width, ROWS)
+    sums = torch.empty(members, tiles, channels, dtype=torch.float32, device=z.device)
+    _gathered_product[(tiles, 1, members)](
+        z, w, z, gate, x, sums, images, height, width, inner(z).shape[3], height, width, z.stride(0), x.stride(0),
         w.stride(0), w.stride(1), w.stride(3), w.stride(2),
-        CI=w.shape[3], CO=channels, ROWS=ROWS, DEEP=_deep(w.shape[3]), UP=up, BACK=True, PRECISION=precision(z),
-        num_warps=8 if channels > 64 else 4, num_stages=3,
+        CI=w.shape[3], CO=channels, ROWS=ROWS, DEEP=min(w.shape[3], DEEP), EDGE=edge_of(height, width),
+        UP=up, BACK=True, PRECISION=precision(z), STAGES=STAGES, num_warps=_warps(ROWS, channels),
     )  # fmt: skip
-    return x
+    return x, sums.sum(dim=1)
 
 
-def weight_gradient(x: Tensor, z: Tensor, up: bool) -> tuple[Tensor, Tensor]:
-    """Gradients of weight `(member, tap, in, out)` and bias, in float32."""
-    members, batch, height, width, channels = x.shape
-    out, taps, pixels = z.shape[-1], 16 if up else 9, batch * height * width
-    chunk = triton.cdiv(triton.cdiv(pixels, SPLITS), ROWS) * ROWS
-    part = torch.empty(members, SPLITS, taps, channels, out, dtype=torch.float32, device=x.device)
-    _weight_product[(taps, SPLITS, members)](
-        x, z, part, pixels, height, width, height, width, z.shape[2], z.shape[3], chunk,
-        CI=channels, CO=out, ROWS=64, UP=up, TAPS=taps, PRECISION=precision(x),
-        num_warps=8 if channels > 64 else 4, num_stages=3,
+def weight_gradient(x: Tensor, z: Tensor, up: bool) -> Tensor:
+    """Gradient of the weights `(member, tap, in, out)`, in float32."""
+    members, images, height, width, channels = inner(x).shape
+    out, side, pixels = z.shape[-1], 4 if up else 3, images * height * width
+    chunk = triton.cdiv(triton.cdiv(pixels, SPLITS), SUMMED_ROWS) * SUMMED_ROWS
+    part = torch.empty(members, SPLITS, side * side, channels, out, dtype=torch.float32, device=x.device)
+    _weight_product[(side, SPLITS, members)](
+        x, z, part, images, height, width, x.stride(0), z.stride(0), chunk,
+        CI=channels, CO=out, ROWS=SUMMED_ROWS, UP=up, PRECISION=precision(x), STAGES=STAGES,
+        num_warps=_warps(4 * channels, out),
     )  # fmt: skip
-    return part.sum(dim=1), z.flatten(1, 3).sum(dim=1, dtype=torch.float32)
+    return part.sum(dim=1)
+
+
+def _warps(rows: int, columns: int) -> int:
+    """Enough threads that a tile of results fits their registers."""
+    return 8 if rows * columns > 128 * 64 else 4

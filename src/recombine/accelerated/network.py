@@ -26,7 +26,7 @@ class ConvolutionalMembers(torch.autograd.Function):
         codes = codes.to(dtype)
         first = kernels[0].permute(0, 1, 3, 4, 2).reshape(members, codes.shape[2], -1).to(dtype)
         product = torch.bmm(codes, first).view(members, batch, size, size, channels)
-        image = torch.relu(product + biases[0].to(dtype)[:, None, None, None])
+        image = convolution.bordered(torch.relu(product + biases[0].to(dtype)[:, None, None, None]))
         stages, taps = [image], []
         for kernel, bias, up in zip(kernels[1:-1], biases[1:-1], ups, strict=True):
             taps.append(kernel.flatten(3).permute(0, 3, 1, 2).to(dtype).contiguous())
@@ -47,14 +47,15 @@ class ConvolutionalMembers(torch.autograd.Function):
         gradient = gradient.contiguous()
         weight, bias = readout.weight_gradient(stages[-1], gradient, ctx.precision)
         found = [bias[:, None], weight.transpose(1, 2)]
-        below = readout.input_gradient(gradient, places, stages[-1])
+        below, bias = readout.input_gradient(gradient, places, stages[-1])
         for index in reversed(range(depth)):
-            weight, bias = convolution.weight_gradient(stages[index], below, ctx.ups[index])
+            weight = convolution.weight_gradient(stages[index], below, ctx.ups[index])
             found += [bias, weight.permute(0, 2, 3, 1)]
-            below = convolution.input_gradient(below, taps[index], stages[index], ctx.ups[index])
+            below, bias = convolution.input_gradient(below, taps[index], stages[index], ctx.ups[index])
+        below = convolution.inner(below)
         members, batch, size, _, channels = below.shape
-        first = torch.bmm(codes.mT, below.view(members, batch, -1)).float()
-        found += [below.sum(dim=(1, 2, 3), dtype=torch.float32)]
+        first = torch.bmm(codes.mT, below.reshape(members, batch, -1)).float()
+        found += [bias]
         found += [first.view(members, codes.shape[2], size, size, channels).permute(0, 1, 4, 2, 3)]
         shaped = [part.reshape(shape) for part, shape in zip(reversed(found), ctx.shapes, strict=True)]
         return None, None, None, *shaped

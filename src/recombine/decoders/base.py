@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import BeforeValidator, SerializeAsAny
@@ -43,6 +43,13 @@ class Interface:
         return self.image_shape[0] * self.image_shape[1]
 
 
+class MemberAnswers(NamedTuple):
+    """What many members say, and their penalties, a number a member each."""
+
+    answers: Tensor
+    penalties: Mapping[str, Tensor] = {}
+
+
 class StagedDecoder(nn.Module):
     """A chain of named stages."""
 
@@ -70,7 +77,7 @@ class StagedDecoder(nn.Module):
             inputs = activation
         return inputs
 
-    def member_answers(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> Tensor | None:
+    def member_answers(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> MemberAnswers | None:
         """Answers of many members at once, where a decoder knows a better way than running itself batched.
 
         `weights` are its parameters by name with a leading member axis, `inputs` and answers `(member, batch, …)`; all

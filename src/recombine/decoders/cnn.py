@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from recombine.accelerated import available, fits
-from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDecoder
+from recombine.decoders.base import DECODERS, DecoderSpec, Interface, MemberAnswers, StagedDecoder
 
 FIRST_SIZE = 7
 """Rows and columns after the first transposed convolution (its kernel size)."""
@@ -54,11 +54,12 @@ class CNN(DecoderSpec):
 class CNNDecoder(StagedDecoder):
     """The chain, and two ways to run many members at once: on Triton's kernels, and as grouped convolutions."""
 
-    def member_answers(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> Tensor:
+    def member_answers(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> MemberAnswers:
         width = weights["stages.layer0.0.bias"].shape[1]
         if inputs.is_cuda and dtype == torch.bfloat16 and available() and fits(width):
-            return self.kernel_answers(weights, inputs, dtype)
-        return self.grouped_answers({name: w.to(dtype) for name, w in weights.items()}, inputs.to(dtype))
+            return MemberAnswers(self.kernel_answers(weights, inputs, dtype))
+        weights = {name: w.to(dtype) for name, w in weights.items()}
+        return MemberAnswers(self.grouped_answers(weights, inputs.to(dtype)))
 
     def kernel_answers(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> Tensor:
         """Every convolution a kernel with the member as a grid axis, bias and ReLU inside."""

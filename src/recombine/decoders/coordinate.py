@@ -5,13 +5,16 @@ Stages: `tokens`, `layer1` … (linear + PReLU) and `output`.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Literal, cast
 
+import torch
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 
-from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDecoder, ToImage
-from recombine.decoders.tokens import PixelTokens
+from recombine.decoders.base import DECODERS, DecoderSpec, Interface, MemberAnswers, StagedDecoder, ToImage
+from recombine.decoders.members import linear, prelu
+from recombine.decoders.tokens import PixelTokens, read_pixels
 
 
 @DECODERS.register
@@ -29,4 +32,16 @@ class CoordinateMLP(DecoderSpec):
         for number in range(1, self.depth + 1):
             stages[f"layer{number}"] = nn.Sequential(nn.Linear(self.width, self.width), nn.PReLU())
         stages["output"] = nn.Sequential(nn.Linear(self.width, 1), ToImage(interface.image_shape))
-        return StagedDecoder(stages)
+        return CoordinateDecoder(stages)
+
+
+class CoordinateDecoder(StagedDecoder):
+    """The chain, and all members' layers as batched products."""
+
+    def member_answers(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> MemberAnswers:
+        weights = {name: w.to(dtype) for name, w in weights.items()}
+        tokens, *hidden, _ = self.stages.items()
+        values = cast(PixelTokens, tokens[1]).members(weights, f"stages.{tokens[0]}", inputs.to(dtype))
+        for name, _ in hidden:
+            values = prelu(weights, f"stages.{name}.1", linear(weights, f"stages.{name}.0", values))
+        return MemberAnswers(read_pixels(self, weights, values))

@@ -13,7 +13,9 @@ Variances are over the pixel index and divide by its length.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, cast
 
 import torch
 from jaxtyping import Float
@@ -21,7 +23,8 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDecoder
+from recombine.decoders.base import DECODERS, DecoderSpec, Interface, MemberAnswers, StagedDecoder
+from recombine.decoders.members import narrow_convolution, prelu
 
 Convention = Literal["unit", "raw"]
 
@@ -53,12 +56,24 @@ class LowRank(DecoderSpec):
 
 
 class LowRankDecoder(StagedDecoder):
-    """The chain, with the embedding's penalties."""
+    """The chain, with the embedding's penalties; and all members' layers at once."""
+
+    @property
+    def embedding(self) -> LowRankEmbedding:
+        """The first stage."""
+        return cast(LowRankEmbedding, self.stages["embedding"])
 
     def penalties(self) -> dict[str, Tensor]:
-        embedding = self.stages["embedding"]
-        assert isinstance(embedding, LowRankEmbedding)
-        return {"entropy": embedding.entropy(), "variance": embedding.variance()}
+        return self.embedding.parts().penalties()
+
+    def member_answers(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> MemberAnswers:
+        parts = self.embedding.member_parts(weights, "stages.embedding")
+        values = parts.rendered(inputs).to(dtype)
+        weights = {name: w.to(dtype) for name, w in weights.items()}
+        _, *hidden, last = self.stages
+        for name in hidden:
+            values = prelu(weights, f"stages.{name}.1", narrow_convolution(weights, f"stages.{name}.0", values))
+        return MemberAnswers(narrow_convolution(weights, f"stages.{last}.0", values).squeeze(2), parts.penalties())
 
 
 class LowRankEmbedding(nn.Module):
@@ -80,34 +95,83 @@ class LowRankEmbedding(nn.Module):
         self.columns = nn.ParameterList(nn.Parameter(torch.randn(size, rank, columns)) for size in code_sizes)
         self.strengths = nn.ParameterList(nn.Parameter(torch.randn(size, rank)) for size in code_sizes)
 
+    def parts(self) -> EmbeddingParts:
+        """The parameters as they are used."""
+        return self._of([*self.rows], [*self.columns], [*self.strengths])
+
+    def member_parts(self, weights: Mapping[str, Tensor], name: str) -> EmbeddingParts:
+        """Those of many members, by name and with a leading member axis."""
+        listed = [
+            [weights[f"{name}.{kind}.{k}"] for k in range(len(self.code_sizes))]
+            for kind in ("rows", "columns", "strengths")
+        ]
+        return self._of(*listed)
+
+    def _of(self, rows: list[Tensor], columns: list[Tensor], strengths: list[Tensor]) -> EmbeddingParts:
+        units = [_unit(v) for v in rows], [_unit(v) for v in columns]
+        return EmbeddingParts(
+            *units, strengths, seen=[*units[0], *units[1]] if self.vectors == "unit" else rows + columns
+        )
+
     def images(self) -> list[Float[Tensor, "value y x"]]:
         """Each factor's embeddings W(v), one image a value (Eq. 8)."""
-        return [
-            torch.einsum("vr,vry,vrx->vyx", strength, _unit(rows), _unit(columns))
-            for strength, rows, columns in zip(self.strengths, self.rows, self.columns, strict=True)
-        ]
+        return self.parts().images()
 
     def spectra(self) -> list[Float[Tensor, "value rank"]]:
         """Each embedding's normalised squared strengths λ̃ = λ² / Σλ² (Eq. 9)."""
-        return [functional.normalize(strength**2, p=1, dim=-1) for strength in self.strengths]
+        return self.parts().spectra()
 
     def entropy(self) -> Float[Tensor, ""]:
         """−Σ λ̃ ln λ̃, summed over all values of all factors (Eq. 10, without μ1)."""
-        tiny = torch.finfo(torch.float32).tiny  # 0 ln 0 = 0, with a finite gradient: strengths may reach zero
-        return torch.stack([-(s * s.clamp(min=tiny).log()).sum() for s in self.spectra()]).sum()
+        return self.parts().entropy()
 
     def variance(self) -> Float[Tensor, ""]:
         """Var v + Var u over the pixel index, summed over ranks, values and factors (Eq. 11, without μ2)."""
-        every = [*self.rows, *self.columns]
-        seen = [_unit(vectors) for vectors in every] if self.vectors == "unit" else every
-        return torch.stack([vectors.var(dim=-1, correction=0).sum() for vectors in seen]).sum()
+        return self.parts().variance()
 
     def forward(self, codes: Float[Tensor, "batch code"]) -> Float[Tensor, "batch factor y x"]:
-        blocks = codes.split(self.code_sizes, dim=-1)
-        channels = [
-            torch.einsum("bv,vyx->byx", block, images) for block, images in zip(blocks, self.images(), strict=True)
+        return self.parts().rendered(codes)
+
+
+@dataclass(frozen=True)
+class EmbeddingParts:
+    """Unit vectors and strengths of each factor, `(*member, value, rank, pixel)` and `(*member, value, rank)`."""
+
+    rows: list[Tensor]
+    columns: list[Tensor]
+    strengths: list[Tensor]
+    seen: list[Tensor]
+    """The vectors whose variance is penalised."""
+
+    def images(self) -> list[Tensor]:
+        """W(v) = Σ λ v uᵀ, `(*member, value, y, x)`."""
+        return [(s[..., None] * v).mT @ u for s, v, u in zip(self.strengths, self.rows, self.columns, strict=True)]
+
+    def rendered(self, codes: Tensor) -> Tensor:
+        """Codes `(*member, batch, code)` to one image a factor, `(*member, batch, factor, y, x)`."""
+        blocks = codes.split([s.shape[-2] for s in self.strengths], dim=-1)
+        mixed = [
+            (block @ images.flatten(-2)).unflatten(-1, images.shape[-2:])
+            for block, images in zip(blocks, self.images(), strict=True)
         ]
-        return torch.stack(channels, dim=1)
+        return torch.stack(mixed, dim=-3)
+
+    def spectra(self) -> list[Tensor]:
+        """Normalised squared strengths."""
+        return [functional.normalize(strength**2, p=1, dim=-1) for strength in self.strengths]
+
+    def entropy(self) -> Tensor:
+        """A number a member."""
+        tiny = torch.finfo(torch.float32).tiny  # 0 ln 0 = 0, with a finite gradient: strengths may reach zero
+        return torch.stack([-(s * s.clamp(min=tiny).log()).sum(dim=(-1, -2)) for s in self.spectra()]).sum(dim=0)
+
+    def variance(self) -> Tensor:
+        """A number a member."""
+        return torch.stack([v.var(dim=-1, correction=0).sum(dim=(-1, -2)) for v in self.seen]).sum(dim=0)
+
+    def penalties(self) -> dict[str, Tensor]:
+        """What the recipe may weigh into the loss."""
+        return {"entropy": self.entropy(), "variance": self.variance()}
 
 
 def _unit(vectors: Tensor) -> Tensor:

@@ -5,13 +5,16 @@ The paper uses width 256 with bump codes and 128 with rate codes, depth 3 … 7.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
+import torch
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 
-from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDecoder, ToImage
+from recombine.decoders.base import DECODERS, DecoderSpec, Interface, MemberAnswers, StagedDecoder, ToImage
+from recombine.decoders.members import linear
 
 
 @DECODERS.register
@@ -31,4 +34,16 @@ class MLP(DecoderSpec):
             for number, (before, after) in enumerate(pairwise(sizes), start=1)
         }
         stages["output"] = nn.Sequential(nn.Linear(self.width, interface.pixels), ToImage(interface.image_shape))
-        return StagedDecoder(stages)
+        return MLPDecoder(stages)
+
+
+class MLPDecoder(StagedDecoder):
+    """The chain, and all members' layers as batched products."""
+
+    def member_answers(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> MemberAnswers:
+        weights, inputs = {name: w.to(dtype) for name, w in weights.items()}, inputs.to(dtype)
+        *hidden, last = self.stages
+        for name in hidden:
+            inputs = torch.relu(linear(weights, f"stages.{name}.0", inputs))
+        drawn = linear(weights, f"stages.{last}.0", inputs)
+        return MemberAnswers(drawn.unflatten(-1, cast(ToImage, self.stages[last][1]).image_shape))  # type: ignore[index]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import cast
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from recombine.decoders.base import Interface
+from recombine.decoders.base import Interface, StagedDecoder, ToImage
+from recombine.decoders.members import linear
 
 POSITION_BASE = 10000.0
 """Ratio of the fastest frequency to the one past the slowest, as in the transformer's usual positions."""
@@ -25,6 +29,17 @@ class PixelTokens(nn.Module):
     def forward(self, codes: Float[Tensor, "batch code"]) -> Float[Tensor, "batch pixel width"]:
         projected = self.project(codes)[:, None, :]
         return projected + self.position.to(projected.dtype)
+
+    def members(self, weights: Mapping[str, Tensor], name: str, codes: Tensor) -> Tensor:
+        """The same for many members: `(member, batch, code)` to `(member, batch, pixel, width)`."""
+        projected = linear(weights, f"{name}.project", codes)[:, :, None, :]
+        return projected + self.position.to(projected.dtype)
+
+
+def read_pixels(decoder: StagedDecoder, weights: Mapping[str, Tensor], tokens: Tensor) -> Tensor:
+    """The last stage of many members: one value a token, as images."""
+    shape = cast(ToImage, decoder.stages["output"][1]).image_shape  # type: ignore[index]
+    return linear(weights, "stages.output.0", tokens).squeeze(-1).unflatten(-1, shape)
 
 
 def sinusoidal_position(image_shape: tuple[int, int], width: int) -> Float[Tensor, "pixel width"]:

@@ -6,15 +6,18 @@ neighbours' random numbers. Stages: `tokens`, `layer1` … and `output`.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self, cast
 
 import torch
 from jaxtyping import Float
 from pydantic import Field, model_validator
 from torch import Tensor, nn
+from torch.nn import functional
 
-from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDecoder, ToImage
-from recombine.decoders.tokens import PixelTokens
+from recombine.decoders.base import DECODERS, DecoderSpec, Interface, MemberAnswers, StagedDecoder, ToImage
+from recombine.decoders.members import layer_norm, linear
+from recombine.decoders.tokens import PixelTokens, read_pixels
 from recombine.errors import InvalidValue
 
 
@@ -43,7 +46,19 @@ class Transformer(DecoderSpec):
         for number in range(1, self.depth + 1):
             stages[f"layer{number}"] = EncoderLayer(self.width, self.heads, self.feedforward)
         stages["output"] = nn.Sequential(nn.Linear(self.width, 1), ToImage(interface.image_shape))
-        return StagedDecoder(stages)
+        return TransformerDecoder(stages)
+
+
+class TransformerDecoder(StagedDecoder):
+    """The chain, and all members' layers as batched products and fused attention."""
+
+    def member_answers(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> MemberAnswers:
+        weights = {name: w.to(dtype) for name, w in weights.items()}
+        tokens, *layers, _ = self.stages.items()
+        values = cast(PixelTokens, tokens[1]).members(weights, f"stages.{tokens[0]}", inputs.to(dtype))
+        for name, layer in layers:
+            values = cast(EncoderLayer, layer).members(weights, f"stages.{name}", values)
+        return MemberAnswers(read_pixels(self, weights, values))
 
 
 class EncoderLayer(nn.Module):
@@ -63,8 +78,18 @@ class EncoderLayer(nn.Module):
 
     def forward(self, tokens: Float[Tensor, "batch pixel width"]) -> Float[Tensor, "batch pixel width"]:
         query, key, value = self.mix(tokens).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
-        # Written out: the fused kernels batch over members badly or not at all, and have no forward-mode derivative.
+        # Written out: the fused kernels have no forward-mode derivative.
         attention = torch.softmax(query @ key.mT / query.shape[-1] ** 0.5, dim=-1)
         attended = (attention @ value).transpose(1, 2).flatten(-2)
         tokens = self.after_attention(tokens + self.merge(attended))
         return self.after_feed(tokens + self.feed(tokens))
+
+    def members(self, weights: Mapping[str, Tensor], name: str, tokens: Tensor) -> Tensor:
+        """The same for many members, `(member, batch, pixel, width)`; they are more examples to attention."""
+        mixed = linear(weights, f"{name}.mix", tokens).unflatten(-1, (3, self.heads, -1)).flatten(0, 1)
+        query, key, value = mixed.permute(2, 0, 3, 1, 4).unbind(0)
+        attended = functional.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(-2)
+        merged = linear(weights, f"{name}.merge", attended.unflatten(0, tokens.shape[:2]))
+        tokens = layer_norm(weights, f"{name}.after_attention", tokens + merged)
+        fed = linear(weights, f"{name}.feed.2", torch.relu(linear(weights, f"{name}.feed.0", tokens)))
+        return layer_norm(weights, f"{name}.after_feed", tokens + fed)

@@ -80,12 +80,13 @@ class Objective:
         terms: Float[Tensor, "member term"],
     ) -> tuple[Tensor, Tensor]:
         """Every member's total loss and squared error, in the decoder's own way if it has one."""
-        if self.penalties is None:
-            answers = self.decoder.member_answers(self.layout.unflatten_members(weights), inputs, self.dtype)
-            if answers is not None:
-                error, total = _distance(answers.float(), targets, shares, terms)
-                return total, error
-        return vmap(self.loss)(weights, inputs, targets, shares, terms)
+        found = self.decoder.member_answers(self.layout.unflatten_members(weights), inputs, self.dtype)
+        if found is None:
+            return vmap(self.loss)(weights, inputs, targets, shares, terms)
+        error, total = _distance(found.answers.float(), targets, shares, terms)
+        if found.penalties:
+            total = total + terms[:, 0] * found.penalties["entropy"] + terms[:, 1] * found.penalties["variance"]
+        return total, error
 
 
 def _distance(answers: Tensor, targets: Tensor, shares: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,53 @@
+"""Layers of many members at once: weights have a leading member axis, activations `(member, batch, …)`.
+
+What a decoder's `member_answers` is made of. Products are batched over members; elementwise parts are torch's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from recombine.accelerated import available
+
+Weights = Mapping[str, Tensor]
+NARROW = 16
+"""Most channels of a narrow convolution."""
+
+
+def linear(weights: Weights, name: str, inputs: Tensor) -> Tensor:
+    """A linear layer on the last axis."""
+    weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
+    flat = inputs.flatten(1, -2)
+    return torch.baddbmm(bias[:, None], flat, weight.mT).unflatten(1, inputs.shape[1:-1])
+
+
+def layer_norm(weights: Weights, name: str, inputs: Tensor) -> Tensor:
+    """A layer norm of the last axis."""
+    lined = (len(inputs),) + (1,) * (inputs.ndim - 2) + (-1,)
+    weight, bias = (weights[f"{name}.{part}"].view(lined) for part in ("weight", "bias"))
+    return torch.addcmul(bias, functional.layer_norm(inputs, inputs.shape[-1:]), weight)
+
+
+def prelu(weights: Weights, name: str, inputs: Tensor) -> Tensor:
+    """A PReLU with one slope a member."""
+    slope = weights[f"{name}.weight"].view(-1, *(1,) * (inputs.ndim - 1))
+    return torch.where(inputs > 0, inputs, inputs * slope)
+
+
+def narrow_convolution(weights: Weights, name: str, inputs: Tensor) -> Tensor:
+    """A convolution with kernel 3 and padding 1, from and to few channels."""
+    weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
+    if inputs.is_cuda and available() and max(weight.shape[1:3]) <= NARROW:
+        from recombine.accelerated.narrow import NarrowConvolution
+
+        answer: Tensor = NarrowConvolution.apply(inputs, weight, bias)
+        return answer
+    members, batch = inputs.shape[:2]
+    grouped = functional.conv2d(
+        inputs.transpose(0, 1).flatten(1, 2), weight.flatten(0, 1), bias.flatten(), padding=1, groups=members
+    )
+    return grouped.view(batch, members, -1, *inputs.shape[-2:]).transpose(0, 1)
