@@ -44,7 +44,7 @@ def convolutions(members, batch, height, width, channels, out, up, seed):
     wanted = torch.autograd.grad(expected, leaves, gradient)
     z = (gradient * (expected > 0)).permute(0, 1, 3, 4, 2).contiguous()
     z, x = convolution.bordered(z), convolution.bordered(x)
-    below, sums = convolution.input_gradient(z, taps, x, up)
+    below, sums = convolution.input_gradient(z, taps.mT.contiguous(), x, up)
     passed = wanted[0] * (leaves[0] > 0)
     close(below, convolution.bordered(passed.permute(0, 1, 3, 4, 2)))
     close(sums, passed.sum(dim=(1, 3, 4)))

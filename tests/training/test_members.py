@@ -31,7 +31,7 @@ def test_which_decoders_have_a_way_of_their_own(name):
 CNNS = [(size, f"cnn:width=5:depth={depth}") for size in (6, 7, 14, 20, 28) for depth in (1, 3)]
 
 
-@pytest.mark.parametrize("size, decoder", [*CNNS, *((8, small_decoder(name)) for name in sorted(OWN_WAY))])
+@pytest.mark.parametrize(("size", "decoder"), [*CNNS, *((8, small_decoder(name)) for name in sorted(OWN_WAY))])
 def test_own_way_gives_the_same_losses_and_gradients(size, decoder):
     spec = RunSpec(task=BumpTask(size=size, training="draws:20"), decoder=decoder)
     ensemble = Ensemble(spec.seeds(range(3)), CPU)

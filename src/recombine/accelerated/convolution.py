@@ -25,11 +25,11 @@ ROWS = 128
 """Pixels of one tile."""
 DEEP = 64
 """Most channels that are summed over in one product."""
-STAGES = 3
+STAGES = 4
 """Products on their way at once."""
 SPLITS = 4
 """Parts over which a weight gradient's sum is divided; summed in order, so that results repeat."""
-SUMMED_ROWS = 64
+SUMMED_ROWS = 32
 """Pixels of one product of a weight gradient."""
 
 
@@ -66,7 +66,6 @@ def edge_of(height: int, width: int) -> int:
 @triton.jit
 def _gathered_product(
     x, w, bias, gate, y, sums, images, height, width, in_width, out_height, out_width, x_member, y_member,
-    w_member, w_tap, w_in, w_out,
     CI: tl.constexpr, CO: tl.constexpr, ROWS: tl.constexpr, DEEP: tl.constexpr, EDGE: tl.constexpr,
     UP: tl.constexpr, BACK: tl.constexpr, PRECISION: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
@@ -74,7 +73,6 @@ def _gathered_product(
     member, parity = tl.program_id(2).to(tl.int64), tl.program_id(1)
     x += member * x_member
     y += member * y_member
-    w += member * w_member
     if parity == 0:
         clear_border(y, tl.program_id(0), tl.num_programs(0), images, out_height, out_width, CO, EDGE)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -88,8 +86,9 @@ def _gathered_product(
     else:
         source = (image * (height + 2) + oy + 1) * (in_width + 2) + ox + 1
     left_at = x + source[:, None] * CI + channels[None, :]
-    right_at = w + channels[:, None] * w_in + out[None, :] * w_out
     SIDE: tl.constexpr = (4 if BACK else 2) if UP else 3
+    TAPS: tl.constexpr = 16 if UP else 9
+    right_at = w + member * TAPS * CI * CO + channels[:, None] * CO + out[None, :]
     PARTS: tl.constexpr = CI // DEEP
     total = tl.zeros((ROWS, CO), dtype=tl.float32)
     for turn in tl.range(0, SIDE * SIDE * PARTS, num_stages=STAGES):
@@ -106,7 +105,7 @@ def _gathered_product(
             else:
                 away, tap = (1 - ty) * (in_width + 2) + 1 - tx, turn // PARTS
         left = tl.load(left_at + away * CI + start, mask=inside[:, None], other=0.0)
-        right = tl.load(right_at + tap * w_tap + start * w_in)
+        right = tl.load(right_at + (tap * CI + start) * CO)
         total = tl.dot(left, right, total, input_precision=PRECISION)
     if UP and not BACK:
         oy, ox = 2 * oy + py, 2 * ox + px
@@ -187,7 +186,6 @@ def forward(x: Tensor, w: Tensor, bias: Tensor, up: bool) -> Tensor:
     y = x.new_empty(members, images, scale * height + 2, scale * width + 2, out)
     _gathered_product[(triton.cdiv(images * height * width, ROWS), 4 if up else 1, members)](
         x, w, bias, x, y, x, images, height, width, width, scale * height, scale * width, x.stride(0), y.stride(0),
-        *w.stride(),
         CI=channels, CO=out, ROWS=ROWS, DEEP=min(channels, DEEP), EDGE=edge_of(scale * height, scale * width),
         UP=up, BACK=False, PRECISION=precision(x), STAGES=STAGES, num_warps=_warps(ROWS, out),
     )  # fmt: skip
@@ -195,15 +193,17 @@ def forward(x: Tensor, w: Tensor, bias: Tensor, up: bool) -> Tensor:
 
 
 def input_gradient(z: Tensor, w: Tensor, gate: Tensor, up: bool) -> tuple[Tensor, Tensor]:
-    """Gradient before the ReLU of the layer below, from the gradient before this layer's; and its sums by channel."""
+    """Gradient before the ReLU of the layer below, from the gradient before this layer's; and its sums by channel.
+
+    Here weights are `(member, tap, out, in)`: both passes read them along their rows.
+    """
     members, images, height, width, channels = inner(gate).shape
     x = torch.empty_like(gate)
     tiles = triton.cdiv(images * height * width, ROWS)
     sums = torch.empty(members, tiles, channels, dtype=torch.float32, device=z.device)
     _gathered_product[(tiles, 1, members)](
         z, w, z, gate, x, sums, images, height, width, inner(z).shape[3], height, width, z.stride(0), x.stride(0),
-        w.stride(0), w.stride(1), w.stride(3), w.stride(2),
-        CI=w.shape[3], CO=channels, ROWS=ROWS, DEEP=min(w.shape[3], DEEP), EDGE=edge_of(height, width),
+        CI=w.shape[2], CO=channels, ROWS=ROWS, DEEP=min(w.shape[2], DEEP), EDGE=edge_of(height, width),
         UP=up, BACK=True, PRECISION=precision(z), STAGES=STAGES, num_warps=_warps(ROWS, channels),
     )  # fmt: skip
     return x, sums.sum(dim=1)

@@ -14,6 +14,8 @@ import triton.language as tl
 from torch import Tensor
 
 BLOCK = 512
+SPLITS = 8
+"""Parts over which a weight gradient's sum is divided; summed in order, so that results repeat."""
 
 
 @triton.jit
@@ -36,7 +38,7 @@ def _convolved(
                 here = inside & (iy >= 0) & (iy < height) & (ix >= 0) & (ix < width)
                 at = ((member * images + image) * CI + channel) * size + place + (ky - 1) * width + kx - 1
                 left = tl.load(x + at, mask=here, other=0.0).to(tl.float32)
-                tap: tl.constexpr = (2 - ky) * 3 + 2 - kx if BACK else ky * 3 + kx
+                tap = (2 - ky) * 3 + 2 - kx if BACK else ky * 3 + kx
                 column = w + member * w_member + out * w_out + channel * w_in + tap
                 total += tl.load(column, mask=out < CO, other=0.0).to(tl.float32)[:, None] * left[None, :]
     if not BACK:
@@ -50,12 +52,12 @@ def _weights(
     x, z, found, images, height, width,
     CI: tl.constexpr, CO: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Σ over pixels of gradient · input, for one input channel at one place of the kernel."""
-    which, member, size = tl.program_id(0), tl.program_id(1).to(tl.int64), height * width
+    """A part of Σ over pixels of gradient · input, for one input channel at one place of the kernel."""
+    which, split, member, size = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64), height * width
     channel, ky, kx = which // 9, which % 9 // 3, which % 3
     out = tl.arange(0, WIDE)
     total = tl.zeros((WIDE, BLOCK), dtype=tl.float32)
-    for start in range(0, images * size, BLOCK):
+    for start in range(split * BLOCK, images * size, tl.num_programs(1) * BLOCK):
         row = start + tl.arange(0, BLOCK)
         inside = row < images * size
         image, place = row // size, row % size
@@ -66,7 +68,8 @@ def _weights(
         target = ((member * images + image)[None, :] * CO + out[:, None]) * size + place[None, :]
         right = tl.load(z + target, mask=inside[None, :] & (out < CO)[:, None], other=0.0).to(tl.float32)
         total += right * left[None, :]
-    tl.store(found + (member * CO + out) * CI * 9 + which, tl.sum(total, axis=1), mask=out < CO)
+    at = ((member * tl.num_programs(1) + split) * CO + out) * CI * 9 + which
+    tl.store(found + at, tl.sum(total, axis=1), mask=out < CO)
 
 
 class NarrowConvolution(torch.autograd.Function):
@@ -83,15 +86,15 @@ class NarrowConvolution(torch.autograd.Function):
         x, w = ctx.saved_tensors
         z = gradients[0].contiguous()
         members, out, channels = w.shape[:3]
-        found = torch.empty(w.shape, dtype=torch.float32, device=w.device)
+        found = torch.empty(members, SPLITS, *w.shape[1:], dtype=torch.float32, device=w.device)
         images, (height, width) = x.shape[1], x.shape[-2:]
         wide = triton.next_power_of_2(out)
-        _weights[(9 * channels, members)](
+        _weights[(9 * channels, SPLITS, members)](
             x, z, found, images, height, width, CI=channels, CO=out, WIDE=wide, BLOCK=BLOCK
         )  # fmt: skip
         bias = z.sum(dim=(1, 3, 4), dtype=torch.float32).to(w.dtype)
         below = _launch(z, w, bias, channels, back=True) if ctx.needs_input_grad[0] else None
-        return below, found.to(w.dtype), bias
+        return below, found.sum(dim=1).to(w.dtype), bias
 
 
 def _launch(x: Tensor, w: Tensor, bias: Tensor, out: int, *, back: bool) -> Tensor:

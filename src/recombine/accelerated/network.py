@@ -29,9 +29,10 @@ class ConvolutionalMembers(torch.autograd.Function):
         image = convolution.bordered(torch.relu(product + biases[0].to(dtype)[:, None, None, None]))
         stages, taps = [image], []
         for kernel, bias, up in zip(kernels[1:-1], biases[1:-1], ups, strict=True):
-            taps.append(kernel.flatten(3).permute(0, 3, 1, 2).to(dtype).contiguous())
-            image = convolution.forward(image, taps[-1], bias, up)
+            places = kernel.flatten(3).to(dtype)
+            image = convolution.forward(image, places.permute(0, 3, 1, 2).contiguous(), bias, up)
             stages.append(image)
+            taps.append(places.permute(0, 3, 2, 1).contiguous())
         places = kernels[-1].flatten(3).squeeze(1).transpose(1, 2).to(dtype).contiguous()
         ctx.save_for_backward(codes, places, *stages, *taps)
         ctx.ups, ctx.shapes = ups, [weight.shape for weight in weights]

@@ -53,6 +53,9 @@ class MemberAnswers(NamedTuple):
 class StagedDecoder(nn.Module):
     """A chain of named stages."""
 
+    rounds: ClassVar[bool] = False
+    """Whether `member_answers` wants weights and inputs in float32 and rounds them itself."""
+
     def __init__(self, stages: Mapping[str, nn.Module]) -> None:
         super().__init__()
         self.stages = nn.ModuleDict(stages)
@@ -80,8 +83,8 @@ class StagedDecoder(nn.Module):
     def member_answers(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> MemberAnswers | None:
         """Answers of many members at once, where a decoder knows a better way than running itself batched.
 
-        `weights` are its parameters by name with a leading member axis, `inputs` and answers `(member, batch, …)`; all
-        are in float32, and `dtype` is what to compute in.
+        `weights` are its parameters by name with a leading member axis, `inputs` and answers `(member, batch, …)`;
+        `dtype` is what to compute in, and what they come in unless the decoder `rounds` them itself.
         """
         return None
 

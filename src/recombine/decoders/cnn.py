@@ -54,6 +54,8 @@ class CNN(DecoderSpec):
 class CNNDecoder(StagedDecoder):
     """The chain, and two ways to run many members at once: on Triton's kernels, and as grouped convolutions."""
 
+    rounds = True
+
     def member_answers(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> MemberAnswers:
         width = weights["stages.layer0.0.bias"].shape[1]
         if inputs.is_cuda and dtype == torch.bfloat16 and available() and fits(width):

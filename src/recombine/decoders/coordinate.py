@@ -39,9 +39,8 @@ class CoordinateDecoder(StagedDecoder):
     """The chain, and all members' layers as batched products."""
 
     def member_answers(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> MemberAnswers:
-        weights = {name: w.to(dtype) for name, w in weights.items()}
         tokens, *hidden, _ = self.stages.items()
-        values = cast(PixelTokens, tokens[1]).members(weights, f"stages.{tokens[0]}", inputs.to(dtype))
+        values = cast(PixelTokens, tokens[1]).members(weights, f"stages.{tokens[0]}", inputs)
         for name, _ in hidden:
             values = prelu(weights, f"stages.{name}.1", linear(weights, f"stages.{name}.0", values))
         return MemberAnswers(read_pixels(self, weights, values))

@@ -58,6 +58,8 @@ class LowRank(DecoderSpec):
 class LowRankDecoder(StagedDecoder):
     """The chain, with the embedding's penalties; and all members' layers at once."""
 
+    rounds = True
+
     @property
     def embedding(self) -> LowRankEmbedding:
         """The first stage."""

@@ -6,6 +6,7 @@ What a decoder's `member_answers` is made of. Products are batched over members;
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,9 +21,29 @@ NARROW = 16
 
 def linear(weights: Weights, name: str, inputs: Tensor) -> Tensor:
     """A linear layer on the last axis."""
-    weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
     flat = inputs.flatten(1, -2)
-    return torch.baddbmm(bias[:, None], flat, weight.mT).unflatten(1, inputs.shape[1:-1])
+    drawn: Tensor = MemberLinear.apply(flat, weights[f"{name}.weight"], weights[f"{name}.bias"])
+    return drawn.unflatten(1, inputs.shape[1:-1])
+
+
+class MemberLinear(torch.autograd.Function):
+    """`(member, example, in)` to `(member, example, out)`.
+
+    torch's own derivative of a batched product with transposed weights hands their gradient back transposed, which
+    costs a pass over memory; this one multiplies it in the order in which it is kept.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(inputs, weight)
+        return torch.baddbmm(bias[:, None], inputs, weight.mT)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        inputs, weight = ctx.saved_tensors
+        (gradient,) = gradients
+        below = torch.bmm(gradient, weight) if ctx.needs_input_grad[0] else None
+        return below, torch.bmm(gradient.mT, inputs), gradient.sum(dim=1)
 
 
 def layer_norm(weights: Weights, name: str, inputs: Tensor) -> Tensor:

@@ -41,7 +41,6 @@ class MLPDecoder(StagedDecoder):
     """The chain, and all members' layers as batched products."""
 
     def member_answers(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> MemberAnswers:
-        weights, inputs = {name: w.to(dtype) for name, w in weights.items()}, inputs.to(dtype)
         *hidden, last = self.stages
         for name in hidden:
             inputs = torch.relu(linear(weights, f"stages.{name}.0", inputs))

@@ -53,9 +53,8 @@ class TransformerDecoder(StagedDecoder):
     """The chain, and all members' layers as batched products and fused attention."""
 
     def member_answers(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> MemberAnswers:
-        weights = {name: w.to(dtype) for name, w in weights.items()}
         tokens, *layers, _ = self.stages.items()
-        values = cast(PixelTokens, tokens[1]).members(weights, f"stages.{tokens[0]}", inputs.to(dtype))
+        values = cast(PixelTokens, tokens[1]).members(weights, f"stages.{tokens[0]}", inputs)
         for name, layer in layers:
             values = cast(EncoderLayer, layer).members(weights, f"stages.{name}", values)
         return MemberAnswers(read_pixels(self, weights, values))

@@ -56,6 +56,7 @@ class Stepper:
         self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
         self.errors = torch.zeros(LONGEST_SPAN, members, device=device)
         self.graph: torch.cuda.CUDAGraph | None = None
+        self._ahead: tuple[list[int], Batches] | None = None
 
     def left(self) -> int:
         """Steps until the last living member is done."""
@@ -68,12 +69,14 @@ class Stepper:
     def advance(self, span: int) -> None:
         """Take `span` steps and note each member's errors."""
         first = self.state.step.tolist()
-        for buffer, part in zip(self.batches, batches_of(self.ensemble.schedules, first, span), strict=True):
-            buffer[:span].copy_(part)
+        for buffer, part in zip(self.batches, self._batches(first, span), strict=True):
+            buffer[:span].copy_(part[:span])
         self.cursor.zero_()
         with arithmetic(self.ensemble.recipe.precision):
             if self.ensemble.device.type == "cuda":
                 self._replay(span)
+                self._ahead = self._guessed(first, span)
+                torch.cuda.synchronize(self.ensemble.device)
             else:
                 for _ in range(span):
                     self._step()
@@ -101,7 +104,17 @@ class Stepper:
             self.graph = self._captured()
         for _ in range(span):
             self.graph.replay()
-        torch.cuda.synchronize(self.ensemble.device)
+
+    def _batches(self, first: list[int], span: int) -> Batches:
+        """The next batches, made ahead if they were guessed right."""
+        if self._ahead is not None and self._ahead[0] == first and len(self._ahead[1].rows) >= span:
+            return self._ahead[1]
+        return batches_of(self.ensemble.schedules, first, span)
+
+    def _guessed(self, first: list[int], span: int) -> tuple[list[int], Batches]:
+        """The batches that will probably be asked for next, made while the device is busy."""
+        after = [min(step + span, total) for step, total in zip(first, self.ensemble.totals, strict=True)]
+        return after, batches_of(self.ensemble.schedules, after, min(2 * span, LONGEST_SPAN))
 
     def _captured(self) -> torch.cuda.CUDAGraph:
         """The step as a CUDA graph; the steps taken to warm up are undone."""

@@ -80,7 +80,9 @@ class Objective:
         terms: Float[Tensor, "member term"],
     ) -> tuple[Tensor, Tensor]:
         """Every member's total loss and squared error, in the decoder's own way if it has one."""
-        found = self.decoder.member_answers(self.layout.unflatten_members(weights), inputs, self.dtype)
+        dtype = torch.float32 if self.decoder.rounds else self.dtype
+        named = self.layout.unflatten_members(weights.to(dtype))
+        found = self.decoder.member_answers(named, inputs.to(dtype), self.dtype)
         if found is None:
             return vmap(self.loss)(weights, inputs, targets, shares, terms)
         error, total = _distance(found.answers.float(), targets, shares, terms)

@@ -1,0 +1,54 @@
+"""What is timed: a recipe a decoder, at the paper's size and at the quick preset's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from recombine.errors import InvalidValue, listed
+from recombine.specs import Recipe, RunSpec
+from recombine.tasks import BumpTask
+
+
+@dataclass(frozen=True)
+class Case:
+    """One recipe."""
+
+    name: str
+    decoder: str
+    members: int
+    """Members that train together on a GPU where this case is compared."""
+    task: dict[str, Any]
+    recipe: dict[str, Any]
+
+    def spec(self, precision: str) -> RunSpec:
+        """The recipe in a precision."""
+        return RunSpec(
+            task=BumpTask(**self.task), decoder=self.decoder, recipe=Recipe(**self.recipe, precision=precision)
+        )
+
+
+PUBLISHED = {"size": 28, "training": "draws:2000"}
+LOW_RANK = {"size": 32, "sigma": 1.5, "encoding": "onehot", "holdout": "corner", "training": "each"}
+PENALISED = {"epochs": 1000, "entropy": 0.1, "variance": 0.01}
+QUICK = {"size": 14, "training": "draws:2000"}
+
+CASES: dict[str, Case] = {
+    case.name: case
+    for case in (
+        Case("CNN depth 4", "cnn", 64, PUBLISHED, {"epochs": 50}),
+        Case("CNN depth 8", "cnn:depth=8", 32, PUBLISHED, {"epochs": 50}),
+        Case("low-rank", "low_rank", 128, LOW_RANK, PENALISED),
+        Case("MLP", "mlp", 256, PUBLISHED, {"epochs": 50}),
+        Case("transformer depth 3", "transformer", 8, PUBLISHED, {"epochs": 50}),
+        Case("coordinate MLP", "coordinate", 16, PUBLISHED, {"epochs": 50}),
+        Case("CNN, quick preset", "cnn:depth=3:width=16", 64, QUICK, {"epochs": 20}),
+    )
+}
+
+
+def case_named(name: str) -> Case:
+    """A case by name."""
+    if name not in CASES:
+        raise InvalidValue("case", name, listed(list(CASES)))
+    return CASES[name]
