@@ -83,6 +83,17 @@ def test_a_target_at_the_edge_is_unsure():
     assert np.isnan(found.value)
 
 
+def test_an_interval_is_open_where_resamples_never_get_there():
+    """Four in a hundred resamples level off below the target: they are more than a tail of 2.5 %."""
+    examples, generator = np.geomspace(10, 1000, 16), np.random.default_rng(0)
+    accuracy = logistic(examples, 0.94, 3.0, 3.0) + 0.06 * (-1.0) ** np.arange(16)
+    found = threshold(examples, accuracy, 0.9, generator, largest=1000, resamples=1000)
+    assert found.outcome == "fitted"
+    assert 0.025 < found.unreached < 0.05
+    assert found.high == np.inf
+    assert 10 < found.low < found.value
+
+
 def test_a_threshold_is_not_below_its_floor():
     examples = np.geomspace(56, 400, 16)
     found = threshold(
@@ -281,7 +292,7 @@ def test_cubic_bumps_and_linear_stripes_support_the_claim(few_resamples):
     (judgement,) = STUDY.judge(result)
     (case,) = judgement.cases
     assert judgement.verdict == "supported"
-    assert judgement.note == ""
+    assert case.absent == {}
     assert case.evidence["exponent_bumps"].seeds == 32
     stripes = case.evidence["exponent_stripes"]
     assert (stripes.mean, stripes.low, stripes.high, stripes.seeds) == (1, 1, 1, SMALL.threshold_alone)
@@ -309,22 +320,35 @@ def test_intervals_are_widened_for_the_number_of_protocols(few_resamples):
     here = result.isel(protocol=0).sel(family="bumps")
     assert first.low < float(here["exponent_low"])
     assert first.high > float(here["exponent_high"])
-    assert [case.name for case in judgement.cases][-1] == "kept/integer/steps, stripes only"
-    assert "kept/integer/steps, bumps: 90 % not reached with the largest set at any N" in judgement.note
+    last = judgement.cases[-1]
+    assert (last.name, last.outcome) == ("kept/integer/steps", "open")
+    assert last.outcomes["exponent_stripes > 0.75"] == "holds"
+    assert "90 % not reached with the largest set at any N" in last.absent["exponent_bumps"]
 
 
 def test_two_sizes_decide_nothing(few_resamples):
     (judgement,) = STUDY.judge(measured(SMALL.replace(threshold_sizes=SIZES[:2]), world()))
     assert judgement.verdict == "undecided"
-    assert "fewer than 3 sizes" in judgement.note
+    assert judgement.cases[0].absent["exponent_bumps"] == "fewer than 3 sizes"
 
 
 def test_a_threshold_out_of_reach_leaves_no_exponent(few_resamples):
     result = measured(SMALL, world(4.0))
     (judgement,) = STUDY.judge(result)
     assert result["exponent"].isel(protocol=0).isnull().sel(family="bumps")
-    assert "not reached" in judgement.note
+    assert "not reached" in judgement.cases[0].absent["exponent_bumps"]
     assert np.isnan(result["exponent_draws"].isel(protocol=0).sel(family="bumps")).all()
+
+
+def test_resamples_without_a_threshold_do_not_decide_the_exponent(few_resamples):
+    result = measured(SMALL, world(3.0))
+    unreached = result["unreached"].copy()
+    unreached.loc[{"family": "bumps", "size": 36}] = 0.03
+    (judgement,) = STUDY.judge(result.drop_vars("undercut").assign(unreached=unreached))
+    (case,) = judgement.cases
+    assert case.evidence["exponent_bumps"].high == np.inf
+    assert np.isfinite(case.evidence["exponent_bumps"].low)
+    assert (case.outcome, judgement.verdict) == ("open", "undecided")
 
 
 # -- figures ---------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from recombine.claims.judging import (
     CONFIDENCE,
     FEWEST_SEEDS,
+    Absent,
     CaseResult,
     Claim,
     Condition,
@@ -16,6 +17,7 @@ __all__ = [
     "CLAIMS",
     "CONFIDENCE",
     "FEWEST_SEEDS",
+    "Absent",
     "CaseResult",
     "Claim",
     "Condition",

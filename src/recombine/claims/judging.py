@@ -6,6 +6,9 @@ A claim is judged case by case (C1: one case an encoding). Each case has *premis
 - `holds` when the whole interval lies on the claimed side, `fails` when it lies on the other, `open` otherwise;
 - a case `holds` when premises and conditions all hold, `fails` when the premises hold and a condition fails,
   and is `open` in between (a network that did not learn its training data decides nothing);
+- a score that a case needs and does not have leaves its condition open, with the reason: what was not measured cannot
+  hold. Cases that are each about one of a claim's conditions (`Claim.apart`) need only that one;
+- a seed counts for a case when all of the case's scores have a value for it, and is left out of all of them otherwise;
 - the claim is *supported* when every case holds, *not supported* when every case fails, *undecided* when every case is
   open, and *partly supported* when some hold; with none that holds and some that fails it is *not supported* too.
 
@@ -20,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from math import inf, isfinite
 from typing import Any, Literal
 
 import numpy as np
@@ -56,8 +60,15 @@ def bootstrap(values: Sequence[float], confidence: float = CONFIDENCE, resamples
     return Interval(float(array.mean()), float(low), float(high), len(array))
 
 
-Values = Sequence[float] | Interval
-"""A score of a case: its values over seeds, or the interval of a statistic that has no value a seed."""
+@dataclass(frozen=True)
+class Absent:
+    """A score that there is none of, and why."""
+
+    reason: str = "not measured"
+
+
+Values = Sequence[float] | Interval | Absent
+"""A score of a case: its values over seeds, or the interval of a statistic that has no value a seed; or none."""
 
 
 @dataclass(frozen=True)
@@ -68,13 +79,26 @@ class Condition:
     side: Literal["below", "above"]
     threshold: float
 
-    def outcome(self, interval: Interval) -> Outcome:
+    def outcome(self, interval: Interval | None) -> Outcome:
         """Where the interval lies."""
-        if interval.seeds < FEWEST_SEEDS:
+        if interval is None or interval.seeds < FEWEST_SEEDS:
             return "open"
         below, above = interval.high < self.threshold, interval.low > self.threshold
         claimed, opposite = (below, above) if self.side == "below" else (above, below)
         return "holds" if claimed else "fails" if opposite else "open"
+
+    def strength(self, interval: Interval | None) -> float:
+        """How far the mean lies on the claimed side, in half widths of the interval: beyond about ±1 it decides.
+
+        0 where nothing is known: no score, too few seeds, or an interval without an end.
+        """
+        if interval is None or interval.seeds < FEWEST_SEEDS:
+            return 0.0
+        distance = interval.mean - self.threshold if self.side == "above" else self.threshold - interval.mean
+        half_width = (interval.high - interval.low) / 2
+        if half_width > 0:
+            return distance / half_width
+        return inf if distance > 0 else -inf if distance < 0 else 0.0
 
     def __str__(self) -> str:
         return f"{self.score} {'<' if self.side == 'below' else '>'} {self.threshold:g}"
@@ -88,6 +112,10 @@ class CaseResult:
     outcome: Outcome
     evidence: dict[str, Interval]
     outcomes: dict[str, Outcome]
+    strength: float = 0.0
+    """The least of its premises' and conditions' (`Condition.strength`): the smaller, the weaker the case."""
+    absent: dict[str, str] = field(default_factory=dict)
+    """Scores that it needs and does not have, and why."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +129,6 @@ class Judgement:
     cases: list[CaseResult] = field(default_factory=list)
     confidence: float = CONFIDENCE
     """Of each case's intervals, after correction for the number of cases."""
-    note: str = ""
-    """Why nothing could be decided, where nothing could."""
 
     @property
     def seeds(self) -> int:
@@ -110,8 +136,10 @@ class Judgement:
         return min((interval.seeds for case in self.cases for interval in case.evidence.values()), default=0)
 
     def record(self) -> dict[str, Any]:
-        """Plain data for a JSON file."""
-        return asdict(self)
+        """Plain data for a JSON file; what is not a finite number (an open end of an interval) is null."""
+        plain = _plain(asdict(self))
+        assert isinstance(plain, dict)
+        return plain
 
 
 @dataclass(frozen=True)
@@ -122,6 +150,8 @@ class Claim:
     text: str
     premises: tuple[Condition, ...]
     conditions: tuple[Condition, ...]
+    apart: bool = False
+    """Whether each case is about one of the conditions only, the one whose score it has."""
 
     @property
     def criterion(self) -> str:
@@ -129,35 +159,49 @@ class Claim:
         given = ", ".join(map(str, self.premises))
         return (f"{given}; while " if given else "") + ", ".join(map(str, self.conditions))
 
-    def judge(self, cases: Mapping[str, Mapping[str, Values]], note: str = "") -> Judgement:
+    def judge(self, cases: Mapping[str, Mapping[str, Values]]) -> Judgement:
         """The verdict on `{case: {score: values over seeds}}`; a score may also be an interval of its own."""
         level = 1 - (1 - CONFIDENCE) / max(1, len(cases))
         results = [self._case(name, scores, level) for name, scores in cases.items()]
         verdict = _verdict([case.outcome for case in results])
-        return Judgement(self.name, self.text, self.criterion, verdict, results, level, note)
-
-    def undecided(self, note: str) -> Judgement:
-        """No verdict, and why."""
-        return Judgement(self.name, self.text, self.criterion, "undecided", note=note)
+        return Judgement(self.name, self.text, self.criterion, verdict, results, level)
 
     def _case(self, name: str, scores: Mapping[str, Values], level: float) -> CaseResult:
-        premises_here = [c for c in self.premises if c.score in scores]
-        conditions_here = [c for c in self.conditions if c.score in scores]
-        if not conditions_here:
+        if not any(c.score in scores for c in self.conditions):
             raise InvalidValue("case", name, f"one with {listed(c.score for c in self.conditions)}")
-        asked = [*premises_here, *conditions_here]
-        evidence = {c.score: _interval(scores[c.score], level) for c in asked}
-        outcomes = {str(c): c.outcome(evidence[c.score]) for c in asked}
-        premises = [outcomes[str(c)] for c in premises_here]
-        conditions = [outcomes[str(c)] for c in conditions_here]
+        asked = [*self.premises, *(c for c in self.conditions if c.score in scores or not self.apart)]
+        given = {c.score: scores.get(c.score, Absent()) for c in asked}
+        evidence = _intervals(name, given, level)
+        outcomes = {str(c): c.outcome(evidence.get(c.score)) for c in asked}
+        conditions = [outcomes[str(c)] for c in asked if c not in self.premises]
         outcome: Outcome = "open"
-        if all(found == "holds" for found in premises):
+        if all(outcomes[str(c)] == "holds" for c in self.premises):
             outcome = "fails" if "fails" in conditions else "open" if "open" in conditions else "holds"
-        return CaseResult(name, outcome, evidence, outcomes)
+        absent = {score: value.reason for score, value in given.items() if isinstance(value, Absent)}
+        strength = min(c.strength(evidence.get(c.score)) for c in asked)
+        return CaseResult(name, outcome, evidence, outcomes, strength, absent)
 
 
-def _interval(values: Values, level: float) -> Interval:
-    return values if isinstance(values, Interval) else bootstrap(values, level)
+def _intervals(case: str, scores: Mapping[str, Values], level: float) -> dict[str, Interval]:
+    """The scores that are there as intervals, over the seeds for which all of them have a value."""
+    found = {score: value for score, value in scores.items() if not isinstance(value, Absent)}
+    lists = {score: np.asarray(v, dtype=float) for score, v in found.items() if not isinstance(v, Interval)}
+    if len({len(values) for values in lists.values()}) > 1:
+        raise InvalidValue("case", case, "one whose scores have the same seeds")
+    counts = np.all([np.isfinite(values) for values in lists.values()], axis=0) if lists else None
+    return {
+        score: value if isinstance(value, Interval) else bootstrap(lists[score][counts].tolist(), level)
+        for score, value in found.items()
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Nested data with what JSON has no number for as null."""
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _verdict(outcomes: list[Outcome]) -> Verdict:

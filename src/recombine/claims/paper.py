@@ -11,7 +11,7 @@ Scores (a number a seed each):
 - `slope`: least-squares slope over stages (input = 0), averaged over depths where there are several;
 - `exponent_…`: of the data threshold in N, with an interval from resampling seeds;
 - `closer_to_blend`: log10 of distance to truth over distance to blend; `gap_speed`: how much faster a stage moves a
-  degree inside the gap than outside, at the stage where that is largest.
+  degree inside the gap than outside, at the stage where that is largest; the input is none.
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ CLAIMS: dict[str, Claim] = {
             "Stripes alone compose without a single bump; a few bumps make proper bumps (§4.2, Fig. 4b, 7b)",
             premises=(),
             conditions=(Condition("ood_accuracy", "above", 0.9), *EFFECT),
+            apart=True,
         ),
         Claim(
             "C11",

@@ -221,6 +221,6 @@ def claims(
         printer.print(f"criterion: {judgement.criterion}", markup=False, highlight=False, soft_wrap=True)
         table = Table("case", "evidence, mean \\[interval]", "outcome")
         for case in judgement.cases:
-            table.add_row(case.name, shown_case(case.evidence).replace("[", "\\["), case.outcome)
+            table.add_row(case.name, shown_case(case).replace("[", "\\["), case.outcome)
         printer.print(table)
-        printer.print(f"verdict: {judgement.verdict} {judgement.note}".strip(), markup=False, highlight=False)
+        printer.print(f"verdict: {judgement.verdict}", markup=False, highlight=False)

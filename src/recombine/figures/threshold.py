@@ -1,7 +1,8 @@
 """Fig. 4c: the data needed for 90 % accuracy against the size of the image, and the curves it was read from.
 
 Colour and marker tell a protocol: hue the region and the centres, a circle fixed steps, a triangle fixed epochs. Filled
-markers are bumps alone, open ones stripes with or without bumps.
+markers are bumps alone, open ones stripes with or without bumps. A bar that runs off the panel has no end: too many
+resamples have no threshold there.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator, PercentFormatter
+from numpy.typing import ArrayLike
 
+from recombine.claims.limits import exponent_interval
 from recombine.claims.paper import CUBIC, LINEAR
 from recombine.figures.panels import letter, styled
 
@@ -33,6 +36,8 @@ SPELT = {
     "steps": "fixed steps", "epochs": "fixed epochs",
 }  # fmt: skip
 GREY = "0.55"
+FAR = 1e9
+"""Length of a bar that has no end."""
 APART = 0.012
 """Between protocols at the same N, in parts of ln N, so that their bars can be told apart."""
 CLAIMED = {"bumps": (3, CUBIC), "stripes": (1, LINEAR)}
@@ -58,8 +63,9 @@ def threshold_panel(ax: Axes, result: xarray.Dataset, *, legend: bool = True) ->
     ax.yaxis.set_minor_formatter(NullFormatter())
     width = sizes[-1] / sizes[0]
     ax.set_xlim(sizes[0] / width**0.09, sizes[-1] * width**0.24)
-    top = np.nanmax([4 * sizes[-1], result["threshold_high"].max(), 1.3 * _unreached(result).max(), _cubic(result)[-1]])
-    bottom = np.nanmin([1.5 * sizes[0], result["threshold_low"].min()])
+    low, high = (values.where(np.isfinite(values) & (values > 0)) for values in _threshold_limits(result))
+    top = np.nanmax([4 * sizes[-1], high.max(), 1.3 * _unreached(result).max(), _cubic(result)[-1]])
+    bottom = np.nanmin([1.5 * sizes[0], low.min()])
     ax.set_ylim(bottom / 1.2, 1.5 * top)
     if legend:
         beside: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.02), "borderaxespad": 0.0}
@@ -95,6 +101,7 @@ def exponents_panel(ax: Axes, result: xarray.Dataset) -> None:
         ax.text(claimed, -0.62, f"{family}: {claimed}", fontsize=7, color="0.35", ha="center", va="center").set_bbox(
             plain
         )
+    limits: list[tuple[float, float]] = []
     for row, protocol in enumerate(protocols):
         for family in result["family"].values:
             here = result.sel(protocol=protocol, family=family)
@@ -102,15 +109,17 @@ def exponents_panel(ax: Axes, result: xarray.Dataset) -> None:
             at = row + (0.14 if family == "stripes" else -0.14)
             if np.isfinite(value):
                 look = {**_look(protocol, family, bold=row == 0), "linestyle": "none"}
-                ax.errorbar([value], [at], xerr=_bars(here, "exponent")[:, None], **look)
+                low, high = exponent_interval(here, float(result.attrs["confidence"]))
+                limits.append((low, high))
+                ax.errorbar([value], [at], xerr=_bars([value], [low], [high]), **look)
             else:
                 words = ax.text(claimed, at, _why(here), fontsize=6.5, color="0.4", ha="center", va="center")
                 words.set(style="italic", bbox=plain)
     ax.set_yticks(range(len(protocols)), [_spelt(protocol) for protocol in protocols], fontsize=7)
     ax.set(ylim=(len(protocols) - 0.5, -0.9), xlabel="exponent of N")
     ax.tick_params(axis="y", length=0)
-    low, high = ax.get_xlim()
-    ax.set_xlim(min(low, 0.3), max(high, 3.7))
+    ends = [end for limit in limits for end in limit if np.isfinite(end)]
+    ax.set_xlim(min([0.3, *(end - 0.15 for end in ends)]), max([3.7, *(end + 0.15 for end in ends)]))
     ax.spines["left"].set_visible(False)
 
 
@@ -140,29 +149,31 @@ def threshold_caption(result: xarray.Dataset) -> str:
     said = [
         f"(a) Smallest training set with which networks reach {100 * target:.0f} % coordinate accuracy, for images of "
         f"{', '.join(str(size) for size in sizes)} pixels a side (N). Filled: bumps alone; open: all 2N stripes and as "
-        f"many bumps as needed. Bars are {100 * result.attrs['confidence']:.0f} % bootstrap intervals, arrows stand at "
-        f"the largest set tried where it was not enough. (b) The networks behind one protocol's thresholds, each with "
-        f"its own seed and training set, and the fitted curves; {counts} networks a threshold with bumps alone. "
+        f"many bumps as needed. Bars are {100 * result.attrs['confidence']:.0f} % bootstrap intervals, without an end "
+        "where they run off the panel; arrows stand at the largest set tried where it was not enough. (b) The networks "
+        "behind one protocol's thresholds, each with its own seed and training set, and the fitted curves; "
+        f"{counts} networks a threshold with bumps alone. "
         "(c) Exponents of N by protocol; bands are what counts as the paper's 3 and 1."
     ]
     for family, words in (("bumps", "With bumps alone"), ("stripes", "With stripes")):
         here = result.sel(family=family)
-        said.append(f"{words} {_sentence(here)}.")
+        said.append(f"{words} {_sentence(here, float(result.attrs['confidence']))}.")
     return " ".join(said)
 
 
 # -- words ---------------------------------------------------------------------------------------------------------
 
 
-def _sentence(here: xarray.Dataset) -> str:
+def _sentence(here: xarray.Dataset, confidence: float) -> str:
     """The exponents of one family."""
     defined = here["exponent"].notnull().values
     parts = []
     if defined.any():
         first = here.isel(protocol=int(np.argmax(defined)))
+        low, high = exponent_interval(first, confidence)
         parts.append(
-            f"the threshold grows as N to the {first['exponent'].item():.2f} [{first['exponent_low'].item():.2f}, "
-            f"{first['exponent_high'].item():.2f}] ({_spelt(first['protocol'].item())})"
+            f"the threshold grows as N to the {first['exponent'].item():.2f} [{low:.2f}, {high:.2f}] "
+            f"({_spelt(first['protocol'].item())})"
         )
         if defined.sum() > 1:
             values = here["exponent"].values[defined]
@@ -213,7 +224,7 @@ def _thresholds(ax: Axes, here: xarray.Dataset, x: np.ndarray, look: dict[str, A
     """One protocol's thresholds, and arrows at the largest set where there is none."""
     value = here["threshold"].values
     if np.isfinite(value).any():
-        ax.errorbar(x, value, yerr=_bars(here, "threshold"), **look)
+        ax.errorbar(x, value, yerr=_bars(value, *(limit.values for limit in _threshold_limits(here))), **look)
     arrow: dict[str, Any] = {"arrowstyle": "<|-,head_width=0.2,head_length=0.35", "shrinkA": 0, "shrinkB": 0}
     arrow |= {"color": look["color"], "linewidth": look["elinewidth"]}
     for at, cell in zip(x, _unreached(here).values, strict=True):
@@ -221,10 +232,17 @@ def _thresholds(ax: Axes, here: xarray.Dataset, x: np.ndarray, look: dict[str, A
             ax.annotate("", (at, cell), (0, 11), textcoords="offset points", arrowprops=arrow)
 
 
-def _bars(here: xarray.Dataset, name: str) -> np.ndarray:
-    """Lengths of the bars below and above a value."""
-    value = here[name].values
-    return np.maximum(0, [value - here[f"{name}_low"].values, here[f"{name}_high"].values - value])
+def _bars(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> np.ndarray:
+    """Lengths of the bars below and above a value; an open one runs far beyond any panel."""
+    value, low, high = (np.asarray(part, dtype=float) for part in (value, low, high))
+    return np.clip([value - low, high - value], 0, FAR)
+
+
+def _threshold_limits(result: xarray.Dataset) -> tuple[xarray.DataArray, xarray.DataArray]:
+    """Limits of thresholds, open where resamples without a threshold decide them; where there is none, NaN."""
+    tail, found = (1 - result.attrs["confidence"]) / 2, result["threshold"].notnull()
+    low, high = result["threshold_low"], result["threshold_high"].where(~(found & (result["unreached"] > tail)), np.inf)
+    return (low.where(~(found & (result["undercut"] > tail)), 0.0) if "undercut" in result else low), high
 
 
 def _unreached(result: xarray.Dataset) -> xarray.DataArray:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any
 
-from recombine.claims import Interval, Judgement
+from recombine.claims import CaseResult, Interval, Judgement
 
 MARK = re.compile(r"<!-- (\w+): begin -->\n.*?<!-- \1: end -->", re.DOTALL)
 """`recombine report --write FILE` writes the block of that name between such marks."""
@@ -16,18 +17,22 @@ def shown_interval(interval: Interval) -> str:
     """Mean and interval."""
     if not interval.seeds:
         return "no value"
-    return f"{interval.mean:.3g} [{interval.low:.3g}, {interval.high:.3g}]"
+    return f"{interval.mean:.3g} [{_limit(interval.low)}, {_limit(interval.high)}]"
 
 
-def shown_case(evidence: dict[str, Interval]) -> str:
-    """All evidence of a case in one line."""
-    return "; ".join(f"{name.replace('_', ' ')} {shown_interval(interval)}" for name, interval in evidence.items())
+def _limit(value: float) -> str:
+    """An end of an interval; one that is open is infinite."""
+    return f"{value:.3g}" if isfinite(value) else "∞" if value > 0 else "-∞"
+
+
+def shown_case(case: CaseResult) -> str:
+    """All evidence of a case in one line, and what is missing."""
+    found = [f"{name.replace('_', ' ')} {shown_interval(interval)}" for name, interval in case.evidence.items()]
+    return "; ".join([*found, *(f"no {name.replace('_', ' ')}: {why}" for name, why in case.absent.items())])
 
 
 def tally(judgement: Judgement) -> str:
     """How many cases hold, fail and are open."""
-    if not judgement.cases:
-        return judgement.note
     counts = {o: sum(case.outcome == o for case in judgement.cases) for o in ("holds", "fails", "open")}
     words = {"holds": "hold" if counts["holds"] != 1 else "holds", "fails": "fail" if counts["fails"] != 1 else "fails"}
     text = ", ".join(f"{count} {words.get(outcome, outcome)}" for outcome, count in counts.items() if count)
@@ -35,12 +40,12 @@ def tally(judgement: Judgement) -> str:
 
 
 def headline(judgement: Judgement) -> str:
-    """The evidence of the first case that decides: a failing one if there is any."""
+    """The evidence of the weakest case: a failing one if there is any, and of those the one that fails most clearly."""
     if not judgement.cases:
         return ""
     order = {"fails": 0, "open": 1, "holds": 2}
-    case = min(judgement.cases, key=lambda case: order[case.outcome])
-    return f"{case.name}: {shown_case(case.evidence)}"
+    case = min(judgement.cases, key=lambda case: (order[case.outcome], case.strength))
+    return f"{case.name}: {shown_case(case)}"
 
 
 def markdown_table(judgements: Sequence[Judgement]) -> str:
@@ -59,13 +64,11 @@ def claim_by_claim(judgements: Sequence[Judgement]) -> str:
     for judgement in judgements:
         parts.append(f"### {judgement.claim}: {judgement.verdict}\n\n{judgement.text}\n")
         parts.append(f"Criterion: {judgement.criterion.replace('_', ' ')}.")
-        if judgement.note:
-            parts.append(f"{judgement.note}\n")
         if judgement.cases:
             level = f"{100 * judgement.confidence:.4g} %"
             lines = [f"\n| case | evidence, mean [{level} interval] | outcome |", "|---|---|---|"]
             for case in judgement.cases:
-                cells = (case.name, shown_case(case.evidence), case.outcome)
+                cells = (case.name, shown_case(case), case.outcome)
                 lines.append("| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |")
             parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)

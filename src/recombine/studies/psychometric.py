@@ -10,8 +10,9 @@ resamples at once.
 
 A threshold is where the curve crosses the target. It can have a floor, below which no training set goes (stripes that
 are always there), and it is believed up to the largest set that could have been tried: beyond that it is *not reached*.
-Resampled thresholds are believed up to `EXTRAPOLATED` times that, and those beyond count as that much; when more than
-`UNSURE` of them lie beyond, the threshold is *unsure* and there is none.
+Resampled thresholds are believed up to `EXTRAPOLATED` times that. Those beyond are drawn as that much, but where they
+are more than a tail of the interval its limit is open (`claims.limits`), and when more than `UNSURE` of the resamples
+lie beyond, the threshold is *unsure* and there is none. The same holds for those below the smallest set tried.
 
 Known answers: points on a curve give back its crossing; points that are flat at 0.5 never cross 0.9; those of
 1 − exp(−n / N²), which is no logistic, give crossings some 5 % off when most points lie near them, but by as much at
@@ -25,6 +26,8 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from recombine.claims.limits import threshold_limits
 
 Floats = NDArray[np.float64]
 Outcome = Literal["fitted", "exact", "not reached", "unsure", "always reached"]
@@ -98,7 +101,9 @@ class Threshold:
     slope: float = np.nan
     mid: float = np.nan
     unreached: float = 0.0
-    """Share of the resamples that have no threshold."""
+    """Share of the resamples whose threshold is beyond what is believed."""
+    undercut: float = 0.0
+    """Share of the resamples whose threshold is below it."""
 
 
 def exact_threshold(value: float, resamples: int) -> Threshold:
@@ -123,14 +128,14 @@ def threshold(
     value = max(floor, float(curve.crossing(target)[0]))
     if not lowest <= value <= largest:
         outcome: Outcome = "not reached" if value > largest else "always reached"
-        return Threshold(outcome, np.nan, np.nan, np.nan, np.full(resamples, np.nan), *shape, unreached=1.0)
+        shares = (1.0, 0.0) if value > largest else (0.0, 1.0)
+        return Threshold(outcome, np.nan, np.nan, np.nan, np.full(resamples, np.nan), *shape, *shares)
     draws = np.maximum(floor, resampled(examples, accuracy, resamples, generator).crossing(target))
-    unreached = float(((draws > furthest) | (draws < lowest)).mean())
+    shares = float((draws > furthest).mean()), float((draws < lowest).mean())
     draws = np.clip(draws, lowest, furthest)
-    if unreached > UNSURE:
-        return Threshold("unsure", np.nan, np.nan, np.nan, draws, *shape, unreached=unreached)
-    low, high = np.quantile(draws, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Threshold("fitted", value, float(low), float(high), draws, *shape, unreached=unreached)
+    if sum(shares) > UNSURE:
+        return Threshold("unsure", np.nan, np.nan, np.nan, draws, *shape, *shares)
+    return Threshold("fitted", value, *threshold_limits(draws, *shares, confidence), draws, *shape, *shares)
 
 
 def exponent(sizes: ArrayLike, thresholds: ArrayLike) -> Floats:

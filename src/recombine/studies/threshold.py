@@ -20,10 +20,10 @@ threshold is 2N, exactly. Under fixed epochs few stripes also mean few steps: th
 epochs no more than `MOST_STEPS` steps); if any network comes near the target, a second round spreads evenly within a
 factor of `SPREAD` around the crossing estimated from the first. The threshold is where the curve through all of them
 (`psychometric`) crosses the target, its interval comes from resampling networks, and that of the exponent from
-resampling them at every N together.
+resampling them at every N together. A limit that resamples without a threshold would decide is open (`claims.limits`).
 
 **Not reached.** A threshold beyond the largest affordable set is not reached, and a protocol with such a threshold at
-any N has no exponent: leaving that N out would bias it.
+any N has no exponent: leaving that N out would bias it. Such a protocol's case is open unless its other exponent fails.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 import torch
 
-from recombine.claims import CLAIMS, CONFIDENCE, Interval, Judgement, bootstrap
+from recombine.claims import CLAIMS, CONFIDENCE, Absent, Interval, Judgement, bootstrap
+from recombine.claims.limits import exponent_interval
 from recombine.decoders import CNN
 from recombine.errors import InvalidValue
 from recombine.specs import Recipe, RunSpec
@@ -289,24 +290,14 @@ class ThresholdStudy(Study):
         )  # fmt: skip
 
     def judge(self, result: xarray.Dataset) -> list[Judgement]:
-        defined = result["exponent"].notnull()
-        left_out = [
-            f"{protocol}, {family}: {result['reason'].sel(protocol=protocol, family=family).item()}"
-            for protocol, family in product(result["protocol"].values, FAMILIES)
-            if not defined.sel(protocol=protocol, family=family)
-        ]
-        note = f"No exponent for {'; '.join(left_out)}." if left_out else ""
-        protocols = [p for p in result["protocol"].values if defined.sel(protocol=p).any()]
-        if not protocols:
-            return [CLAIMS["C11"].undecided(note)]
-        level = 1 - (1 - CONFIDENCE) / len(protocols)
-        cases = {}
-        for protocol in protocols:
-            families = [family for family in FAMILIES if defined.sel(protocol=protocol, family=family)]
-            here = result.sel(protocol=protocol)
-            name = protocol if len(families) == len(FAMILIES) else f"{protocol}, {families[0]} only"
-            cases[str(name)] = {f"exponent_{f}": _interval(here.sel(family=f), level) for f in families}
-        return [CLAIMS["C11"].judge(cases, note)]
+        level = 1 - (1 - CONFIDENCE) / result.sizes["protocol"]
+        cases = {
+            str(protocol): {
+                f"exponent_{family}": _score(result.sel(protocol=protocol, family=family), level) for family in FAMILIES
+            }
+            for protocol in result["protocol"].values
+        }
+        return [CLAIMS["C11"].judge(cases)]
 
 
 NETWORK = ("bumps", "examples", "accuracy", "whole_accuracy", "held_out_accuracy")
@@ -336,6 +327,7 @@ def _measured(cell: Cell, runs: Sequence[Run], networks: int, generator: np.rand
         **padded, "networks": len(runs), "largest": cell.largest, "outcome": found.outcome,
         "threshold": found.value, "threshold_low": found.low, "threshold_high": found.high, "draws": found.draws,
         "top": found.top, "slope": found.slope, "mid": found.mid, "unreached": found.unreached,
+        "undercut": found.undercut,
     }  # fmt: skip
 
 
@@ -353,11 +345,16 @@ def _with_exponents(result: xarray.Dataset) -> xarray.Dataset:
         found = exponent(sizes, result["threshold"].transpose(*dims, "size").values).round(9)  # that of 2N is 1
         draws = exponent(sizes, result["draws"].transpose(*dims, "resample", "size").values)
     found, draws = np.where(defined, found, np.nan), np.where(defined[..., None], draws, np.nan)
-    low, high = np.quantile(draws, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=-1)
-    return result.assign(
-        exponent=(dims, found), exponent_low=(dims, low), exponent_high=(dims, high), reason=(dims, reasons),
+    result = result.assign(
+        exponent=(dims, found), reason=(dims, reasons),
         exponent_draws=((*dims, "resample"), draws.astype(np.float32)),
     )  # fmt: skip
+    limits = [
+        exponent_interval(result.sel(protocol=protocol, family=family), CONFIDENCE)
+        for protocol, family in product(result["protocol"].values, FAMILIES)
+    ]
+    low, high = np.array(limits).T.reshape(2, *defined.shape)
+    return result.assign(exponent_low=(dims, low), exponent_high=(dims, high))
 
 
 def _reason(cells: xarray.Dataset) -> str:
@@ -381,7 +378,8 @@ def _reason(cells: xarray.Dataset) -> str:
     return " and ".join(found)
 
 
-def _interval(cells: xarray.Dataset, level: float) -> Interval:
+def _score(cells: xarray.Dataset, level: float) -> Interval | Absent:
     """The exponent at a level of confidence; its seeds are the networks at the size that has fewest."""
-    low, high = np.quantile(cells["exponent_draws"].values.astype(float), [(1 - level) / 2, (1 + level) / 2])
-    return Interval(cells["exponent"].item(), float(low), float(high), int(cells["networks"].min()))
+    if not np.isfinite(cells["exponent"]):
+        return Absent(cells["reason"].item())
+    return Interval(cells["exponent"].item(), *exponent_interval(cells, level), int(cells["networks"].min()))
