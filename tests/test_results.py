@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from recombine.cli import main
+from recombine.cli.reproduce import selected
 from recombine.errors import InvalidValue
 from recombine.reproduction import reproduce
 from recombine.results import SOURCE, Results, question_digest
@@ -127,6 +128,11 @@ def test_readme_table_is_written_between_its_marks(folder, tmp_path, monkeypatch
     assert all(f"**C{k}**" in text for k in range(1, 19))
     assert run("report", folder, "--write", readme) == 0
     assert readme.read_text() == text
+
+
+@pytest.mark.parametrize("word", ["4", "fig4", "Fig4", "FIG4"])
+def test_figures_are_asked_for_by_number_or_name(word):
+    assert [study.name for study in selected([word])] == ["stripes", "threshold", "tuning"]
 
 
 MISTAKES = {

@@ -152,6 +152,7 @@ class Imagined(Run):
     given: RunSpec
     whole: float
     held: float
+    status: str = "done"  # type: ignore[misc]
 
     @property
     def spec(self) -> RunSpec:  # type: ignore[override]
@@ -276,6 +277,17 @@ def test_one_network_with_stripes_below_the_target_asks_for_bumps():
 def test_mistakes_name_the_field(change):
     with pytest.raises(InvalidValue, match=list(change)[-1]):
         STUDY.specs(SMALL.replace(**change))
+
+
+def test_networks_that_diverged_are_no_points(few_resamples):
+    cell = STUDY.cells(SMALL)[0]
+    specs = [cell.spec(50, seed) for seed in range(4)]
+    ends = [("done", 0.5), ("diverged", 0.0), ("done", 0.7), ("diverged", 0.0)]
+    runs = [Imagined(spec.digest, Path(), spec, a, a, how) for spec, (how, a) in zip(specs, ends, strict=True)]
+    points = cell.points(runs)
+    assert points.accuracy.tolist() == [0.5, 0.7]
+    assert cell.threshold(points, np.random.default_rng(0)).outcome == "unsure"  # too few for a curve
+    assert study_module._measured(cell, runs, 6, np.random.default_rng(0))["networks"] == 2
 
 
 # -- thresholds, exponents, verdict ----------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ def reproduce(
     Parameters
     ----------
     what
-        Any of: all, fig1 … fig15, C1 … C18, a study's or an extra figure's name. Default: all.
+        Any of: all, fig1 … fig15 (or 1 … 15), C1 … C18, a study's or an extra figure's name. Default: all.
     preset
         quick (small, for two CPU cores) or paper (the paper's settings, for a GPU).
     seeds
@@ -93,17 +93,18 @@ def available_cores() -> int:
 
 def selected(words: Sequence[str]) -> list[Study]:
     """The studies that some figures, claims or studies need, in the report's order."""
-    from recombine.figures import FIGURES
+    from recombine.figures import FIGURES, full_name
 
     claims = {claim: study.name for study in STUDIES.values() for claim in study.claims}
     wanted: list[str] = []
     for word in words:
-        if word == "all":
+        name = full_name(word)
+        if name == "all":
             wanted += STUDIES
-        elif word in STUDIES:
-            wanted.append(word)
-        elif word in FIGURES:
-            wanted += FIGURES[word].studies
+        elif name in STUDIES:
+            wanted.append(name)
+        elif name in FIGURES:
+            wanted += FIGURES[name].studies
         elif word.upper() in claims:
             wanted.append(claims[word.upper()])
         else:

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
-from recombine.figures.panels import COLORS, band, bar_groups, styled
+from recombine.figures.panels import COLORS, band, bar_groups, of_shared_seeds, seed_count, styled
 
 if TYPE_CHECKING:
     import xarray
@@ -22,10 +22,10 @@ def conventions_figure(encodings: xarray.Dataset, depth: xarray.Dataset) -> Figu
     own = depth.sel(encoding="bump", depth=shown)
     with styled():
         figure, axes = pyplot.subplots(1, 4, figsize=(11.2, 3.0), layout="constrained")
-        names = {"bright (paper)": BOX, "dark (scripts)": DARK}
-        over = encodings["ood_over_blank"].sel(encoding="bump")
-        bar_groups(axes[0], list(names), {name: over.sel(holdout=at).values for name, at in names.items()}, COLORS)
-        axes[0].set_title("held-out error / blank")
+        names = ("bright (paper)", "dark (scripts)")
+        both = _polarities(encodings)
+        bar_groups(axes[0], list(names), {name: own.values for name, own in zip(names, both, strict=True)}, COLORS)
+        axes[0].set_title(f"held-out error / blank, {seed_count(both[0])}")
         for ax, title, lines in (
             (axes[1], "spread of log10 dv", {"exact (paper)": "spread", "differences (scripts)": "spread_differences"}),
             (axes[2], "factorization", {
@@ -43,18 +43,24 @@ def conventions_figure(encodings: xarray.Dataset, depth: xarray.Dataset) -> Figu
     return figure
 
 
+def _polarities(encodings: xarray.Dataset) -> tuple[xarray.DataArray, ...]:
+    """Held-out errors with bright and with dark bumps, of the seeds that were trained with both."""
+    over = encodings["ood_over_blank"].sel(encoding="bump")
+    return of_shared_seeds(over.sel(holdout=BOX), over.sel(holdout=DARK))
+
+
 def conventions_caption(encodings: xarray.Dataset, depth: xarray.Dataset) -> str:
     """The differences in numbers."""
     shown = int(depth.attrs["shown"])
     own = depth.sel(encoding="bump", depth=shown).mean("seed").isel(stage=slice(1, None))
-    over = encodings["ood_over_blank"].sel(encoding="bump").mean("seed")
+    bright, dark = _polarities(encodings)
     ratio = (own["spread_differences"] / own["spread"]).mean("stage").item()
     return (
-        f"Bump-coded CNN of depth {shown}. Held-out error over blank: {over.sel(holdout=BOX).item():.2f} with bright "
-        "bumps (the paper), "
-        f"{over.sel(holdout=DARK).item():.2f} with dark ones (the scripts). Finite differences on the grid make the "
-        "spread of log10 dv "
-        f"{ratio:.2f} times as large, mean over layers. Factorization, mean over layers: "
+        f"Bump-coded CNN of depth {shown}. Held-out error over blank, mean over the {seed_count(bright)} trained both "
+        f"ways: {bright.mean().item():.2f} with bright bumps (the paper), {dark.mean().item():.2f} with dark ones (the "
+        f"scripts). The rest over {seed_count(depth['spread'].sel(encoding='bump', depth=shown))}: finite differences "
+        f"on the grid make the spread of log10 dv {ratio:.2f} times as large, mean over layers. Factorization, mean "
+        "over layers: "
         f"{own['factorization'].mean().item():.3f} as the mean over "
         f"points, {own['factorization_of_means'].mean().item():.3f} as a ratio of means, "
         f"{own['factorization_differences'].mean().item():.3f} by finite "

@@ -9,7 +9,17 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from recombine.figures.panels import band, bare, divided, drawn_image, letter, styled, volume_line, volume_rows
+from recombine.figures.panels import (
+    band,
+    bare,
+    divided,
+    drawn_image,
+    letter,
+    seed_count,
+    styled,
+    volume_line,
+    volume_rows,
+)
 
 if TYPE_CHECKING:
     import xarray
@@ -86,7 +96,7 @@ def depth_caption(result: xarray.Dataset) -> str:
     return (
         f"Linear probes (a, b), factorization (c, d) along the stages of CNNs of several depths, means and standard "
         "errors "
-        f"over {result.sizes['seed']} seeds; (e, f) log10 of the volume element over the grid for depth "
+        f"over {seed_count(compared['factorization'])}; (e, f) log10 of the volume element over the grid for depth "
         f"{result.attrs['shown']}, first seed, each stage in colours of its own. " + ". ".join(words) + "."
     )
 
@@ -173,9 +183,8 @@ def drawings_caption(result: xarray.Dataset) -> str:
     accuracy = result["ood_accuracy"].mean("seed")
     return (
         f"Drawings of the first seed at three held-out places by CNN depth; crosses mark the truth. Mean held-out "
-        "error over "
-        f"blank, over {result.sizes['seed']} seeds and depending on depth: {'; '.join(parts)}. The bump is in place "
-        "for "
+        f"error over blank, over {seed_count(result['ood_over_blank'])} and depending on depth: {'; '.join(parts)}. "
+        "The bump is in place for "
         f"{100 * accuracy.min().item():.0f} to {100 * accuracy.max().item():.0f} % of held-out combinations."
     )
 
@@ -203,7 +212,9 @@ def volumes_caption(result: xarray.Dataset) -> str:
     return (
         "log10 of the volume element over the grid, first seed, a row a network and each panel in colours of its "
         "own; dashed: "
-        f"held out. Standard deviation over the grid, mean over {result.sizes['seed']} seeds: " + "; ".join(words) + "."
+        f"held out. Standard deviation over the grid, mean over {seed_count(result['spread'])}: "
+        + "; ".join(words)
+        + "."
     )
 
 
@@ -233,5 +244,5 @@ def profiles_caption(result: xarray.Dataset) -> str:
         )
     return (
         f"Held-out linear probes and factorization along the stages, all CNN depths, means and standard errors over "
-        f"{result.sizes['seed']} seeds. Lowest factorization: " + "; ".join(words) + "."
+        f"{seed_count(result['factorization'])}. Lowest factorization: " + "; ".join(words) + "."
     )

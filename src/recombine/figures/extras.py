@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
-from recombine.figures.panels import COLORS, bar_groups, divided, drawn_image, grid_image, styled
+from recombine.figures.panels import COLORS, bar_groups, divided, drawn_image, grid_image, seed_count, styled
 
 if TYPE_CHECKING:
     import xarray
@@ -24,7 +24,9 @@ def regimes_figure(result: xarray.Dataset) -> Figure:
             axes[0].plot(
                 modes, result["schmidt"].sel(arm=arm).mean("seed"), "o-", markersize=3.5, color=color, label=arm
             )
-        axes[0].plot(modes, result["ideal_schmidt"].isel(arm=0), "k:", label="ideal bumps")
+        ideals = np.unique(result["ideal_schmidt"].values.round(6), axis=0)
+        for number, ideal in enumerate(ideals):
+            axes[0].plot(modes, ideal, "k:", label="ideal bumps" if number == 0 else None)
         axes[0].set_yscale("log")
         axes[0].set_ylim(bottom=1e-3)
         axes[0].set_xlabel("mode")
@@ -41,7 +43,8 @@ def regimes_figure(result: xarray.Dataset) -> Figure:
                 ha="right",
                 fontsize=7,
             )
-            ax.axhline(float(result[f"ideal_{name}"].isel(arm=0)), color="black", linestyle=":", linewidth=1)
+            for k, ideal in enumerate(result[f"ideal_{name}"].values):
+                ax.plot([k - 0.42, k + 0.42], [ideal] * 2, color="black", linestyle=":", linewidth=1.2)
             ax.set_title(title)
     return figure
 
@@ -53,12 +56,16 @@ def regimes_caption(result: xarray.Dataset) -> str:
         f"{arm} {means['schmidt_rank'].sel(arm=arm).item():.2f} and {means['single_factor'].sel(arm=arm).item():.2f}"
         for arm in result["arm"].values
     )
+    ideals: dict[str, list[str]] = {}
+    for arm in result["arm"].values:
+        own = result[["ideal_schmidt_rank", "ideal_single_factor"]].sel(arm=arm)
+        numbers = f"{own['ideal_schmidt_rank'].item():.2f} and {own['ideal_single_factor'].item():.2f}"
+        ideals.setdefault(numbers, []).append(str(arm))
+    ideal = ", ".join(f"{numbers} ({'; '.join(arms)})" for numbers, arms in ideals.items())
     return (
-        f"Kernel (cosine Gram matrix) of the answers over the whole grid, {result.sizes['seed']} seeds. Effective "
-        "number of Schmidt "
-        f"terms and weight in single-factor terms: {words}; ideal bumps "
-        f"{result['ideal_schmidt_rank'].isel(arm=0).item():.2f} and "
-        f"{result['ideal_single_factor'].isel(arm=0).item():.2f} (dotted)."
+        f"Kernel (cosine Gram matrix) of the answers over the whole grid, {seed_count(result['schmidt_rank'])}. "
+        f"Effective number of Schmidt terms and weight in single-factor terms: {words}. Dotted, ideal bumps at each "
+        f"arm's own settings: {ideal}."
     )
 
 
@@ -88,7 +95,7 @@ def encoder_caption(result: xarray.Dataset) -> str:
     return (
         f"The other direction: a convolutional encoder from bump images to their code. Squared error over the grid "
         "relative to "
-        f"answering the mean code, {result.sizes['seed']} seeds; kept and held-out means: {words}."
+        f"answering the mean code, {seed_count(result['ood_over_blank'])}; kept and held-out means: {words}."
     )
 
 
@@ -128,8 +135,8 @@ def attention_caption(result: xarray.Dataset) -> str:
             f"{name} {over.min().item():.2f} to {over.max().item():.2f} (kept: at most {learnt.max().item():.3f})"
         )
     return (
-        f"Drawings at three held-out places, first seed of {result.sizes['seed']}, N = {result.attrs['size']}; "
-        "below, the held-out "
+        f"Drawings at three held-out places, first of {seed_count(result['ood_over_blank'])}, "
+        f"N = {result.attrs['size']}; below, the held-out "
         "error over blank. Over depths: " + "; ".join(words) + "."
     )
 
@@ -172,7 +179,7 @@ def holdouts_caption(result: xarray.Dataset) -> str:
         f"{shape} {result['shape_ood'].sel(shape=shape).mean().item():.2f}" for shape in result["shape"].values
     )
     return (
-        f"Bump-coded CNN, {result.sizes['seed']} seeds. Top: squared error over the grid for hold-outs of several "
+        f"Bump-coded CNN, {seed_count(result['shape_ood'])}. Top: squared error over the grid for hold-outs of several "
         "shapes; held-out "
         f"error over blank: {words} (the cross removes whole values of x and y). Bottom: centred boxes by size, on "
         "grids of several sizes."
@@ -210,6 +217,6 @@ def encoding_width_caption(result: xarray.Dataset) -> str:
         f"{v}: {result['ood_over_blank'].sel(variance=v).mean().item():.2f}" for v in result["variance"].values
     )
     return (
-        f"Held-out error over blank by variance s² of the bump code, {result.sizes['seed']} seeds: {words}. Bars: "
-        "least and greatest seed. Right: drawings of the first seed."
+        f"Held-out error over blank by variance s² of the bump code, {seed_count(result['ood_over_blank'])}: {words}. "
+        "Bars: least and greatest seed. Right: drawings of the first seed."
     )

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
-from recombine.figures.panels import HOLDOUT_COLOR, bare, styled
+from recombine.figures.panels import HOLDOUT_COLOR, bare, seed_count, styled
 
 if TYPE_CHECKING:
     import xarray
@@ -48,5 +48,5 @@ def kernels_caption(result: xarray.Dataset) -> str:
         f"Matrices over the grid for the first seed's answers, kept combinations before held-out ones (dashed). Block "
         f"contrast (similarity of pairs that share x or y less that of pairs that share none, over the spread), mean "
         "over "
-        f"{result.sizes['seed']} seeds, bump against rate code: {words}."
+        f"{seed_count(result['cosine_contrast'])}, bump against rate code: {words}."
     )

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
-from recombine.figures.panels import band, styled, volume_rows
+from recombine.figures.panels import band, seed_count, styled, volume_rows
 
 if TYPE_CHECKING:
     import xarray
@@ -47,7 +47,7 @@ def mlp_volumes_caption(result: xarray.Dataset) -> str:
     return (
         "log10 of the volume element over the grid, first seed, each panel in colours of its own. Mean of log10 dv "
         "in the "
-        f"held-out region less that of the kept one, over layers and {result.sizes['seed']} seeds: "
+        f"held-out region less that of the kept one, over layers and {seed_count(result['contrast'])}: "
         + "; ".join(words)
         + "."
     )
@@ -87,7 +87,7 @@ def mlp_profiles_caption(result: xarray.Dataset) -> str:
     return (
         f"Held-out linear probes and factorization along the stages of MLPs, a CNN dashed; means and standard errors "
         "over "
-        f"{result.sizes['seed']} seeds. Factorization falls from the input to its lowest stage by: "
+        f"{seed_count(result['factorization'])}. Factorization falls from the input to its lowest stage by: "
         + "; ".join(words)
         + "."
     )

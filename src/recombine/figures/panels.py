@@ -136,6 +136,26 @@ def band(ax: Axes, values: xarray.DataArray, label: str, color: Any, **line: Any
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
+def seed_count(values: xarray.DataArray) -> str:
+    """In words, how many seeds have a value, fewest and most of the arms that have any."""
+    inner = values.dims[values.dims.index("seed") + 1 :]
+    counts = values.notnull().any(inner).sum("seed").values.ravel()
+    counts = counts[counts > 0] if (counts > 0).any() else counts
+    few, many = int(counts.min()), int(counts.max())
+    return f"{few} seed{'s' if few != 1 else ''}" if few == many else f"{few} to {many} seeds"
+
+
+def of_shared_seeds(*values: xarray.DataArray) -> tuple[xarray.DataArray, ...]:
+    """Each of these for the seeds that all of them have: what is compared is of the same networks' seeds."""
+    shared = np.all([own.notnull().values for own in values], axis=0)
+    return tuple(own.isel(seed=shared) for own in values)
+
+
+def geometric_mean(values: xarray.DataArray) -> float:
+    """Of all values that there are."""
+    return float(np.exp(np.log(values).mean()))
+
+
 def stage_names(count: int) -> list[str]:
     """Titles of stage panels: the input (stage 0), the layers by number, the answer."""
     return ["in", *(str(k) for k in range(1, count - 1)), "out"]

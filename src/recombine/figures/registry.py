@@ -125,9 +125,14 @@ FIGURES: dict[str, FigureSpec] = {
 }
 
 
+def full_name(word: str) -> str:
+    """How a figure is called that someone writes as `4` or `Fig4`."""
+    return f"fig{word}" if word.isdigit() else word.lower()
+
+
 def figure_named(name: str) -> FigureSpec:
-    """A figure by name or number: `fig4`, `4`, `threshold`."""
-    full = f"fig{name}" if name.isdigit() else name
+    """A figure by name or number: `fig4`, `4`, `Fig4`, `threshold`."""
+    full = full_name(name)
     if full not in FIGURES:
         raise InvalidValue(
             "figure", name, f"1 to 15, or one of {listed(n for n in FIGURES if not n.startswith('fig'))}"

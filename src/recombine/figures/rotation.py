@@ -9,7 +9,7 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
-from recombine.figures.panels import HOLDOUT_COLOR, divided, styled
+from recombine.figures.panels import HOLDOUT_COLOR, divided, seed_count, styled
 
 if TYPE_CHECKING:
     import xarray
@@ -22,6 +22,7 @@ GAPPED, OTHERS = "C0", "C1"
 QUARTERS = (0, 90, 180, 270, 360)
 PICTURES = {"answer": "(c) network", "blend": "(d) linear blend", "truth": "truth"}
 WHITE = 255
+INPUT = "input"
 
 
 def rotation_figure(result: xarray.Dataset) -> Figure:
@@ -38,36 +39,32 @@ def rotation_figure(result: xarray.Dataset) -> Figure:
 def rotation_caption(result: xarray.Dataset) -> str:
     """What the figure shows, with numbers from the data."""
     shown, closer = result["shown"].values, float(result["closer_to_blend"].mean())
+    fastest = result["stage_speed"].sel(stage=result["stage"] != INPUT).max("stage")
     nearer, farther = ("blend", "truth") if closer > 0 else ("truth", "blend")
     text = (
         f"A digit turned by every angle but those strictly between {shown[0]:.0f}° and {shown[-1]:.0f}° (shaded). (a) "
-        f"Error over angle, relative to blank, mean and 5–95 % range over {result.sizes['seed']} seeds: "
+        f"Error over angle, relative to blank, mean and 5–95 % range over {seed_count(result['ood_over_blank'])}: "
         f"{_mean(result, 'ood_over_blank')} in the gap, {_mean(result, 'id_over_blank')} outside. (b) Stages of the "
         "first "
         f"seed's network over all angles, by {result.attrs['embedding']}, gap marked in orange; × is how fast a stage "
-        f"moves a degree inside the gap relative to outside, on average over seeds, {_mean(result, 'gap_speed')} where "
-        f"that is largest. (c) What the first seed's network draws and (d) the linear blend of the true images at the "
-        f"gap's edges: in the gap, the root-mean-square distance of an answer to the {farther} is "
+        f"moves a degree inside the gap relative to outside, on average over seeds, {fastest.mean().item():.2g} in the "
+        "layer where that is largest. (c) What the first seed's network draws and (d) the linear blend of the true "
+        f"images at the gap's edges: in the gap, the root-mean-square distance of an answer to the {farther} is "
         f"{10 ** abs(closer):.2f} times that to the {nearer}, in the geometric mean."
     )
     if "many_error" in result:
         many = 10 ** float(result["many_closer_to_blend"].mean())
         text += (
-            f" (e) {result.attrs['digits']} digits, of which one has the gap, {_many_seeds(result)}: error "
-            f"{_mean(result, 'many_ood_over_blank')} in the gap, {_mean(result, 'many_id_over_blank')} elsewhere; the "
-            f"distance to the truth is {many:.2f} times that to the blend."
+            f" (e) {result.attrs['digits']} digits, of which one has the gap, "
+            f"{seed_count(result['many_ood_over_blank'])}: error {_mean(result, 'many_ood_over_blank')} in the gap, "
+            f"{_mean(result, 'many_id_over_blank')} elsewhere; the distance to the truth is {many:.2f} times "
+            "that to the blend."
         )
     return text
 
 
 def _mean(result: xarray.Dataset, name: str) -> str:
     return f"{float(result[name].mean()):.2g}"
-
-
-def _many_seeds(result: xarray.Dataset) -> str:
-    """How many seeds the many-digit networks were trained with."""
-    count = int(result["many_ood_over_blank"].notnull().sum())
-    return "1 seed" if count == 1 else f"{count} seeds"
 
 
 def _curves(part: SubFigure, result: xarray.Dataset) -> None:
@@ -122,7 +119,7 @@ def _stages(part: SubFigure, result: xarray.Dataset) -> None:
         ax.spines[:].set_visible(True)
         ax.set_xticks([])
         ax.set_yticks([])
-        embedded = name != "input"
+        embedded = name != INPUT
         ax.set_xlabel(f"{method} 1" if embedded else "cos θ")
         ax.set_ylabel(f"{method} 2" if embedded else "sin θ", labelpad=2)
     axes[0].set_title("(b)", loc="left", x=-0.12)

@@ -9,7 +9,17 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from recombine.figures.panels import color_limits, divided, drawn_image, grid_image, letter, styled, volume_line
+from recombine.figures.panels import (
+    color_limits,
+    divided,
+    drawn_image,
+    grid_image,
+    letter,
+    of_shared_seeds,
+    seed_count,
+    styled,
+    volume_line,
+)
 from recombine.figures.threshold import threshold_panel
 
 if TYPE_CHECKING:
@@ -101,8 +111,8 @@ def stripes_caption(result: xarray.Dataset, threshold: xarray.Dataset, tuning: x
     return (
         f"(a) Two of {result.sizes['stripe']} stripes. (b) First seed's drawings at two held-out places after "
         "training on all stripes and "
-        f"some bumps. Over {result.sizes['seed']} seeds, in the held-out box: {striped}; as many bumps without "
-        f"stripes: {alone}. "
+        f"some bumps. Over {seed_count(result['ood_mse'].sel(family=WITH))}, in the held-out box: {striped}"
+        f"{f'; as many bumps without stripes: {alone}' if alone else ''}. "
         f"(c) Smallest training set that puts 90 % of bumps in place. (d) log10 of the volume element by stage: its "
         "standard "
         f"deviation over the held-out box, mean over stages, is "
@@ -117,12 +127,10 @@ def percents_figure(result: xarray.Dataset) -> Figure:
     images, background = result["stripe_image"].values, float(result.attrs["background"])
     columns = 14
     rows = -(-len(images) // columns)
-    percents = [int(p) for p in np.atleast_1d(result.attrs["percents"])]
+    arms = _percent_arms(result)
     with styled():
-        figure = pyplot.figure(
-            figsize=(9.6, 0.68 * rows + 1.35 * (len(percents) + 1) * 0.78 + 0.9), layout="constrained"
-        )
-        top, bottom = divided(figure, 2, 1, height_ratios=[0.62 * rows, 1.05 * (len(percents) + 1)])
+        figure = pyplot.figure(figsize=(9.6, 0.68 * rows + 1.35 * len(arms) * 0.78 + 0.9), layout="constrained")
+        top, bottom = divided(figure, 2, 1, height_ratios=[0.62 * rows, 1.05 * len(arms)])
         axes = top.subplots(rows, columns, squeeze=False)
         for k, ax in enumerate(axes.flat):
             if k < len(images):
@@ -130,30 +138,30 @@ def percents_figure(result: xarray.Dataset) -> Figure:
             else:
                 ax.set_visible(False)
         letter(axes[0, 0], "a", f"all {len(images)} stripes")
-        arms = [(WITH, 0, "0 %"), *((PERCENT, p, f"{p} %") for p in percents)]
         panels = bottom.subplots(len(arms), result.sizes["sample"], squeeze=False)
-        for line, (family, bumps, name) in zip(panels, arms, strict=True):
+        for line, (family, bumps) in zip(panels, arms, strict=True):
             for k, ax in enumerate(line):
                 image = result["drawing"].sel(family=family, bumps=bumps).isel(sample=k).values
                 drawn_image(ax, image, result["held_out"].values, result["place"].values[k], background)
-            line[0].set_ylabel(name)
+            line[0].set_ylabel(f"{bumps} %")
         letter(panels[0, 0], "b", "held-out drawings, stripes + p % of the kept bumps")
     return figure
 
 
+def _percent_arms(result: xarray.Dataset) -> list[tuple[str, int]]:
+    """Stripes with p % of the kept bumps, after stripes without any where those were trained."""
+    added, percents = (np.atleast_1d(result.attrs[name]) for name in ("added", "percents"))
+    none = [(WITH, 0)] if 0 in added else []
+    return none + [(PERCENT, int(percent)) for percent in percents]
+
+
 def percents_caption(result: xarray.Dataset) -> str:
     """Fig. 7 in words."""
-    percents = [int(p) for p in np.atleast_1d(result.attrs["percents"])]
-    words = ", ".join(
-        f"{p} %: {result['ood_over_blank'].sel(family=PERCENT, bumps=p).mean('seed').item():.2f}" for p in percents
-    )
-    none = (
-        result["ood_over_blank"].sel(family=WITH, bumps=0).mean("seed").item()
-        if 0 in result["bumps"].values
-        else float("nan")
-    )
+    arms = _percent_arms(result)
+    over = of_shared_seeds(*(result["ood_over_blank"].sel(family=family, bumps=bumps) for family, bumps in arms))
+    words = ", ".join(f"{bumps} %: {own.mean().item():.2f}" for (_, bumps), own in zip(arms, over, strict=True))
     return (
         f"(a) Every stripe of the training set. (b) First seed's drawings at {result.sizes['sample']} held-out "
-        "places after training on "
-        f"stripes and p % of the kept bumps. Held-out error over blank: 0 %: {none:.2f}, {words}."
+        f"places after training on stripes and p % of the kept bumps. Held-out error over blank, mean over the "
+        f"{seed_count(over[0])} that all of these were trained with: {words}."
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
-from recombine.figures.panels import COLORS, band, color_limits, divided, grid_image, styled
+from recombine.figures.panels import COLORS, band, color_limits, divided, grid_image, seed_count, styled
 
 if TYPE_CHECKING:
     import xarray
@@ -63,9 +63,8 @@ def tuning_caption(result: xarray.Dataset) -> str:
             f"{local[1]:.2f} and {local[-1]:.2f}"
         )
     return (
-        "Activation over (x, y) of the two most varying neurons of each stage and their means over y and over x "
-        "(top, first "
-        f"seed); mean indices over all neurons by stage, with standard errors over {result.sizes['seed']} seeds "
-        "(bottom). "
+        "Activation over (x, y) of the most varying neuron of each of the two most varying channels of a stage, and "
+        "its means over y and over x (top, first seed); mean indices over all neurons by stage, with standard errors "
+        f"over {seed_count(result['stripe_index'])} (bottom). "
         + "; ".join(words) + "."
     )  # fmt: skip

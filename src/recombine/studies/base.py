@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import xarray
 
 Labels = tuple[Any, ...]
+DONE = "done"
+"""Status of a run that trained to its end; one that diverged counts for nothing."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,16 @@ class Trials:
     def items(self) -> Iterable[tuple[Labels, Sequence[Run]]]:
         """Arms and their runs."""
         return self._runs.items()
+
+    def shown(self, *labels: Any) -> Run:
+        """The run of an arm that pictures are of: the first that did not diverge, if there is one."""
+        runs = self[labels]
+        return next((run for run in runs if run.status == DONE), runs[0])
+
+    @property
+    def pictured(self) -> set[str]:
+        """Keys of the runs that pictures are of, one an arm."""
+        return {self.shown(*labels).key for labels in self}
 
     @property
     def seeds(self) -> int:

@@ -16,11 +16,13 @@ from recombine.studies.base import Arm, Study, Trials, register
 from recombine.studies.presets import Preset
 from recombine.studies.reading import (
     STAGE_DIMS,
+    all_depths,
     answers,
     base_attributes,
     grid_variables,
     keep_first,
     last_stage,
+    listed_attribute,
     per_seed,
     sample_points,
     stage_profile,
@@ -58,7 +60,7 @@ class DepthStudy(Study):
         inner = {**STAGE_DIMS, "drawing": ("sample", "row", "column")}
         result = keep_first(tabulate(trials, ("encoding", "depth"), measured, inner), "log_volume", "drawing")
         first = trials["bump", trials.preset.depths[0]][0].spec
-        surface = _surface(trials["bump", _shown_depth(trials.preset)][0], trials.device)
+        surface = _surface(trials.shown("bump", _shown_depth(trials.preset)), trials.device)
         return result.drop_vars("mean_drawing").assign(
             place=(("sample", "axis"), sample_points(first).numpy()), surface=surface, **grid_variables(first)
         ).assign_attrs(
@@ -66,7 +68,7 @@ class DepthStudy(Study):
         )  # fmt: skip
 
     def judge(self, result: xarray.Dataset) -> list[Judgement]:
-        compared = result.sel(depth=result.attrs["compared"])
+        compared = result.sel(depth=listed_attribute(result, "compared"))
         return [_probes(compared), _factorization(compared), _volume(compared), _every_depth(result)]
 
 
@@ -78,14 +80,14 @@ def _probes(result: xarray.Dataset) -> Judgement:
     cases = {}
     for encoding in ENCODINGS:
         for probe, label in (("in_sample", "fitted and scored on the grid"), ("held_out", "scored on held-out points")):
-            slope = stage_slope(result[f"probe_{probe}"].sel(encoding=encoding)).mean("depth")
+            slope = all_depths(stage_slope(result[f"probe_{probe}"].sel(encoding=encoding)))
             cases[f"{encoding}, {label}"] = {"slope": per_seed(slope)}
     return CLAIMS["C4"].judge(cases)
 
 
 def _factorization(result: xarray.Dataset) -> Judgement:
     decay = -stage_slope(result["factorization"])
-    cases = {f"{e}: decays": {"effect": per_seed(decay.sel(encoding=e).mean("depth"))} for e in ENCODINGS}
+    cases = {f"{e}: decays": {"effect": per_seed(all_depths(decay.sel(encoding=e)))} for e in ENCODINGS}
     sharper = decay.sel(encoding="rate") - decay.sel(encoding="bump")
     shallow, deep = sharper.isel(depth=0), sharper.isel(depth=-1)
     names = [str(depth) for depth in result["depth"].values]
@@ -99,11 +101,11 @@ def _volume(result: xarray.Dataset) -> Judgement:
     for encoding in ENCODINGS:
         own = result.sel(encoding=encoding)
         cases[f"{encoding}: spread of log10 dv grows along stages"] = {
-            "effect": per_seed(stage_slope(own["spread"]).mean("depth"))
+            "effect": per_seed(all_depths(stage_slope(own["spread"])))
         }
         excess = last_stage(own["deviation_held"]) - last_stage(own["deviation_kept"])
         cases[f"{encoding}: the answers' log10 dv departs more in the held-out region"] = {
-            "effect": per_seed(excess.mean("depth"))
+            "effect": per_seed(all_depths(excess))
         }
     return CLAIMS["C6"].judge(cases)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from recombine.store import Run
-from recombine.studies.base import Arm, Study, Trials, register
+from recombine.studies.base import DONE, Arm, Study, Trials, register
 from recombine.studies.presets import Preset
 from recombine.studies.reading import base_attributes, grid_map, grid_variables, tabulate
 
@@ -50,7 +50,7 @@ class HoldoutStudy(Study):
         base = trials.preset.size
         maps, masks = [], []
         for shape in SHAPES:
-            runs = trials[SHAPE, base, shape]
+            runs = [run for run in trials[SHAPE, base, shape] if run.status == DONE] or trials[SHAPE, base, shape]
             blank = grid_map(runs[0], "blank").mean()
             maps.append(np.mean([grid_map(run, "error") for run in runs], axis=0) / blank)
             masks.append(grid_variables(runs[0].spec)["held_out"][1])

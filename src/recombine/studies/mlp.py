@@ -14,9 +14,11 @@ from recombine.studies.base import Arm, Study, Trials, register
 from recombine.studies.presets import Preset
 from recombine.studies.reading import (
     STAGE_DIMS,
+    all_depths,
     base_attributes,
     grid_variables,
     keep_first,
+    listed_attribute,
     per_seed,
     stage_profile,
     tabulate,
@@ -61,17 +63,17 @@ class MLPStudy(Study):
         for encoding in ENCODINGS:
             own = result.sel(encoding=encoding)
             cnn = own.sel(decoder=CNN_ARM, depth=result.attrs["cnn_depth"])
-            mlp = own.sel(decoder=MLP_ARM, depth=result.attrs["mlp_depths"])
+            mlp = own.sel(decoder=MLP_ARM, depth=listed_attribute(result, "mlp_depths"))
             layers = slice(1, None)
             warps = [part["contrast"].isel(stage=layers).mean("stage") for part in (cnn, mlp)]
             cases[f"{encoding}: held-out contrast of log10 dv has the other sign"] = {
-                "effect": per_seed(-warps[0] * warps[1].mean("depth"))
+                "effect": per_seed(-warps[0] * all_depths(warps[1]))
             }
             falls = [_fall(part["factorization"]) for part in (cnn, mlp)]
-            cases[f"{encoding}: MLPs lose more factorization"] = {"effect": per_seed(falls[1].mean("depth") - falls[0])}
+            cases[f"{encoding}: MLPs lose more factorization"] = {"effect": per_seed(all_depths(falls[1]) - falls[0])}
             sharpest = [_sharpest(part["factorization"]) for part in (cnn, mlp)]
             cases[f"{encoding}: MLPs lose it more evenly over stages"] = {
-                "effect": per_seed(sharpest[0] - sharpest[1].mean("depth"))
+                "effect": per_seed(sharpest[0] - all_depths(sharpest[1]))
             }
         return [CLAIMS["C17"].judge(cases)]
 

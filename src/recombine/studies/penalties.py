@@ -72,8 +72,10 @@ class PenaltyStudy(Study):
         ]
 
     def measure(self, trials: Trials) -> xarray.Dataset:
+        pictured = trials.pictured
+
         def measured(run: Run) -> dict[str, Any]:
-            found: dict[str, Any] = {**run.scores, **_embeddings(run)}
+            found: dict[str, Any] = {**run.scores, **_embeddings(run, run.key in pictured)}
             return found | stage_profile(run, trials.device, probes=False)
 
         inner = {**STAGE_DIMS, "embedding": ("factor", "value", "row", "column")}
@@ -81,7 +83,7 @@ class PenaltyStudy(Study):
         result = result.drop_vars("mean_embedding")
         spec = trials[NONE, UNIT][0].spec
         return result.assign(**grid_variables(spec)).assign_coords(factor=["x", "y"]).assign_attrs(
-            {**base_attributes(trials), "size": trials.preset.penalty_size}
+            {**base_attributes(trials), "size": trials.preset.penalty_size, "sigma": trials.preset.penalty_sigma}
         )  # fmt: skip
 
     def judge(self, result: xarray.Dataset) -> list[Judgement]:
@@ -119,8 +121,8 @@ def _mse(result: xarray.Dataset, region: str, arm: str) -> xarray.DataArray:
     return result[f"{region}_mse"].sel(arm=arm)
 
 
-def _embeddings(run: Run) -> dict[str, Any]:
-    """Rank and banding of all embeddings; the first seed's images themselves."""
+def _embeddings(run: Run, pictured: bool) -> dict[str, Any]:
+    """Rank and banding of all embeddings; the images themselves of a run that pictures are of."""
     embedding = run.module().stages["embedding"]
     assert isinstance(embedding, LowRankEmbedding)
     with torch.no_grad():
@@ -129,6 +131,6 @@ def _embeddings(run: Run) -> dict[str, Any]:
         "rank": matrix_effective_rank(images).mean().item(),
         "band": band_index(images).nanmean().item(),
     }
-    if run.spec.seed == 0:
+    if pictured:
         found["embedding"] = images.numpy()
     return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from recombine.decoders import CNN, DecoderSpec
 from recombine.errors import InvalidValue, listed
@@ -19,9 +19,21 @@ from recombine.specs import Precision, Recipe, RunSpec
 from recombine.tasks import BumpTask
 
 Count = Annotated[int, Field(ge=0, le=10**9)]
-Several = Annotated[
-    tuple[Count, ...], BeforeValidator(lambda value: tuple(value.split(",")) if isinstance(value, str) else value)
-]
+
+
+def _split(value: Any) -> Any:
+    """A list written as text; no text is an empty list."""
+    return tuple(part for part in value.split(",") if value) if isinstance(value, str) else value
+
+
+def _some(value: tuple[int, ...], info: Any) -> tuple[int, ...]:
+    if not value:
+        raise InvalidValue(str(info.field_name), value, "at least one whole number, or several with commas between")
+    return value
+
+
+AnyNumber = Annotated[tuple[Count, ...], BeforeValidator(_split)]
+Several = Annotated[AnyNumber, AfterValidator(_some)]
 
 
 class Preset(Frozen):
@@ -47,7 +59,7 @@ class Preset(Frozen):
     lr: Annotated[float, Field(gt=0)] = 1e-3
     depths: Several = (2, 3, 4, 5, 6)
     """Depths compared between bump and rate codes (Fig. 2)."""
-    deep: Several = (7, 8, 9, 10)
+    deep: AnyNumber = (7, 8, 9, 10)
     """Further depths, for the bump code (Fig. 10–12)."""
     mlp_depths: Several = (3, 4, 5, 6, 7)
     mlp_bump_width: Count = 256

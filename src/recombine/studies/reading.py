@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from recombine.errors import InvalidValue
 from recombine.metrics import (
     decoder_reader,
     features,
@@ -25,7 +26,7 @@ from recombine.metrics import (
 )
 from recombine.specs import RunSpec
 from recombine.store import Run
-from recombine.studies.base import Trials
+from recombine.studies.base import DONE, Trials
 
 if TYPE_CHECKING:
     import xarray
@@ -57,14 +58,18 @@ def tabulate(
     """A Dataset over the arms' labels and the seed from what is measured on each run.
 
     `inner` names the dimensions that a measured array has of its own. Arrays of different lengths along them, arms with
-    fewer seeds and labels that were not trained together are filled up with NaN.
+    fewer seeds and labels that were not trained together are filled up with NaN, and so are runs that diverged, which
+    are not measured: a network that stopped half-way is no example of what training leads to.
     """
     import xarray
 
     inner = inner or {}
     labels = [list(dict.fromkeys(arm[k] for arm in trials)) for k in range(len(dims))]
     tables: dict[str, np.ndarray] = {}
-    found = {(arm, seed): measure(run) for arm, runs in trials.items() for seed, run in enumerate(runs)}
+    every = {(arm, seed): run for arm, runs in trials.items() for seed, run in enumerate(runs)}
+    found = {where: measure(run) for where, run in every.items() if run.status == DONE}
+    if not found:
+        raise InvalidValue("runs", f"all {len(every)} diverged", "some that train to their end: a smaller lr may do")
     shapes: dict[str, list[tuple[int, ...]]] = {}
     for values in found.values():
         for name, value in values.items():
@@ -84,12 +89,25 @@ def tabulate(
 
 
 def keep_first(result: xarray.Dataset, *names: str) -> xarray.Dataset:
-    """Keep of some large variables the first seed and, as `mean_…`, the mean over seeds."""
+    """Keep of some large variables the first seed that counts and, as `mean_…`, the mean over seeds."""
     kept = {}
     for name in names:
-        kept[name] = result[name].isel(seed=0, drop=True)
+        kept[name] = first_seed(result[name])
         kept[f"mean_{name}"] = result[name].mean("seed")
     return result.drop_vars(names).assign(kept)
+
+
+def first_seed(values: xarray.DataArray) -> xarray.DataArray:
+    """Each arm's first seed with a value."""
+    inner = values.dims[values.dims.index("seed") + 1 :]
+    first = values.notnull().any(inner).argmax("seed")
+    rest = [dim for dim in values.dims if dim != "seed"]
+    return values.isel(seed=first).drop_vars("seed").transpose(*rest)
+
+
+def listed_attribute(result: xarray.Dataset, name: str) -> list[int]:
+    """An attribute that is a list of whole numbers; files give a list of one back as a number."""
+    return [int(value) for value in np.atleast_1d(result.attrs[name])]
 
 
 def grid_variables(spec: RunSpec) -> dict[str, Any]:
@@ -202,6 +220,11 @@ def last_stage(values: xarray.DataArray) -> xarray.DataArray:
     """The value at each network's last stage: its answer."""
     last = values.notnull().sum("stage") - 1
     return values.isel(stage=last.clip(min=0))
+
+
+def all_depths(values: xarray.DataArray) -> xarray.DataArray:
+    """The mean over depths of the seeds that have a value at each."""
+    return values.mean("depth", skipna=False)
 
 
 def per_seed(values: xarray.DataArray) -> list[float]:

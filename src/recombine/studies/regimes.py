@@ -18,7 +18,7 @@ from recombine.store import Run
 from recombine.studies.base import Arm, Study, Trials, register
 from recombine.studies.penalties import BOTH, NONE, penalised_spec
 from recombine.studies.presets import Preset
-from recombine.studies.reading import answers, base_attributes, per_seed, tabulate
+from recombine.studies.reading import answers, base_attributes, first_seed, per_seed, tabulate
 from recombine.studies.stripes import striped_spec
 
 if TYPE_CHECKING:
@@ -51,8 +51,9 @@ class RegimeStudy(Study):
 
     def measure(self, trials: Trials) -> xarray.Dataset:
         inner = {"schmidt": ("mode",), "ideal_schmidt": ("mode",)}
-        result = tabulate(trials, ("arm",), lambda run: _measured(run, trials.device), inner)
-        ideal = {name: result[name].isel(seed=0, drop=True) for name in list(result) if str(name).startswith("ideal_")}
+        pictured = trials.pictured
+        result = tabulate(trials, ("arm",), lambda run: _measured(run, trials.device, run.key in pictured), inner)
+        ideal = {name: first_seed(result[name]) for name in list(result) if str(name).startswith("ideal_")}
         return result.assign(ideal).assign_attrs(base_attributes(trials))
 
     def judge(self, result: xarray.Dataset) -> list[Judgement]:
@@ -68,11 +69,11 @@ class RegimeStudy(Study):
         return [CLAIMS["C18"].judge(cases)]
 
 
-def _measured(run: Run, device: torch.device) -> dict[str, Any]:
+def _measured(run: Run, device: torch.device, with_ideal: bool) -> dict[str, Any]:
     task = run.spec.task
     drawn = answers(run, task.grid.points, device).flatten(1) - task.background
     found: dict[str, Any] = {"ood_over_blank": run.scores["ood_over_blank"], **_regime(drawn, task.grid.shape)}
-    if run.spec.seed == 0:
+    if with_ideal:
         ideal = task.render(task.grid.points).flatten(1) - task.background
         found |= {f"ideal_{name}": value for name, value in _regime(ideal, task.grid.shape).items()}
     return found

@@ -24,6 +24,7 @@ from recombine.studies.reading import (
     base_attributes,
     grid_variables,
     keep_first,
+    listed_attribute,
     log_ratio,
     per_seed,
     sample_points,
@@ -75,7 +76,7 @@ class StripeStudy(Study):
         result = keep_first(tabulate(trials, ("family", "bumps"), measured, inner), "log_volume", "drawing")
         spec = trials[WITH, trials.preset.bumps[0]][0].spec
         shown = trials.preset.bumps[min(2, len(trials.preset.bumps) - 1)]
-        activations = _first_stage(trials[WITH, shown][0], trials.device)
+        activations = _first_stage(trials.shown(WITH, shown), trials.device)
         return result.drop_vars("mean_drawing").assign(
             place=(("sample", "axis"), sample_points(spec).numpy()),
             activation=(("neuron", "y", "x"), activations),
@@ -87,8 +88,7 @@ class StripeStudy(Study):
         })  # fmt: skip
 
     def judge(self, result: xarray.Dataset) -> list[Judgement]:
-        added = [int(bumps) for bumps in result.attrs["added"]]
-        striped, alone = result.sel(family=WITH), result.sel(family=WITHOUT)
+        added, striped = listed_attribute(result, "added"), result.sel(family=WITH)
         cases = {
             f"stripes and {added[0]} bumps: in place": {
                 "ood_accuracy": per_seed(striped["ood_accuracy"].sel(bumps=added[0]))
@@ -99,7 +99,8 @@ class StripeStudy(Study):
             cases[f"{more} bumps: OOD error below that of {fewer}"] = {"effect": ratio}
         for bumps in added:
             if bumps:
-                ratio = log_ratio(alone["ood_mse"].sel(bumps=bumps), striped["ood_mse"].sel(bumps=bumps))
+                alone = result["ood_mse"].sel(family=WITHOUT, bumps=bumps)
+                ratio = log_ratio(alone, striped["ood_mse"].sel(bumps=bumps))
                 cases[f"{bumps} bumps: OOD error below that of {bumps} without stripes"] = {"effect": ratio}
         full = result.sel(family=FULL, bumps=result.attrs["full"])["spread_held"].mean("stage")
         smooth = {

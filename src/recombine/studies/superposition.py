@@ -26,7 +26,7 @@ from recombine.metrics import (
 from recombine.store import Run
 from recombine.studies.base import Arm, Study, Trials, register
 from recombine.studies.presets import Preset
-from recombine.studies.reading import base_attributes, per_seed, sample_points, tabulate
+from recombine.studies.reading import base_attributes, first_seed, per_seed, sample_points, tabulate
 
 if TYPE_CHECKING:
     import xarray
@@ -52,14 +52,15 @@ class SuperpositionStudy(Study):
 
     def measure(self, trials: Trials) -> xarray.Dataset:
         inner = {"gram": ("kernel", "row", "column"), "panel_image": ("panel", "row_pixel", "column_pixel")}
-        result = tabulate(trials, ("encoding",), lambda run: _measured(run, trials.device), inner)
+        pictured = trials.pictured
+        result = tabulate(trials, ("encoding",), lambda run: _measured(run, trials.device, run.key in pictured), inner)
         first = trials["bump"][0]
         order, kept = _matrix_order(first)
         positions = first.spec.task.grid.points[order]
         binary = theoretical_kernel("binary", positions[kept:], positions[:kept])
         result = result.assign(
-            gram=result["gram"].isel(seed=0, drop=True),
-            panel_image=result["panel_image"].isel(seed=0, drop=True),
+            gram=first_seed(result["gram"]),
+            panel_image=first_seed(result["panel_image"]),
             binary=(("held_row", "kept_column"), binary.numpy().astype(np.float32)),
         )
         panels = ["answer", "superposition", "x alone", "y alone", "truth"]
@@ -98,7 +99,7 @@ class SuperpositionStudy(Study):
         return [CLAIMS["C2"].judge(superposed), CLAIMS["C3"].judge(binary), CLAIMS["C14"].judge(contrast)]
 
 
-def _measured(run: Run, device: torch.device) -> dict[str, Any]:
+def _measured(run: Run, device: torch.device, pictured: bool) -> dict[str, Any]:
     task = run.spec.task
     points, held = task.grid.points.to(device), task.held_out.to(device)
     module = run.module().to(device)
@@ -125,7 +126,7 @@ def _measured(run: Run, device: torch.device) -> dict[str, Any]:
             found[f"{kernel}_p"] = agreed.p_value.item()
             found[f"{kernel}_margin"] = (agreed.agreement["binary"] - torch.stack(rivals).amax()).item()
             found |= {f"{kernel}_{name}": value.item() for name, value in agreed.agreement.items()}
-    if run.spec.seed == 0:
+    if pictured:
         order, _ = _matrix_order(run)
         grams = [gram_matrix(images[order], kernel, dark=dark).cpu().numpy() for kernel in KERNELS]  # type: ignore[arg-type]
         found["gram"] = np.stack(grams).astype(np.float32)

@@ -43,7 +43,7 @@ from recombine.decoders import CNN
 from recombine.errors import InvalidValue
 from recombine.specs import Recipe, RunSpec
 from recombine.store import Run
-from recombine.studies.base import Arm, Study, Trials, register
+from recombine.studies.base import DONE, Arm, Study, Trials, register
 from recombine.studies.presets import Preset
 from recombine.studies.psychometric import Threshold, exact_threshold, exponent, fitted, threshold
 from recombine.tasks import BumpTask
@@ -140,7 +140,8 @@ class Cell:
         return whole_accuracy(run) if self.protocol.region == "whole" else run.scores["ood_accuracy"]
 
     def points(self, runs: Sequence[Run]) -> Points:
-        """The networks in numbers."""
+        """The networks in numbers; those that diverged are none."""
+        runs = [run for run in runs if run.status == DONE]
         sizes = [self.stripes + bumps_of(run.spec) for run in runs]
         return Points(np.array(sizes, dtype=float), np.array([self.accuracy(run) for run in runs]))
 
@@ -176,7 +177,7 @@ class Cell:
         return [self.spec(int(n), seed + k) for k, n in enumerate(bumps)]
 
     def _rest(self, points: Points, seed: int) -> list[RunSpec]:
-        if self.suffices(points) or points.accuracy.max() < NEAR:
+        if self.suffices(points) or len(points.accuracy) < FEWEST or points.accuracy.max() < NEAR:
             return []
         guess = min(float(fitted(*points).crossing(TARGET)[0]), self.largest)
         low, high = max(self.stripes + 1, guess / SPREAD), min(self.largest, max(guess, self.stripes + 1) * SPREAD)
@@ -190,6 +191,8 @@ class Cell:
         """Where the accuracy reaches the target."""
         if self.suffices(points):
             return exact_threshold(float(self.stripes), RESAMPLES)
+        if len(points.accuracy) < FEWEST:
+            return Threshold("unsure", np.nan, np.nan, np.nan, np.full(RESAMPLES, np.nan), unreached=1.0)
         return threshold(
             *points, TARGET, generator, largest=self.largest, floor=self.stripes, resamples=RESAMPLES,
             confidence=CONFIDENCE,
@@ -313,7 +316,7 @@ def _length(spec: RunSpec) -> tuple[int, int, int]:
 
 def _measured(cell: Cell, runs: Sequence[Run], networks: int, generator: np.random.Generator) -> dict[str, Any]:
     """A cell's networks and its threshold."""
-    points = cell.points(runs)
+    points, runs = cell.points(runs), [run for run in runs if run.status == DONE]
     values = {
         "bumps": points.examples - cell.stripes,
         "examples": points.examples,

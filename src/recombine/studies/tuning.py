@@ -1,7 +1,7 @@
 """Are early stages tuned to stripes and late ones to bumps? (App. E.4, Fig. 4f, 15; claim C13)
 
 A CNN trained on stripes alone, and on stripes with the most bumps of the stripe study. Kept for the first seed: maps of
-the clearest neurons of four stages.
+the most varying neuron of each of the most varying channels, at four stages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from recombine.metrics import decoder_reader, features, neuron_tuning
 from recombine.store import Run
 from recombine.studies.base import Arm, Study, Trials, register
 from recombine.studies.presets import Preset
-from recombine.studies.reading import base_attributes, grid_variables, per_seed, stage_slope, tabulate
+from recombine.studies.reading import base_attributes, first_seed, grid_variables, per_seed, stage_slope, tabulate
 from recombine.studies.stripes import striped_spec
 
 if TYPE_CHECKING:
@@ -47,10 +47,11 @@ class TuningStudy(Study):
         inner = {
             "stripe_index": ("stage",), "localisation_index": ("stage",), "map": ("shown", "neuron", "y", "x"),
         }  # fmt: skip
-        result = tabulate(trials, ("arm",), lambda run: _tuned(run, trials.device), inner)
+        pictured = trials.pictured
+        result = tabulate(trials, ("arm",), lambda run: _tuned(run, trials.device, run.key in pictured), inner)
         spec = trials[STRIPES][0].spec
         names = [f"layer{k}" for k in _shown(trials.preset)]
-        return result.assign(map=result["map"].isel(seed=0, drop=True), **grid_variables(spec)).assign_coords(
+        return result.assign(map=first_seed(result["map"]), **grid_variables(spec)).assign_coords(
             shown=names
         ).assign_attrs({**base_attributes(trials), "bumps": max(trials.preset.bumps)})  # fmt: skip
 
@@ -71,7 +72,7 @@ def _shown(preset: Preset) -> list[int]:
     return sorted({round(k) for k in np.linspace(0, preset.tuning_depth, SHOWN_STAGES)})
 
 
-def _tuned(run: Run, device: torch.device) -> dict[str, Any]:
+def _tuned(run: Run, device: torch.device, pictured: bool) -> dict[str, Any]:
     task, module = run.spec.task, run.module().to(device)
     reader = decoder_reader(module, lambda values: task.codes(values).float())
     stripe, local, maps = [], [], []
@@ -87,7 +88,7 @@ def _tuned(run: Run, device: torch.device) -> dict[str, Any]:
             chosen = _spread_out(stage, getattr(decoder, "width", 1))
             maps.append(stage[:, chosen].T.reshape(-1, *task.grid.shape).transpose(1, 2).cpu().numpy())
     found: dict[str, Any] = {"stripe_index": np.array(stripe), "localisation_index": np.array(local)}
-    if run.spec.seed == 0:
+    if pictured:
         found["map"] = np.stack(maps).astype(np.float32)
     return found
 

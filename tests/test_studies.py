@@ -1,0 +1,188 @@
+"""What studies do with runs that diverged, lists of one, and seeds that only some arms have."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from recombine.errors import InvalidValue
+from recombine.figures import FIGURES
+from recombine.figures.panels import of_shared_seeds, seed_count
+from recombine.results import Results
+from recombine.store import Run
+from recombine.studies import STUDIES, Trials, preset_named
+from recombine.studies.reading import first_seed, tabulate
+from tests.tiny import TINY
+
+GOLDEN = Results(Path(__file__).parent / "golden" / "results")
+QUICK = preset_named("quick")
+
+
+@dataclass(frozen=True)
+class Ended(Run):
+    """A run that ended in some way."""
+
+    how: str = "done"
+
+    @property
+    def status(self) -> str:
+        return self.how
+
+
+def trials(**arms: str) -> Trials:
+    """Arms and how their seeds ended: d for done, x for diverged."""
+    return Trials(
+        QUICK, torch.device("cpu"),
+        {(arm,): [Ended(f"{arm}{k}", Path(), "done" if how == "d" else "diverged") for k, how in enumerate(ends)]
+         for arm, ends in arms.items()},
+    )  # fmt: skip
+
+
+def test_a_run_that_diverged_is_not_measured_and_counts_for_nothing():
+    measured = []
+
+    def measure(run: Run) -> dict[str, object]:
+        measured.append(run.key)
+        return {"score": 1.0 + int(run.key[1]), "map": np.full(2, int(run.key[1]))}
+
+    found = tabulate(trials(a="xdd", b="dd"), ("arm",), measure, {"map": ("x",)})
+    assert measured == ["a1", "a2", "b0", "b1"]
+    np.testing.assert_array_equal(found["score"], [[np.nan, 2, 3], [1, 2, np.nan]])
+    np.testing.assert_array_equal(first_seed(found["map"]), [[1, 1], [0, 0]])
+    assert first_seed(found["map"]).dims == ("arm", "x")
+    assert seed_count(found["score"]) == "2 seeds"
+
+
+def test_pictures_are_of_the_first_run_that_did_not_diverge():
+    found = trials(a="xd", b="dd", c="xx")
+    assert found.shown("a").key == "a1"
+    assert found.pictured == {"a1", "b0", "c0"}
+
+
+def test_nothing_but_diverged_runs_is_one_line():
+    with pytest.raises(InvalidValue, match="runs: 'all 2 diverged'"):
+        tabulate(trials(a="xx"), ("arm",), lambda run: {"score": 1.0})
+
+
+def test_a_study_whose_first_seed_diverged_still_has_pictures(tmp_path):
+    from recombine.sweep import train
+
+    study, preset = STUDIES["tuning"], QUICK.changed([*TINY, "seeds=2", "steps=5"])
+    runs = {run.key: run for run in train(study.specs(preset), tmp_path, device="cpu")}
+    lost = study.specs(preset)[0].digest
+    runs[lost] = Ended(lost, runs[lost].path, "diverged")
+    found = study.measure(study.trials(preset, torch.device("cpu"), runs))
+    assert found["stripe_index"].isel(arm=0, seed=0).isnull().all()
+    assert found["stripe_index"].isel(arm=0, seed=1).notnull().any()
+    assert found["map"].notnull().all()
+
+
+# -- lists of one ----------------------------------------------------------------------------------------------------
+
+
+def shorter(study: str, **kept: list[int]):
+    """A golden Dataset with one list of its preset shortened, read back from a file."""
+    data = GOLDEN.dataset(study)
+    (name, values), = kept.items()  # fmt: skip
+    if study == "stripes":
+        kept_bumps = [int(b) for b in data["bumps"].values if b in values or b not in data.attrs["added"]]
+        kept_bumps += [int(p) for p in np.atleast_1d(data.attrs["percents"])]
+        data = data.sel(bumps=sorted(set(kept_bumps)))
+        if values == [0]:
+            data = data.sel(family=[str(family) for family in data["family"].values if family != "bumps alone"])
+    else:
+        data = data.sel(depth=sorted({*values, int(data.attrs.get("cnn_depth", values[0]))}))
+    return data.assign_attrs({name: values, "shown": values[-1]})
+
+
+SHORTENED = [
+    ("depth", {"compared": [2]}),
+    ("mlp", {"mlp_depths": [3]}),
+    ("stripes", {"added": [0]}),
+    ("stripes", {"added": [5, 20]}),
+]
+
+
+@pytest.mark.parametrize(("study", "kept"), SHORTENED, ids=str)
+def test_short_lists_are_judged_and_drawn(study, kept, tmp_path):
+    from matplotlib import pyplot
+
+    Results(tmp_path).save(study, shorter(study, **kept), "digest")
+    results = Results(tmp_path)
+    judged = STUDIES[study].judge(results.dataset(study))
+    assert [judgement.claim for judgement in judged] == list(STUDIES[study].claims)
+    assert all(judgement.cases for judgement in judged)
+    for spec in FIGURES.values():
+        if study in spec.studies:
+            data = [results.dataset(name) if name == study else GOLDEN.dataset(name) for name in spec.studies]
+            spec.draw(*data).draw_without_rendering()
+            assert "nan" not in spec.caption(*data)
+    pyplot.close("all")
+
+
+def test_an_empty_list_is_written_as_nothing():
+    assert QUICK.changed(["deep="]).deep == ()
+    assert QUICK.changed(["deep=4,5"]).deep == (4, 5)
+    for mistake in ("depths=", "bumps=", "depths=2,,3"):
+        with pytest.raises(InvalidValue, match=mistake.partition("=")[0]):
+            QUICK.changed([mistake])
+
+
+# -- seeds that only some arms have ------------------------------------------------------------------------------------
+
+
+def test_what_is_compared_is_of_the_same_seeds():
+    data = GOLDEN.dataset("encodings")["ood_over_blank"].sel(encoding="bump")
+    bright, dark = of_shared_seeds(data.sel(holdout="box"), data.sel(holdout="box, dark bumps"))
+    assert bright.sizes["seed"] == dark.sizes["seed"] == 1
+    assert bright.item() == data.sel(holdout="box").values[0]
+
+
+def marked(study: str, name: str, **where: object):
+    """A golden Dataset in which the seeds after the first have an outrageous value somewhere."""
+    data = GOLDEN.dataset(study).copy(deep=True)
+    data[name].loc[{**where, "seed": [1, 2]}] = 1e6
+    return data
+
+
+def test_captions_compare_shared_seeds_only():
+    encodings = marked("encodings", "ood_over_blank", encoding="bump", holdout="box")
+    assert "1 seed" in FIGURES["conventions"].caption(encodings, GOLDEN.dataset("depth"))
+    for name, study, data in (
+        ("conventions", "depth", encodings),
+        ("fig7", None, marked("stripes", "ood_over_blank", family="stripes", bumps=0)),
+    ):
+        said = FIGURES[name].caption(*([data, GOLDEN.dataset(study)] if study else [data]))
+        assert "66666" not in said
+        assert "1 seed " in said
+
+
+def test_errors_with_long_tails_have_geometric_means():
+    data = GOLDEN.dataset("penalties").copy(deep=True)
+    data["ood_over_blank"].loc[{"arm": "variance", "vectors": "unit vectors"}] = [0.001, 0.1, 10.0]
+    said = FIGURES["fig3"].caption(data)
+    assert "variance 0.1 (ID" in said
+    assert "geometric mean" in said
+
+
+def test_regimes_have_an_ideal_an_arm():
+    from matplotlib import pyplot
+
+    data = GOLDEN.dataset("regimes").copy(deep=True)
+    data["ideal_single_factor"][:] = [0.1, 0.1, 0.1, 0.4, 0.4]
+    ax = FIGURES["regimes"].draw(data).axes[2]
+    dotted = [line.get_ydata()[0] for line in ax.lines if line.get_linestyle() == ":"]
+    assert dotted == pytest.approx([0.1, 0.1, 0.1, 0.4, 0.4])
+    assert "0.40 (low-rank, no penalty; low-rank, both penalties)" in FIGURES["regimes"].caption(data)
+    pyplot.close("all")
+
+
+@pytest.mark.parametrize(
+    ("attributes", "sigma"), [({}, 1.5), ({"settings": '{"penalty_sigma": 0.8}'}, 0.8), ({"sigma": 1.1}, 1.1)]
+)
+def test_the_schematic_has_the_runs_own_bump(attributes, sigma):
+    from recombine.figures.penalties import _sigma
+
+    assert _sigma(GOLDEN.dataset("penalties").assign_attrs(attributes)) == sigma
