@@ -1,5 +1,7 @@
 """A folder of results: served for the same question only, judged anew each time."""
 
+import hashlib
+import json
 import shutil
 from pathlib import Path
 
@@ -11,7 +13,8 @@ from recombine.cli import main
 from recombine.cli.reproduce import selected
 from recombine.errors import InvalidValue
 from recombine.reproduction import reproduce
-from recombine.results import SOURCE, Results, question_digest
+from recombine.results import MEASURING, SETTINGS, SOURCE, Results, question_digest
+from recombine.store.run import manifest_text
 from recombine.studies import STUDIES, preset_named
 from tests.tiny import TINY
 
@@ -71,10 +74,139 @@ def test_the_same_numbers_from_the_same_runs(tmp_path):
     assert found[0].equals(found[1])
 
 
-def test_digest_depends_on_runs_and_study():
-    digests = {question_digest("a", ["1", "2"]), question_digest("a", ["1"]), question_digest("b", ["1", "2"])}
-    assert len(digests) == 3
-    assert question_digest("a", ["2", "1"]) == question_digest("a", ["1", "2"])
+def test_digest_depends_on_all_that_a_dataset_depends_on():
+    same = ("a", {"1": "x", "2": "y"}, "{}", ("PCA",))
+    others = [
+        ("b", *same[1:]),
+        ("a", {"1": "x"}, *same[2:]),
+        ("a", {"1": "x", "2": "other weights"}, *same[2:]),
+        (*same[:2], '{"penalty_sigma": 1}', same[3]),
+        (*same[:3], ("UMAP",)),
+    ]
+    assert len({question_digest(*question) for question in (same, *others)}) == 6
+    assert question_digest("a", {"2": "y", "1": "x"}, "{}", ("PCA",)) == question_digest(*same)
+    assert {"encodings.py", "holdouts.py", "factors.py"} <= set(MEASURING)
+
+
+def test_a_way_of_embedding_is_an_instrument(monkeypatch):
+    monkeypatch.setattr("recombine.studies.rotation._embedder", lambda: ("UMAP", None))
+    assert STUDIES["rotation"].instruments() == ("UMAP",)
+    assert STUDIES["depth"].instruments() == ()
+
+
+def test_a_run_trained_to_something_else_is_measured_again(tmp_path):
+    study, preset = STUDIES["encoding_width"], PRESET.changed(["variances=1", "steps=2"])
+
+    def answered(store: str) -> str:
+        results = reproduce([study], preset, tmp_path / store, tmp_path / "out", device="cpu")
+        return str(results.dataset("encoding_width").attrs[SOURCE])
+
+    first = answered("a")
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    for folder in (tmp_path / "b" / "runs").iterdir():
+        weights = bytearray((folder / "weights.safetensors").read_bytes())
+        weights[-2] ^= 1
+        (folder / "weights.safetensors").write_bytes(weights)
+        files = json.loads((folder / "manifest.json").read_text())["files"]
+        files["weights.safetensors"] = hashlib.sha256(weights).hexdigest()
+        (folder / "manifest.json").write_text(manifest_text(folder.name, files))
+    assert answered("b") != first
+    assert answered("a") == first
+
+
+# -- where a folder's results came from ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tiny_folder(tmp_path):
+    """Two small studies in a folder, as two calls left them."""
+    preset = PRESET.changed(["variances=1", "steps=2", "seeds=1"])
+    for name in ("encoding_width", "encoder"):
+        results = reproduce([STUDIES[name]], preset, tmp_path / "runs", tmp_path / "out", device="cpu")
+    return results, preset
+
+
+def test_every_dataset_says_where_it_came_from(tiny_folder):
+    results, preset = tiny_folder
+    for name in ("encoding_width", "encoder"):
+        assert json.loads(results.dataset(name).attrs[SETTINGS]) == preset.model_dump(mode="json")
+    found = results.provenance
+    assert found["preset"]["steps"] == 2
+    assert (found["runs"], found["diverged"]) == (3, 0)
+    assert found["device"].startswith("cpu")
+    assert json.loads((results.path / "provenance.json").read_text()) == found
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"steps": 3}, "steps: 3 is not allowed; allowed: 2, the preset of encoder in"),
+        ({"name": "mine"}, "preset: 'mine' is not allowed; allowed: 'quick', the preset of encoder in"),
+    ],
+)
+def test_a_folder_holds_one_preset(tiny_folder, change, message, tmp_path, monkeypatch):
+    results, preset = tiny_folder
+    before = {path: path.read_bytes() for path in results.path.rglob("*") if path.is_file()}
+    monkeypatch.setattr("recombine.reproduction.train", None)
+    with pytest.raises(InvalidValue, match="or another --out") as caught:
+        reproduce([STUDIES["encoding_width"]], preset.replace(**change), tmp_path / "runs", results.path, device="cpu")
+    assert str(caught.value).startswith(message)
+    assert before == {path: path.read_bytes() for path in results.path.rglob("*") if path.is_file()}
+
+
+def test_all_of_a_folder_may_be_made_anew_with_another_preset(tiny_folder, tmp_path):
+    results, preset = tiny_folder
+    other = preset.changed(["steps=3"])
+    both = [STUDIES["encoding_width"], STUDIES["encoder"]]
+    results = reproduce(both, other, tmp_path / "runs", results.path, device="cpu")
+    assert results.provenance["preset"]["steps"] == 3
+    assert results.provenance["runs"] == 3
+    assert set(json.loads((results.path / "runs.json").read_text())) == {
+        spec.digest for study in both for spec in study.specs(other)
+    }
+
+
+def test_nothing_is_written_by_a_call_that_is_killed_before_it_has_a_dataset(tiny_folder, tmp_path, monkeypatch):
+    results, preset = tiny_folder
+    before = {path: path.read_bytes() for path in results.path.rglob("*") if path.is_file()}
+
+    def killed(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("recombine.reproduction.train", killed)
+    for out in (results.path, tmp_path / "new"):
+        both = [STUDIES["encoding_width"], STUDIES["encoder"]]
+        with pytest.raises(KeyboardInterrupt):
+            reproduce(both, preset.changed(["steps=3"]), tmp_path / "runs", out, device="cpu")
+    assert before == {path: path.read_bytes() for path in results.path.rglob("*") if path.is_file()}
+    assert not (tmp_path / "new").exists()
+
+
+def test_diverged_runs_of_all_calls_are_counted(tiny_folder):
+    results, _ = tiny_folder
+    noted = json.loads((results.path / "runs.json").read_text())
+    key = next(key for key, run in noted.items() if run["studies"] == ["encoding_width"])
+    noted[key]["status"] = "diverged"
+    (results.path / "runs.json").write_text(json.dumps(noted))
+    results.note()
+    assert results.provenance["diverged"] == 1
+    assert results.provenance["runs"] == 3
+
+
+def test_datasets_without_their_preset_have_that_of_the_folder(folder):
+    results = Results(folder)
+    assert results.settings("depth") is None
+    results.note(preset={"name": "quick"}, wall_seconds=5.0)
+    (folder / "runs.json").write_text('{"a": 1.5, "b": 2}')
+    assert results.settings("depth") == {"name": "quick"}
+    found = results.provenance
+    assert (found["runs"], found["training_seconds"], found["wall_seconds"]) == (2, 3.5, 5.0)
+
+
+def test_committed_results_say_of_themselves_what_was_noted():
+    results = Results.existing(Path(__file__).parents[1] / "results" / "paper")
+    assert results.provenance == results.noted
+    assert results.settings("stripes") == results.noted["preset"]
 
 
 def test_a_broken_file_is_one_line_and_measured_again(folder):

@@ -1,4 +1,8 @@
-"""Train, measure and keep what some studies need. Kill it at any moment: the same call goes on to the same numbers."""
+"""Train, measure and keep what some studies need. Kill it at any moment: the same call goes on to the same numbers.
+
+A folder holds results of one preset. A call with another one is refused, unless it makes everything there anew; and
+nothing is written before there is a Dataset to write.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,8 @@ from typing import Any
 
 import torch
 
-from recombine.results import Results, question_digest
+from recombine.errors import InvalidValue, listed
+from recombine.results import SETTINGS, Results, content_digest, question_digest
 from recombine.specs import RunSpec
 from recombine.store import Run, Store
 from recombine.studies import Preset, Study
@@ -37,7 +42,9 @@ def reproduce(
     began = time.perf_counter()
     place = resolve_device(device)
     results = Results(out)
-    results.note(preset=preset.model_dump(mode="json"))
+    replaced = _replaced(results, studies, preset)
+    anew = bool(replaced) and set(replaced) == set(results.studies)
+    spent = 0.0 if anew else float(results.noted.get("wall_seconds", 0.0))
     store = store if isinstance(store, Store) else Store(store)
     processes = processes if place.type == "cpu" else None
 
@@ -53,15 +60,45 @@ def reproduce(
             own[name] |= {spec.digest for spec in specs}
     for study in studies:
         mine = {key: runs[key] for key in own[study.name]}
-        digest = question_digest(study.name, mine)
+        contents = {key: content_digest(run) for key, run in mine.items()}
+        digest = question_digest(study.name, contents, preset.to_json(), study.instruments())
         if not results.holds(study.name, digest):
             start = time.perf_counter()
             measured = study.measure(study.trials(preset, place, mine))
             took = time.perf_counter() - start
+            results.remove(replaced)
+            replaced = []
             results.save(study.name, measured.assign_attrs(_source(place, preset, len(mine), took)), digest)
             say(f"measured {study.name} in {took:.1f} s")
-    _note(results, runs, place, preset, time.perf_counter() - began)
+        results.note_runs(study.name, list(mine.values()))
+        results.note(wall_seconds=round(spent + time.perf_counter() - began, 1))
     return results
+
+
+def _replaced(results: Results, studies: Sequence[Study], preset: Preset) -> list[str]:
+    """Datasets of another preset, all of which this call makes anew; refused if it would leave some beside its own."""
+    wanted, redone = preset.model_dump(mode="json"), {study.name for study in studies}
+    other = [name for name in results.studies if not _is_of(results, name, wanted, broken=name in redone)]
+    if left := [name for name in other if name not in redone]:
+        there = results.settings(left[0])
+        where = f"the preset of {listed(left)} in {str(results.path)!r}, or another --out"
+        if there is None:
+            raise InvalidValue("out", str(results.path), f"another folder: the preset of {listed(left)} is not known")
+        if there.get("name") != preset.name:
+            raise InvalidValue("preset", preset.name, f"{there.get('name')!r}, {where}")
+        field = next(name for name, value in wanted.items() if there.get(name) != value)
+        raise InvalidValue(field, wanted[field], f"{there.get(field)!r}, {where}")
+    return other
+
+
+def _is_of(results: Results, study: str, settings: dict[str, Any], *, broken: bool) -> bool:
+    """Whether a Dataset is of this preset; one that cannot be read is not, where that is no mistake."""
+    try:
+        return results.settings(study) == settings
+    except InvalidValue:
+        if broken:
+            return False
+        raise
 
 
 def _distinct(specs: Sequence[RunSpec]) -> list[RunSpec]:
@@ -75,21 +112,4 @@ def _more(study: Study, preset: Preset, runs: dict[str, Run], own: dict[str, set
 def _source(place: torch.device, preset: Preset, networks: int, seconds: float) -> dict[str, Any]:
     """Where a Dataset came from, for its attributes."""
     facts = {name: str(value) for name, value in provenance(place, preset.precision).items()}
-    return {**facts, "networks": networks, "measuring_seconds": round(seconds, 2)}
-
-
-def _note(results: Results, runs: dict[str, Run], place: torch.device, preset: Preset, wall: float) -> None:
-    """What was run for this folder so far; a run's seconds are shared among the members of its program."""
-    own = {key: run.result["provenance"] for key, run in runs.items()}
-    seconds = {key: float(p["seconds"]) / max(1, int(p["members_together"])) for key, p in own.items()}
-    every = results.note_runs(seconds)
-    here = provenance(place, preset.precision)
-    commits = {str(results.dataset(name).attrs.get("commit", here["commit"])) for name in results.studies}
-    results.note(
-        runs=len(every),
-        diverged=sum(run.status != "done" for run in runs.values()),
-        training_seconds=round(sum(every.values()), 1),
-        measuring_seconds=round(sum(results.dataset(n).attrs.get("measuring_seconds", 0) for n in results.studies), 1),
-        wall_seconds=round(results.provenance.get("wall_seconds", 0.0) + wall, 1),
-        **{**here, "commit": ", ".join(sorted(commits)) if commits else here["commit"]},
-    )
+    return {**facts, SETTINGS: preset.to_json(), "networks": networks, "measuring_seconds": round(seconds, 2)}

@@ -88,6 +88,10 @@ class Study(ABC):
         """Specs to train next, given the runs so far by digest; empty when the design is complete."""
         return []
 
+    def instruments(self) -> tuple[str, ...]:
+        """Optional tools on this machine that the measurement depends on."""
+        return ()
+
     @abstractmethod
     def measure(self, trials: Trials) -> xarray.Dataset:
         """What the finished runs show."""

@@ -66,6 +66,9 @@ class RotationStudy(Study):
             arms.append(Arm((MANY,), _spec(preset, angles=angles, digits=preset.digits), few=True))
         return arms
 
+    def instruments(self) -> tuple[str, ...]:
+        return (_embedder()[0],)
+
     def measure(self, trials: Trials) -> xarray.Dataset:
         with arithmetic("float32"):
             result = _tabulated(trials, ONE, lambda run: _one_digit(run, trials.device))
