@@ -6,7 +6,7 @@ from torch.func import vmap
 from torch.nn import functional
 
 from recombine.decoders import DECODERS
-from recombine.decoders.cnn import FromPoint, ToChannel
+from recombine.decoders.cnn import FromPoint, SameSize, ToChannel
 from recombine.specs import RunSpec
 from recombine.tasks import BumpTask
 from recombine.training import Ensemble
@@ -53,6 +53,13 @@ def test_a_point_is_spread_as_a_transposed_convolution_does():
     module, codes = FromPoint(6, 4, 7), torch.randn(3, 6)
     expected = functional.conv_transpose2d(codes[:, :, None, None], module.weight, module.bias)
     torch.testing.assert_close(module(codes), expected)
+
+
+@pytest.mark.parametrize("shape", [(8, 9), (3, 3), (1, 5)])
+def test_same_size_is_the_transposed_convolution(shape):
+    module, channels = SameSize(5, 4, 3, stride=1, padding=1), torch.randn(2, 5, *shape)
+    expected = functional.conv_transpose2d(channels, module.weight, module.bias, padding=1)
+    torch.testing.assert_close(module(channels), expected, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(8, 9), (3, 3), (1, 5)])

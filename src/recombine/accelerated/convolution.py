@@ -25,12 +25,15 @@ ROWS = 128
 """Pixels of one tile."""
 DEEP = 64
 """Most channels that are summed over in one product."""
-STAGES = 4
+STAGES = 3
 """Products on their way at once."""
+WARPS = 4
+WIDE = 64
+"""Output channels from which on pixels are the columns of a product."""
 SPLITS = 4
 """Parts over which a weight gradient's sum is divided; summed in order, so that results repeat."""
-SUMMED_ROWS = 32
-"""Pixels of one product of a weight gradient."""
+SUMMED = {False: (64, 3), True: (32, 4)}
+"""Pixels of one product of a weight gradient, and such products on their way, for `same` and `up`."""
 
 
 def bordered(image: Tensor) -> Tensor:
@@ -67,9 +70,12 @@ def edge_of(height: int, width: int) -> int:
 def _gathered_product(
     x, w, bias, gate, y, sums, images, height, width, in_width, out_height, out_width, x_member, y_member,
     CI: tl.constexpr, CO: tl.constexpr, ROWS: tl.constexpr, DEEP: tl.constexpr, EDGE: tl.constexpr,
-    UP: tl.constexpr, BACK: tl.constexpr, PRECISION: tl.constexpr, STAGES: tl.constexpr,
+    UP: tl.constexpr, BACK: tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """One tile of rows (pixels) of a forward (BACK = 0) or input-gradient (BACK = 1) pass, all output channels."""
+    """One tile of rows (pixels) of a forward (BACK = 0) or input-gradient (BACK = 1) pass, all output channels.
+
+    WIDE: pixels are the columns of the product. Matrix units read less for each operation of a wide one.
+    """
     member, parity = tl.program_id(2).to(tl.int64), tl.program_id(1)
     x += member * x_member
     y += member * y_member
@@ -90,7 +96,7 @@ def _gathered_product(
     TAPS: tl.constexpr = 16 if UP else 9
     right_at = w + member * TAPS * CI * CO + channels[:, None] * CO + out[None, :]
     PARTS: tl.constexpr = CI // DEEP
-    total = tl.zeros((ROWS, CO), dtype=tl.float32)
+    total = tl.zeros((CO, ROWS) if WIDE else (ROWS, CO), dtype=tl.float32)
     for turn in tl.range(0, SIDE * SIDE * PARTS, num_stages=STAGES):
         start = (turn % PARTS) * DEEP
         ty, tx = turn // PARTS // SIDE, turn // PARTS % SIDE
@@ -106,7 +112,12 @@ def _gathered_product(
                 away, tap = (1 - ty) * (in_width + 2) + 1 - tx, turn // PARTS
         left = tl.load(left_at + away * CI + start, mask=inside[:, None], other=0.0)
         right = tl.load(right_at + (tap * CI + start) * CO)
-        total = tl.dot(left, right, total, input_precision=PRECISION)
+        if WIDE:
+            total = tl.dot(tl.trans(right), tl.trans(left), total, input_precision=PRECISION)
+        else:
+            total = tl.dot(left, right, total, input_precision=PRECISION)
+    if WIDE:
+        total = tl.trans(total)
     if UP and not BACK:
         oy, ox = 2 * oy + py, 2 * ox + px
     target = (image * (out_height + 2) + oy + 1) * (out_width + 2) + ox + 1
@@ -174,6 +185,55 @@ def _weight_product(
         tl.store(at + 3 * CI * CO, total_3)
 
 
+@triton.jit
+def _collect(part, gradient, SPLITS: tl.constexpr, TAPS: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr):
+    """Sum the parts of one input channel and lay them out as torch keeps weights: `(in, out, tap)`."""
+    channel, member = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    tap, out = tl.arange(0, 16), tl.arange(0, CO)
+    here = (tap < TAPS)[:, None] & (out < CO)[None, :]
+    total = tl.zeros((16, CO), dtype=tl.float32)
+    for split in tl.static_range(SPLITS):
+        at = (((member * SPLITS + split) * TAPS + tap) * CI + channel) * CO
+        total += tl.load(part + at[:, None] + out[None, :], mask=here, other=0.0)
+    target = ((member * CI + channel) * CO + out)[None, :] * TAPS + tap[:, None]
+    tl.store(gradient + target, total, mask=here)
+
+
+def _collected(part: Tensor) -> Tensor:
+    """Parts `(member, split, tap, in, out)` to `(member, in, out, tap)`."""
+    members, splits, taps, channels, out = part.shape
+    gradient = part.new_empty(members, channels, out, taps)
+    _collect[(channels, members)](part, gradient, SPLITS=splits, TAPS=taps, CI=channels, CO=out)
+    return gradient
+
+
+@triton.jit
+def _lay_out(
+    kernel, along, back, kernel_member, TAPS: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
+    """Weights `(in, out, tap)` of some input channels, rounded, as `(tap, in, out)` and `(tap, out, in)`."""
+    member = tl.program_id(1).to(tl.int64)
+    channel, out = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, CO)
+    for tap in tl.static_range(TAPS):
+        source = (channel[:, None] * CO + out[None, :]) * TAPS + tap
+        values = tl.load(kernel + member * kernel_member + source)
+        base = (member * TAPS + tap) * CI * CO
+        tl.store(along + base + channel[:, None] * CO + out[None, :], values.to(along.dtype.element_ty))
+        tl.store(back + base + out[None, :] * CI + channel[:, None], values.to(back.dtype.element_ty))
+
+
+def laid_out(kernel: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Weights `(member, in, out, y, x)` in a precision, as the forward pass and as the backward pass read them."""
+    members, channels, out = kernel.shape[:3]
+    taps = kernel.shape[3] * kernel.shape[4]
+    along = torch.empty(members, taps, channels, out, dtype=dtype, device=kernel.device)
+    back = torch.empty(members, taps, out, channels, dtype=dtype, device=kernel.device)
+    _lay_out[(channels // 16, members)](
+        kernel, along, back, kernel.stride(0), TAPS=taps, CI=channels, CO=out, BLOCK=16
+    )  # fmt: skip
+    return along, back
+
+
 def precision(tensor: Tensor) -> str:
     """How float32 is multiplied: strictly, unless TF32 was allowed; other types as they are."""
     return "ieee" if tensor.dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32 else "tf32"
@@ -187,7 +247,7 @@ def forward(x: Tensor, w: Tensor, bias: Tensor, up: bool) -> Tensor:
     _gathered_product[(triton.cdiv(images * height * width, ROWS), 4 if up else 1, members)](
         x, w, bias, x, y, x, images, height, width, width, scale * height, scale * width, x.stride(0), y.stride(0),
         CI=channels, CO=out, ROWS=ROWS, DEEP=min(channels, DEEP), EDGE=edge_of(scale * height, scale * width),
-        UP=up, BACK=False, PRECISION=precision(x), STAGES=STAGES, num_warps=_warps(ROWS, out),
+        UP=up, BACK=False, WIDE=out >= WIDE, PRECISION=precision(x), STAGES=STAGES, num_warps=WARPS,
     )  # fmt: skip
     return y
 
@@ -204,25 +264,20 @@ def input_gradient(z: Tensor, w: Tensor, gate: Tensor, up: bool) -> tuple[Tensor
     _gathered_product[(tiles, 1, members)](
         z, w, z, gate, x, sums, images, height, width, inner(z).shape[3], height, width, z.stride(0), x.stride(0),
         CI=w.shape[2], CO=channels, ROWS=ROWS, DEEP=min(w.shape[2], DEEP), EDGE=edge_of(height, width),
-        UP=up, BACK=True, PRECISION=precision(z), STAGES=STAGES, num_warps=_warps(ROWS, channels),
+        UP=up, BACK=True, WIDE=channels >= WIDE, PRECISION=precision(z), STAGES=STAGES, num_warps=WARPS,
     )  # fmt: skip
     return x, sums.sum(dim=1)
 
 
 def weight_gradient(x: Tensor, z: Tensor, up: bool) -> Tensor:
-    """Gradient of the weights `(member, tap, in, out)`, in float32."""
+    """Gradient of the weights `(member, in, out, tap)`, in float32."""
     members, images, height, width, channels = inner(x).shape
     out, side, pixels = z.shape[-1], 4 if up else 3, images * height * width
-    chunk = triton.cdiv(triton.cdiv(pixels, SPLITS), SUMMED_ROWS) * SUMMED_ROWS
+    rows, stages = SUMMED[up]
+    chunk = triton.cdiv(triton.cdiv(pixels, SPLITS), rows) * rows
     part = torch.empty(members, SPLITS, side * side, channels, out, dtype=torch.float32, device=x.device)
     _weight_product[(side, SPLITS, members)](
         x, z, part, images, height, width, x.stride(0), z.stride(0), chunk,
-        CI=channels, CO=out, ROWS=SUMMED_ROWS, UP=up, PRECISION=precision(x), STAGES=STAGES,
-        num_warps=_warps(4 * channels, out),
+        CI=channels, CO=out, ROWS=rows, UP=up, PRECISION=precision(x), STAGES=stages, num_warps=4,
     )  # fmt: skip
-    return part.sum(dim=1)
-
-
-def _warps(rows: int, columns: int) -> int:
-    """Enough threads that a tile of results fits their registers."""
-    return 8 if rows * columns > 128 * 64 else 4
+    return _collected(part)

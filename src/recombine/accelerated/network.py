@@ -29,10 +29,10 @@ class ConvolutionalMembers(torch.autograd.Function):
         image = convolution.bordered(torch.relu(product + biases[0].to(dtype)[:, None, None, None]))
         stages, taps = [image], []
         for kernel, bias, up in zip(kernels[1:-1], biases[1:-1], ups, strict=True):
-            places = kernel.flatten(3).to(dtype)
-            image = convolution.forward(image, places.permute(0, 3, 1, 2).contiguous(), bias, up)
+            along, back = convolution.laid_out(kernel, dtype)
+            image = convolution.forward(image, along, bias, up)
             stages.append(image)
-            taps.append(places.permute(0, 3, 2, 1).contiguous())
+            taps.append(back)
         places = kernels[-1].flatten(3).squeeze(1).transpose(1, 2).to(dtype).contiguous()
         ctx.save_for_backward(codes, places, *stages, *taps)
         ctx.ups, ctx.shapes = ups, [weight.shape for weight in weights]
@@ -51,7 +51,7 @@ class ConvolutionalMembers(torch.autograd.Function):
         below, bias = readout.input_gradient(gradient, places, stages[-1])
         for index in reversed(range(depth)):
             weight = convolution.weight_gradient(stages[index], below, ctx.ups[index])
-            found += [bias, weight.permute(0, 2, 3, 1)]
+            found += [bias, weight]
             below, bias = convolution.input_gradient(below, taps[index], stages[index], ctx.ups[index])
         below = convolution.inner(below)
         members, batch, size, _, channels = below.shape

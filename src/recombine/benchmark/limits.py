@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from recombine.benchmark.plain import plain_loss
+from recombine.benchmark.published import first_batch, plain_loss
 from recombine.specs import RunSpec
 from recombine.training.devices import arithmetic
 
@@ -68,9 +68,7 @@ class Work:
 def work_of(spec: RunSpec) -> Work:
     """Counted on a step of the plain network, on no device at all."""
     module = spec.module().to("meta")
-    values = spec.task.training_values(spec.seed)[: spec.recipe.batch]
-    examples = spec.task.examples(values)
-    inputs, targets = (part.to("meta") for part in examples)
+    inputs, targets = first_batch(spec, torch.device("meta"))
     with FlopCounterMode(display=False) as counter:
         plain_loss(module, spec, inputs, targets).backward()
     stages = sum(stage.numel() for stage in module.activations(inputs).values())

@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 
 import torch
-from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from recombine.decoders import StagedDecoder
+from recombine.benchmark.published import first_batch, plain_loss, plain_module
 from recombine.specs import RunSpec
 
 WORKERS = 2
@@ -22,27 +21,23 @@ class PlainLoop:
         self.spec, self.device = spec, device
         values = spec.task.training_values(spec.seed)
         examples = spec.task.examples(values)
-        self.module = spec.module().to(device)
+        self.module = plain_module(spec).to(device)
         self.optimiser = torch.optim.AdamW(
             self.module.parameters(), lr=spec.recipe.lr, weight_decay=spec.recipe.weight_decay
         )
         self.steps_per_epoch = -(-len(values) // spec.recipe.batch)
-        self.steps = spec.recipe.steps or self.steps_per_epoch * (spec.recipe.epochs or 0)
+        self.steps = steps_of(spec)
         self.loader = DataLoader(
             TensorDataset(examples.inputs, examples.targets), batch_size=spec.recipe.batch, shuffle=True,
             num_workers=workers, persistent_workers=workers > 0,
         )  # fmt: skip
-
-    def loss(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Squared error and what the recipe weighs in."""
-        return plain_loss(self.module, self.spec, inputs, targets)
 
     def epoch(self) -> float:
         """One pass over the training set; the mean loss."""
         total = 0.0
         for inputs, targets in self.loader:
             self.optimiser.zero_grad()
-            loss = self.loss(inputs.to(self.device), targets.to(self.device))
+            loss = plain_loss(self.module, self.spec, inputs.to(self.device), targets.to(self.device))
             loss.backward()
             self.optimiser.step()
             total += loss.item()
@@ -58,24 +53,19 @@ class PlainLoop:
         return (time.perf_counter() - began) / (epochs * self.steps_per_epoch) * self.steps
 
 
-def plain_loss(module: StagedDecoder, spec: RunSpec, inputs: Tensor, targets: Tensor) -> Tensor:
-    """The recipe's loss of one network."""
-    loss = nn.functional.mse_loss(module(inputs), targets)
-    if spec.decoder.penalised:
-        penalties = module.penalties()
-        loss = loss + spec.recipe.entropy * penalties["entropy"] + spec.recipe.variance * penalties["variance"]
-    return loss
+def steps_of(spec: RunSpec) -> int:
+    """Steps of a whole training."""
+    values = spec.task.training_values(spec.seed)
+    return spec.recipe.steps or -(-len(values) // spec.recipe.batch) * (spec.recipe.epochs or 0)
 
 
 def graphed_seconds(spec: RunSpec, device: torch.device, steps: int) -> float:
     """Seconds that a whole training of one network takes when its step is a CUDA graph, with torch's own AdamW."""
-    module = spec.module().to(device)
+    module = plain_module(spec).to(device)
     optimiser = torch.optim.AdamW(
         module.parameters(), lr=spec.recipe.lr, weight_decay=spec.recipe.weight_decay, fused=True, capturable=True
     )
-    values = spec.task.training_values(spec.seed)
-    examples = spec.task.examples(values[: spec.recipe.batch])
-    inputs, targets = (part.to(device) for part in examples)
+    inputs, targets = first_batch(spec, device)
 
     def step() -> None:
         optimiser.zero_grad(set_to_none=True)
@@ -98,5 +88,4 @@ def graphed_seconds(spec: RunSpec, device: torch.device, steps: int) -> float:
         graph.replay()
     torch.cuda.synchronize()
     took = time.perf_counter() - began
-    total = spec.recipe.steps or -(-len(values) // spec.recipe.batch) * (spec.recipe.epochs or 0)
-    return took / steps * total
+    return took / steps * steps_of(spec)

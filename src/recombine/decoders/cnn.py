@@ -43,7 +43,7 @@ class CNN(DecoderSpec):
             convolution = (
                 nn.ConvTranspose2d(self.width, self.width, 4, stride=2, padding=1)
                 if grows
-                else nn.ConvTranspose2d(self.width, self.width, 3, stride=1, padding=1)
+                else SameSize(self.width, self.width, 3, stride=1, padding=1)
             )
             size = 2 * size if grows else size
             stages[f"layer{number}"] = nn.Sequential(convolution, nn.ReLU())
@@ -104,12 +104,23 @@ class CNNDecoder(StagedDecoder):
 
 
 class FromPoint(nn.ConvTranspose2d):
-    """A transposed convolution of one pixel, which is a matrix product: `(batch, code)` to `(batch, channel, y, x)`."""
+    """A transposed convolution of one pixel, which is a matrix product: `(batch, code)` to `(batch, channel, y, x)`.
+
+    Channels lie last in memory, and stay there: libraries are faster that way.
+    """
 
     def forward(self, codes: Tensor) -> Tensor:  # type: ignore[override]
         assert self.bias is not None
-        images = (codes @ self.weight.flatten(1)).unflatten(-1, self.weight.shape[1:])
-        return images + self.bias[:, None, None]
+        weight = self.weight.permute(0, 2, 3, 1)
+        images = (codes @ weight.flatten(1)).unflatten(-1, weight.shape[1:]) + self.bias
+        return images.movedim(-1, -3)
+
+
+class SameSize(nn.ConvTranspose2d):
+    """A transposed convolution with stride 1, which is the convolution with the mirrored kernel, and faster as such."""
+
+    def forward(self, image: Tensor) -> Tensor:  # type: ignore[override]
+        return functional.conv2d(image, self.weight.flip(-2, -1).transpose(-4, -3), self.bias, padding=self.padding)
 
 
 class ToChannel(nn.Conv2d):

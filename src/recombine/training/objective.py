@@ -12,11 +12,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
+from torch.nn import functional
 
 from recombine.decoders import StagedDecoder
 
 WEIGHTS: tuple[str, ...] = ("entropy", "variance", "absolute")
 """The recipe's weights of the terms beside the squared error, in the order of `Objective.loss`."""
+
+
+ALIGNED = 8
+"""Numbers; 16 bytes of bfloat16."""
 
 
 class Loss(NamedTuple):
@@ -81,7 +86,7 @@ class Objective:
     ) -> tuple[Tensor, Tensor]:
         """Every member's total loss and squared error, in the decoder's own way if it has one."""
         dtype = torch.float32 if self.decoder.rounds else self.dtype
-        named = self.layout.unflatten_members(weights.to(dtype))
+        named = self.layout.unflatten_members(aligned(weights.to(dtype)))
         found = self.decoder.member_answers(named, inputs.to(dtype), self.dtype)
         if found is None:
             return vmap(self.loss)(weights, inputs, targets, shares, terms)
@@ -89,6 +94,12 @@ class Objective:
         if found.penalties:
             total = total + terms[:, 0] * found.penalties["entropy"] + terms[:, 1] * found.penalties["variance"]
         return total, error
+
+
+def aligned(vectors: Float[Tensor, "member parameter"]) -> Tensor:
+    """The same with columns to spare, so that every member's weights begin where matrix units like to read."""
+    spare = -vectors.shape[1] % ALIGNED
+    return functional.pad(vectors, (0, spare)) if spare else vectors
 
 
 def _distance(answers: Tensor, targets: Tensor, shares: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
@@ -124,6 +135,6 @@ class FlatLayout:
 
     def unflatten_members(self, vectors: Float[Tensor, "member parameter"]) -> dict[str, Tensor]:
         """Named views into all members' vectors."""
-        parts = vectors.split(self.sizes, dim=1)
+        parts = vectors[:, : self.size].split(self.sizes, dim=1)
         members = len(vectors)
         return {n: part.view(members, *shape) for n, part, shape in zip(self.names, parts, self.shapes, strict=True)}
