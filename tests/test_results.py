@@ -12,6 +12,7 @@ import torch
 from recombine.cli import main
 from recombine.cli.reproduce import selected
 from recombine.errors import InvalidValue
+from recombine.report import write_report
 from recombine.reproduction import reproduce
 from recombine.results import MEASURING, SETTINGS, SOURCE, Results, question_digest
 from recombine.store.run import manifest_text
@@ -260,6 +261,17 @@ def test_readme_table_is_written_between_its_marks(folder, tmp_path, monkeypatch
     assert all(f"**C{k}**" in text for k in range(1, 19))
     assert run("report", folder, "--write", readme) == 0
     assert readme.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("preset", "banner"), [({"name": "paper", "seeds": 4}, True), ({"seeds": 32}, False), ({}, False)]
+)
+def test_the_banner_says_what_is_true_of_any_preset(preset, banner, tmp_path):
+    page = write_report(tmp_path, {}, {}, [], {"preset": preset}).read_text()
+    assert ('class="banner"' in page) == banner
+    assert ("With 4 seeds" in page) == banner
+    assert "small networks" not in page
+    assert "paper preset has" not in page
 
 
 @pytest.mark.parametrize("word", ["4", "fig4", "Fig4", "FIG4"])

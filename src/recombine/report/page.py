@@ -55,7 +55,7 @@ def write_report(
         settings={name: value for name, value in preset.items() if name != "name"},
         facts={name: value for name, value in provenance.items() if name != "preset" and value is not None},
         seeds=preset.get("seeds", 0),
-        few=preset.get("seeds", 0) < INDICATIVE,
+        few=0 < preset.get("seeds", 0) < INDICATIVE,
         fewest=FEWEST_SEEDS,
         runs=provenance.get("runs", 0),
         judgements=judgements,
