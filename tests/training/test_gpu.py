@@ -5,12 +5,13 @@ import pytest
 import torch
 
 import recombine
-from recombine.decoders import DECODERS
+from recombine.decoders import CNN, DECODERS
 from recombine.store import Store
 from recombine.sweep import train
 from recombine.training import Ensemble, State, fit
 from recombine.training.fit import Stepper
 from tests.small import small_spec
+from tests.training.test_kernels import checked
 
 pytestmark = pytest.mark.gpu
 CPU = torch.device("cpu")
@@ -126,3 +127,31 @@ def test_sweep_on_the_gpu_fills_the_store(cuda, store_path):
     assert [run.status for run in runs] == ["done"] * 5
     assert runs[0].result["provenance"]["members_together"] == 4
     assert all(not problems for _, problems in Store(store_path).verify())
+
+
+def test_kernels_agree_with_torch_over_random_shapes(cuda):
+    done = checked("cuda")
+    assert done.stdout.strip() == "same", done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("kind", ["cnn", "low_rank"])
+def test_training_without_kernels_is_the_same_within_rounding(kind, cuda, monkeypatch):
+    decoder = CNN(width=16, depth=2) if kind == "cnn" else kind
+    specs = [small_spec(decoder, seed=seed, precision="bf16") for seed in range(3)]
+    _, with_kernels = trained(specs, cuda)
+    for module in ("decoders.cnn", "decoders.members", "training.adamw"):
+        monkeypatch.setattr(f"recombine.{module}.available", lambda: False)
+    _, without = trained(specs, cuda)
+    for one, other in zip(with_kernels.errors, without.errors, strict=True):
+        assert torch.allclose(one, other, rtol=5e-2)
+
+
+def test_members_stay_within_a_budget_of_memory(cuda, store_path):
+    budget = 0.3
+    specs = [small_spec(CNN(width=64, depth=3), seed=seed, steps=3, precision="bf16") for seed in range(100)]
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    runs = train(specs, store_path, device="cuda", memory=budget)
+    assert [run.status for run in runs] == ["done"] * len(specs)
+    assert torch.cuda.max_memory_reserved() <= budget * 2**30
+    assert runs[0].result["provenance"]["members_together"] < len(specs)

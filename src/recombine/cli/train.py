@@ -35,6 +35,9 @@ def train(
     members: Annotated[
         str | None, Parameter(help="Most members in one program. Default: by device.", show_default=False)
     ] = None,
+    memory: Annotated[
+        str | None, Parameter(help="Most GiB of a GPU's memory. Default: what is free.", show_default=False)
+    ] = None,
     checkpoint: Annotated[str, Parameter(help="Seconds between checkpoints.")] = str(CHECKPOINT_SECONDS),
     processes: Annotated[
         str | None,
@@ -51,12 +54,14 @@ def train(
     """
     specs = specs_from(flags, parse_seeds(seeds))
     most = _number("members", members, int, "a whole number from 1 on") if members is not None else None
+    room = _number("memory", memory, float, "a number of GiB") if memory is not None else None
     pause = _number("checkpoint", checkpoint, float, "a number of seconds")
     apart = _number("processes", processes, int, "a whole number from 1 on") if processes is not None else None
     with TrainingBar() as bar:
         runs = train_specs(
-            specs, store, device=device, members=most, checkpoint_seconds=pause, watch=bar, processes=apart
-        )
+            specs, store, device=device, members=most, checkpoint_seconds=pause, watch=bar, processes=apart,
+            memory=room,
+        )  # fmt: skip
     out = console()
     out.print(summary_table(summarize(runs)))
     out.print(f"{len(runs)} runs in {store_path(store)}; 'recombine runs list' lists them", highlight=False)

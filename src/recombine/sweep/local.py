@@ -21,10 +21,11 @@ from recombine.store import Run, Store
 from recombine.store.locks import Lock
 from recombine.sweep.group import Group
 from recombine.sweep.interrupts import Interruptions
-from recombine.training import check_precision, program_of, resolve_device
+from recombine.training import check_precision, fitting_members, program_of, resolve_device, within
 
-MEMBERS_AT_ONCE = {"cpu": 1, "cuda": 64}
-"""Members of one program. On a CPU members train in turn anyway, and one at a time finishes the first one soonest."""
+MEMBERS_AT_ONCE = {"cpu": 1, "cuda": 128}
+"""Members of one program. On a CPU members train in turn anyway, and one at a time finishes the first one soonest; on a
+GPU more than this are hardly faster."""
 CHECKPOINT_SECONDS = 30.0
 POLL_SECONDS = 0.2
 STOPPED = "interrupted; the same command goes on from here"
@@ -56,8 +57,12 @@ def train(
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     watch: Callable[[Progress], None] | None = None,
     processes: int | None = None,
+    memory: float | None = None,
 ) -> list[Run]:
     """The finished runs of all specs, in their order; what is missing is trained.
+
+    On a GPU, `members` is the most that train together, and `memory` the most GiB that they may take, by default what
+    is free; members that do not fit are trained after the others.
 
     On a CPU, `processes` trains with that many processes of one thread each, to the same bits for any number of
     them; a script that asks for several keeps its own work under `if __name__ == "__main__":`.
@@ -69,14 +74,19 @@ def train(
         raise InvalidValue("members", members, "at least 1")
     if not checkpoint_seconds >= 0:
         raise InvalidValue("checkpoint_seconds", checkpoint_seconds, "at least 0")
+    if memory is not None and not memory > 0:
+        raise InvalidValue("memory", memory, "a number of GiB above 0")
+    if memory is not None and place.type != "cuda":
+        raise InvalidValue("memory", memory, f"device cuda (on {place.type} members train in turn)")
     if processes is not None and processes < 1:
         raise InvalidValue("processes", processes, "at least 1")
     if processes is not None and place.type != "cpu":
         raise InvalidValue("processes", processes, f"device cpu (on {place.type} one program trains all members)")
     store = store if isinstance(store, Store) else Store(store)
-    sweep = Sweep(list(specs), store, place, members or MEMBERS_AT_ONCE[place.type], checkpoint_seconds, watch)
+    sweep = Sweep(list(specs), store, place, members or MEMBERS_AT_ONCE[place.type], checkpoint_seconds, watch, memory)
     if processes is None:
-        sweep.run()
+        with within(memory, place):
+            sweep.run()
     else:
         from recombine.sweep.processes import train_apart  # it is made of sweeps, so it imports this module
 
@@ -95,7 +105,11 @@ class Sweep:
         members: int,
         checkpoint_seconds: float,
         watch: Callable[[Progress], None] | None,
+        memory: float | None = None,
     ) -> None:
+        self.memory = memory
+        self.fitting: dict[tuple[object, ...], int] = {}
+        """Members of a program that fit the device."""
         self.store, self.device, self.members, self.every = store, device, members, checkpoint_seconds
         self.watch = watch or (lambda progress: None)
         self.found: dict[str, Run] = {}
@@ -142,9 +156,9 @@ class Sweep:
 
     def _take(self, taken: dict[str, Lock]) -> None:
         """Lock pending runs of one program that nobody else is training."""
-        program = None
+        program, most = None, self.members
         for key, spec in list(self.pending.items()):
-            if len(taken) == self.members:
+            if len(taken) >= most:
                 break
             if program is not None and program_of(spec) != program:
                 continue
@@ -155,7 +169,16 @@ class Sweep:
             if self.serve(key, locked=True):  # finished by another process before we had the lock
                 taken.pop(key).release()
                 continue
-            program = program_of(spec)
+            if program is None:
+                program = program_of(spec)
+                most = min(self.members, self._fit(program))
+
+    def _fit(self, program: tuple[object, ...]) -> int:
+        """How many members of a program fit the device."""
+        if program not in self.fitting:
+            alike = [spec for spec in self.pending.values() if program_of(spec) == program][: self.members]
+            self.fitting[program] = fitting_members(alike, self.device, self.memory)
+        return self.fitting[program]
 
     def _wait(self, interruptions: Interruptions) -> None:
         """Others are training all that is left."""
@@ -167,24 +190,14 @@ class Sweep:
             self.serve(key)
 
     def _train(self, keys: list[str], interruptions: Interruptions) -> None:
-        group = Group(self.store, {key: self.pending[key] for key in keys}, self.device)
-        done, saved = group.steps_done, time.perf_counter()
         try:
-            for _ in group.fit():
-                self.steps_done += group.steps_done - done
-                done = group.steps_done
-                self._report(group)
-                if interruptions.asked:
-                    group.checkpoint()
-                    raise Interrupted(STOPPED)
-                if time.perf_counter() - saved >= self.every:
-                    group.checkpoint()
-                    saved = time.perf_counter()
+            group = self._trained(keys, interruptions)
         except torch.cuda.OutOfMemoryError:
             if len(keys) == 1:
                 raise
-            self.members = len(keys) // 2
-            del group
+            group = None
+        if group is None:  # outside the handler, whose traceback holds on to the memory
+            self.fitting[program_of(self.pending[keys[0]])] = len(keys) // 2
             torch.cuda.empty_cache()
             return
         try:
@@ -194,6 +207,22 @@ class Sweep:
         except BaseException:
             group.checkpoint()
             raise
+
+    def _trained(self, keys: list[str], interruptions: Interruptions) -> Group:
+        """Train these together to the end."""
+        group = Group(self.store, {key: self.pending[key] for key in keys}, self.device)
+        done, saved = group.steps_done, time.perf_counter()
+        for _ in group.fit():
+            self.steps_done += group.steps_done - done
+            done = group.steps_done
+            self._report(group)
+            if interruptions.asked:
+                group.checkpoint()
+                raise Interrupted(STOPPED)
+            if time.perf_counter() - saved >= self.every:
+                group.checkpoint()
+                saved = time.perf_counter()
+        return group
 
     def _report(self, group: Group | None) -> None:
         ahead = sum(self.steps[key] for key in self.pending) - (group.steps_done if group else 0)

@@ -4,6 +4,7 @@ from recombine.training.devices import DEVICES, check_precision, device_name, re
 from recombine.training.ensemble import Ensemble, State, program_of
 from recombine.training.evaluate import evaluate, scores
 from recombine.training.fit import fit
+from recombine.training.memory import fitting_members, within
 
 __all__ = [
     "DEVICES",
@@ -13,7 +14,9 @@ __all__ = [
     "device_name",
     "evaluate",
     "fit",
+    "fitting_members",
     "program_of",
     "resolve_device",
     "scores",
+    "within",
 ]

@@ -84,6 +84,11 @@ class Stepper:
         for k, (before, after) in enumerate(zip(first, last, strict=True)):
             self.state.errors[k] = torch.cat([self.state.errors[k], errors[: after - before, k]])
 
+    def probe(self) -> None:
+        """One step with no examples: it needs the memory of any other and changes nothing."""
+        with arithmetic(self.ensemble.recipe.precision):
+            self._step()
+
     def _step(self) -> None:
         """One step of all members, reading and writing buffers at fixed places only."""
         state, recipe = self.state, self.ensemble.recipe
@@ -128,6 +133,7 @@ class Stepper:
             for _ in range(WARM_UP_STEPS):
                 self._step()
         torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.empty_cache()  # a graph has memory of its own
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             self._step()

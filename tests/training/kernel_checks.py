@@ -1,0 +1,101 @@
+"""Triton's kernels against torch, over random shapes: `python -m tests.training.kernel_checks cpu|cuda`.
+
+A process of its own, since Triton's interpreter is chosen when kernels are made (TRITON_INTERPRET=1).
+"""
+
+import sys
+
+import torch
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from torch.nn import functional
+
+from recombine.accelerated import convolution
+from recombine.accelerated.narrow import NarrowConvolution
+from recombine.specs import RunSpec
+from recombine.tasks import BumpTask
+from recombine.training import Ensemble
+
+DEVICE = torch.device(sys.argv[1])
+SMALL = st.integers(1, 3)
+
+
+def close(found, expected):
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@settings(max_examples=8, deadline=None, phases=[Phase.generate])
+@given(
+    SMALL,
+    SMALL,
+    st.integers(1, 6),
+    st.integers(1, 6),
+    st.sampled_from([16, 64]),
+    st.sampled_from([16, 64]),
+    st.booleans(),
+    st.integers(0, 99),
+)
+def convolutions(members, batch, height, width, channels, out, up, seed):
+    chance = torch.Generator(DEVICE).manual_seed(seed)
+    x = torch.randn(members, batch, height, width, channels, generator=chance, device=DEVICE).relu()
+    side = 4 if up else 3
+    w = torch.randn(members, channels, out, side, side, generator=chance, device=DEVICE) * 0.1
+    bias = torch.randn(members, out, generator=chance, device=DEVICE)
+    leaves = [part.clone().requires_grad_() for part in (x.permute(0, 1, 4, 2, 3), w, bias)]
+    expected = torch.stack(
+        [
+            functional.conv_transpose2d(a, b, c, stride=2 if up else 1, padding=1)
+            for a, b, c in zip(*leaves, strict=True)
+        ]
+    ).relu()
+    taps, turned = convolution.laid_out(w, torch.float32)
+    assert torch.equal(taps, w.flatten(3).permute(0, 3, 1, 2))
+    answers = convolution.forward(convolution.bordered(x), taps, bias, up)
+    close(answers, convolution.bordered(expected.permute(0, 1, 3, 4, 2)))
+    gradient = torch.randn(expected.shape, generator=chance, device=DEVICE)
+    wanted = torch.autograd.grad(expected, leaves, gradient)
+    z = (gradient * (expected > 0)).permute(0, 1, 3, 4, 2).contiguous()
+    z, x = convolution.bordered(z), convolution.bordered(x)
+    below, sums = convolution.input_gradient(z, turned, x, up)
+    passed = wanted[0] * (leaves[0] > 0)
+    close(below, convolution.bordered(passed.permute(0, 1, 3, 4, 2)))
+    close(sums, passed.sum(dim=(1, 3, 4)))
+    close(convolution.weight_gradient(x, z, up).unflatten(-1, (side, side)), wanted[1])
+
+
+@settings(max_examples=6, deadline=None, phases=[Phase.generate])
+@given(SMALL, SMALL, st.integers(1, 6), st.integers(1, 6), SMALL, SMALL, st.integers(0, 99))
+def narrow_convolutions(members, batch, height, width, channels, out, seed):
+    chance = torch.Generator(DEVICE).manual_seed(seed)
+    shapes = (members, batch, channels, height, width), (members, out, channels, 3, 3), (members, out)
+    leaves = [torch.randn(shape, generator=chance, device=DEVICE).requires_grad_() for shape in shapes]
+    expected = torch.stack([functional.conv2d(a, b, c, padding=1) for a, b, c in zip(*leaves, strict=True)])
+    found = NarrowConvolution.apply(*leaves)
+    close(found, expected)
+    scale = torch.randn(expected.shape, generator=chance, device=DEVICE)
+    for ours, theirs in zip(*(torch.autograd.grad((y * scale).sum(), leaves) for y in (found, expected)), strict=True):
+        close(ours, theirs)
+
+
+@settings(max_examples=4, deadline=None, phases=[Phase.generate])
+@given(st.sampled_from([7, 10, 14]), st.integers(1, 3), st.integers(0, 99))
+def networks(size, depth, seed):
+    spec = RunSpec(task=BumpTask(size=size, training="draws:9"), decoder=f"cnn:width=16:depth={depth}", seed=seed)
+    ensemble = Ensemble(spec.seeds(range(seed, seed + 2)), DEVICE)
+    weights = ensemble.initial().weights.requires_grad_()
+    named, decoder = ensemble.layout.unflatten_members(weights), ensemble.objective.decoder
+    inputs = ensemble.examples.inputs[:6].unflatten(0, (2, 3))
+    found = [
+        decoder.kernel_answers(named, inputs, torch.float32),
+        decoder.grouped_answers(named, inputs),
+    ]
+    close(*found)
+    scale = torch.randn(found[0].shape, generator=torch.Generator(DEVICE).manual_seed(seed), device=DEVICE)
+    close(*(torch.autograd.grad((answers * scale).sum(), weights, retain_graph=True)[0] for answers in found))
+
+
+if __name__ == "__main__":
+    convolutions()
+    narrow_convolutions()
+    networks()
+    print("same")

@@ -1,0 +1,60 @@
+"""Every Triton kernel compiles for a GPU, without one: what the interpreter forgives, the compiler may not."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("triton")
+
+CHECK = """
+import itertools
+import warnings
+warnings.simplefilter("ignore")
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from recombine.accelerated import adamw, convolution, narrow, readout
+
+HALF = {"x", "w", "gate", "y", "z", "along", "back"}
+FULL = {"bias", "sums", "part", "kernel", "found", "gradient", "weights", "mean", "square", "decay", "stride", "root"}
+OTHER = {"active": "*i1", "mean_decay": "fp32", "square_decay": "fp32", "epsilon": "fp32"}
+
+def kind(name, fixed):
+    if name in fixed:
+        return "constexpr"
+    return "*bf16" if name in HALF else "*fp32" if name in FULL else OTHER.get(name, "i32")
+
+def compiled(kernel, **fixed):
+    names = kernel.arg_names
+    source = ASTSource(
+        kernel, {name: kind(name, fixed) for name in names},
+        {(names.index(name),): value for name, value in fixed.items()}, {},
+    )
+    triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4})
+
+square = {"CI": 64, "CO": 64, "PRECISION": "tf32", "STAGES": 3}
+for up, back in itertools.product((False, True), repeat=2):
+    compiled(convolution._gathered_product, **square, ROWS=128, DEEP=64, EDGE=128, UP=up, BACK=back, WIDE=True)
+compiled(convolution._gathered_product, **(square | {"CI": 16, "CO": 16}), ROWS=128, DEEP=16, EDGE=128, UP=False,
+         BACK=False, WIDE=False)
+for up in (False, True):
+    compiled(convolution._weight_product, **square, ROWS=32, UP=up)
+compiled(convolution._collect, SPLITS=4, TAPS=9, CI=64, CO=64)
+compiled(convolution._lay_out, TAPS=16, CI=64, CO=64, BLOCK=16)
+compiled(readout._drawn, C=64, ROWS=64)
+compiled(readout._spread, C=64, ROWS=64, EDGE=128)
+compiled(readout._weights, C=64, ROWS=64, PRECISION="tf32", STAGES=2)
+for back in (False, True):
+    compiled(narrow._convolved, CI=2, CO=2, WIDE=2, BLOCK=512, BACK=back)
+compiled(narrow._weights, CI=2, CO=1, WIDE=1, BLOCK=512)
+compiled(adamw._update, BLOCK=1024)
+print("compiled")
+"""
+
+
+def test_kernels_compile_for_a_gpu(tmp_path):
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", CHECK], capture_output=True, text=True, timeout=300, env=environment)
+    assert done.stdout.strip() == "compiled", done.stderr[-3000:]
