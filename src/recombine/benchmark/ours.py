@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -43,3 +45,22 @@ def timed(spec: RunSpec, members: int, device: torch.device, steps: int) -> Time
     step = (time.perf_counter() - began) / steps
     peak = torch.cuda.max_memory_allocated() if device.type == "cuda" else 0
     return Timed(step * ensemble.totals[0] / members, step, setup, peak)
+
+
+def timed_apart(spec: RunSpec, processes: int, steps: int) -> Timed:
+    """The same on a CPU, in so many processes of one thread each, all at once: how sweeps run there."""
+    context = multiprocessing.get_context("spawn")
+    with context.Manager() as manager, context.Pool(processes) as pool:
+        start = manager.Barrier(processes)
+        found = pool.starmap(_alone, [(spec.to_json(), steps, start)] * processes)
+    step = sum(one.step for one in found) / len(found)
+    seconds = sum(one.seconds for one in found) / len(found) / processes
+    return Timed(seconds, step, max(one.setup for one in found), 0)
+
+
+def _alone(spec: str, steps: int, start: Any) -> Timed:
+    torch.set_num_threads(1)
+    read = RunSpec.from_json(spec)
+    timed(read, 1, torch.device("cpu"), 1)
+    start.wait()
+    return timed(read, 1, torch.device("cpu"), steps)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from matplotlib import pyplot
+from matplotlib.figure import Figure
 
 from recombine.figures import FigureSpec
 from recombine.figures.panels import styled
@@ -20,7 +21,11 @@ KINDS = ("png", "svg")
 
 def save_figure(spec: FigureSpec, results: list[xarray.Dataset], folder: Path) -> dict[str, bytes]:
     """Draw a figure, write it in every kind, and return the files' contents."""
-    figure = spec.draw(*results)
+    return save_drawn(spec.draw(*results), folder, spec.name)
+
+
+def save_drawn(figure: Figure, folder: Path, name: str) -> dict[str, bytes]:
+    """Write a figure in every kind, close it, and return the files' contents."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # laid out once, not again for every kind of file
     drawn = {}
@@ -31,6 +36,6 @@ def save_figure(spec: FigureSpec, results: list[xarray.Dataset], folder: Path) -
         with styled():  # names inside an SVG are random otherwise
             figure.savefig(buffer, format=kind, metadata={"Date": None} if kind == "svg" else {"Software": None})
         drawn[kind] = buffer.getvalue()
-        write(folder / f"{spec.name}.{kind}", drawn[kind], "out")
+        write(folder / f"{name}.{kind}", drawn[kind], "out")
     pyplot.close(figure)
     return drawn

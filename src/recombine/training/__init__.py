@@ -1,12 +1,13 @@
 """Training: many members of one architecture in one program."""
 
-from recombine.training.devices import DEVICES, check_precision, device_name, resolve_device
+from recombine.training.devices import DEFAULT_PRECISION, DEVICES, check_precision, device_name, resolve_device
 from recombine.training.ensemble import Ensemble, State, program_of
 from recombine.training.evaluate import evaluate, scores
 from recombine.training.fit import fit
 from recombine.training.memory import fitting_members, within
 
 __all__ = [
+    "DEFAULT_PRECISION",
     "DEVICES",
     "Ensemble",
     "State",

@@ -10,6 +10,8 @@ import torch
 from recombine.errors import DeviceError, InvalidValue
 
 DEVICES: tuple[str, ...] = ("auto", "cpu", "cuda")
+DEFAULT_PRECISION = {"cpu": "float32", "cuda": "bf16"}
+"""The fastest whose errors cannot be told from float32's: `recombine bench precision`, docs/performance.md."""
 
 
 def resolve_device(name: str) -> torch.device:

@@ -1,0 +1,186 @@
+"""One run, side by side: engine, growth, geometry, store, precision. The result is a record of plain numbers."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from recombine.benchmark.cases import CASES, PUBLISHED, Case
+from recombine.benchmark.limits import copy_rate, median_seconds, product_rate, work_of
+from recombine.benchmark.ours import Timed, timed, timed_apart
+from recombine.benchmark.plain import WORKERS, PlainLoop, graphed_seconds, steps_of
+from recombine.benchmark.precision import compare_precisions
+from recombine.errors import InvalidValue, listed
+from recombine.metrics import decoder_reader, metric_tensor
+from recombine.specs import Recipe, RunSpec
+from recombine.store import Store
+from recombine.sweep import train
+from recombine.sweep.provenance import provenance
+from recombine.tasks import BumpTask
+from recombine.training import DEFAULT_PRECISION
+
+Say = Callable[[str], None]
+MEMBERS = (1, 4, 16, 64, 256, 1024)
+GROWTH: dict[str, tuple[Any, ...]] = {"size": (14, 28, 56), "depth": (2, 4, 8), "width": (16, 32, 64)}
+GROWTH_MEMBERS = 32
+CPU_CASES = ("CNN depth 4", "CNN, quick preset", "MLP", "low-rank")
+"""What two cores can time in minutes."""
+POINTS_MEMORY = {"cpu": 256 << 20, "cuda": 8 << 30}
+STORED_RUNS = 64
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where and how a benchmark runs."""
+
+    device: torch.device
+    precision: str
+    processes: int
+    """One-thread processes, on a CPU."""
+    steps: int
+    """Steps that are timed, of each way; slow ways take fewer."""
+    say: Say
+
+
+def measure(
+    device: torch.device, parts: Sequence[str], *, precision: str | None = None, steps: int | None = None,
+    processes: int | None = None, say: Say = lambda line: None,
+) -> dict[str, Any]:  # fmt: skip
+    """The record of all parts asked for, with the machine's limits and where it was measured."""
+    for part in parts:
+        if part not in PARTS:
+            raise InvalidValue("what", part, listed(list(PARTS)))
+    precision = precision or DEFAULT_PRECISION[device.type]
+    steps = steps or (256 if device.type == "cuda" else 12)
+    setting = Setting(device, precision, processes or max(1, torch.get_num_threads()), steps, say)
+    kinds = ("float32", "tf32", "bf16") if device.type == "cuda" else ("float32",)
+    limits = {"copy": copy_rate(device), **{kind: product_rate(device, kind) for kind in kinds}}
+    say(", ".join(f"{name} {rate / 1e12:.3g} T/s" for name, rate in limits.items()))
+    record: dict[str, Any] = {"provenance": provenance(device, precision), "limits": limits}
+    for part in parts:
+        record[part] = PARTS[part](setting, limits)
+    return record
+
+
+def engine(setting: Setting, limits: dict[str, float]) -> list[dict[str, Any]]:
+    """Every case: a plain loop, a single graphed network, ours; and the least it could take."""
+    names = CASES if setting.device.type == "cuda" else CPU_CASES
+    return [_case(CASES[name], setting, limits) for name in names]
+
+
+def _case(case: Case, setting: Setting, limits: dict[str, float]) -> dict[str, Any]:
+    plain_spec, spec = case.spec("float32"), case.spec(setting.precision)
+    gpu = setting.device.type == "cuda"
+    plain, lone = (PlainLoop(plain_spec, setting.device, workers).seconds(setting.steps) for workers in (WORKERS, 0))
+    graphed = graphed_seconds(plain_spec, setting.device, min(setting.steps, 100)) if gpu else None
+    ours = (
+        timed(spec, case.members, setting.device, setting.steps)
+        if gpu
+        else timed_apart(spec, setting.processes, setting.steps)
+    )
+    work = work_of(spec)
+    floor = work.floor(limits[setting.precision], limits["copy"]) * steps_of(spec)
+    rate = work.operations * steps_of(spec) / ours.seconds
+    setting.say(
+        f"{case.name}: plain {plain:.3g} s, ours {ours.seconds:.3g} s a model, {plain / ours.seconds:.3g} times"
+    )
+    return {
+        "case": case.name, "decoder": case.decoder, "members": case.members if gpu else setting.processes,
+        "plain": plain, "plain_without_workers": lone, "graphed": graphed, "ours": ours.seconds, "ratio": plain / ours.seconds,
+        "step": ours.step, "setup": ours.setup, "peak_bytes": ours.peak, "rate": rate,
+        "share": rate / limits[setting.precision], "floor": floor, "gap": ours.seconds / floor,
+        "bound": "bytes" if work.moved / limits["copy"] > work.operations / limits[setting.precision] else "operations",
+    }  # fmt: skip
+
+
+def members(setting: Setting, limits: dict[str, float]) -> list[dict[str, Any]]:
+    """One recipe, by the number of members that train together."""
+    spec = CASES["CNN depth 4"].spec(setting.precision)
+    counts = MEMBERS if setting.device.type == "cuda" else (1, 2, 4)
+    return [_row(setting, spec, "members", count, count) for count in counts]
+
+
+def growth(setting: Setting, limits: dict[str, float]) -> list[dict[str, Any]]:
+    """One recipe, by size, depth and width, and by steps."""
+    gpu = setting.device.type == "cuda"
+    count = GROWTH_MEMBERS if gpu else 1
+    rows = []
+    for axis, values in GROWTH.items():
+        for value in values:
+            task = {**PUBLISHED, **({"size": value} if axis == "size" else {})}
+            decoder = "cnn" if axis == "size" else f"cnn:{axis}={value}"
+            case = Case(axis, decoder, count, task, {"epochs": 50})
+            rows.append(_row(setting, case.spec(setting.precision), axis, value, count))
+    base = CASES["CNN depth 4"].spec(setting.precision)
+    for times in (1, 2, 4):
+        done = timed(base, count, setting.device, times * setting.steps)
+        rows.append({"axis": "steps", "value": times * setting.steps, **asdict(done), "members": count})
+    return rows
+
+
+def _row(setting: Setting, spec: RunSpec, axis: str, value: int, count: int) -> dict[str, Any]:
+    steps = max(4, min(setting.steps, 64 * 64 // count))
+    done: Timed = timed(spec, count, setting.device, steps)
+    setting.say(f"{axis} {value}: {done.seconds:.3g} s a model, {1e3 * done.step:.3g} ms a step of {count}")
+    return {"axis": axis, "value": value, **asdict(done), "members": count}
+
+
+def geometry(setting: Setting, limits: dict[str, float]) -> dict[str, float]:
+    """The exact metric tensor of every stage at every point, beside a forward pass."""
+    spec, device = RunSpec(), setting.device
+    module, points = spec.module().to(device), spec.task.grid.points.to(device)
+
+    def encode(values: torch.Tensor) -> torch.Tensor:
+        return spec.task.codes(values).float()
+
+    @torch.no_grad()
+    def forward() -> None:
+        for part in points.split(112):
+            module(encode(part))
+
+    reader = decoder_reader(module, encode)
+    plain = median_seconds(forward, device, 3)
+    exact = median_seconds(lambda: metric_tensor(reader, points, memory=POINTS_MEMORY[device.type]), device, 3)
+    setting.say(f"metric tensor: {exact / plain:.3g} forward passes")
+    return {"forward": plain, "metric": exact, "passes": exact / plain, "points": len(points)}
+
+
+def store(setting: Setting, limits: dict[str, float]) -> dict[str, float]:
+    """Runs a second through the store: small ones written, found again, and verified."""
+    small = RunSpec(task=BumpTask(size=8, training="draws:16"), decoder="mlp:width=8:depth=1", recipe=Recipe(steps=1))
+    specs = small.seeds(range(STORED_RUNS))
+    with tempfile.TemporaryDirectory() as folder:
+        kept = Store(Path(folder))
+        began = time.perf_counter()
+        train(specs, kept, device="cpu")
+        written = time.perf_counter()
+        train(specs, kept, device="cpu")
+        served = time.perf_counter()
+        problems = [found for _, found in kept.verify() if found]
+        verified = time.perf_counter()
+    assert not problems
+    rates = {
+        "written": STORED_RUNS / (written - began), "served": STORED_RUNS / (served - written),
+        "verified": STORED_RUNS / (verified - served),
+    }  # fmt: skip
+    setting.say("store: " + ", ".join(f"{name} {rate:.3g} a second" for name, rate in rates.items()))
+    return rates
+
+
+def precision(setting: Setting, limits: dict[str, float]) -> dict[str, Any]:
+    """Whether a precision can be told from float32 by its errors."""
+    return compare_precisions(setting.device, setting.say)
+
+
+PARTS: dict[str, Callable[[Setting, dict[str, float]], Any]] = {
+    "engine": engine, "members": members, "growth": growth, "geometry": geometry, "store": store,
+    "precision": precision,
+}  # fmt: skip
+USUAL = ("engine", "members", "growth", "geometry", "store")
+"""Without the precision test, which trains whole networks."""

@@ -1,0 +1,109 @@
+"""A record as Markdown tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from recombine.benchmark.precision import LEVEL, TESTS
+
+
+def performance_blocks(record: Mapping[str, Any], name: str) -> dict[str, str]:
+    """Blocks for a document, each named after its part and the record."""
+    blocks = {f"machine_{name}": machine(record)}
+    for part, write in WRITERS.items():
+        if part in record:
+            blocks[f"{part}_{name}"] = write(record[part])
+    return blocks
+
+
+def machine(record: Mapping[str, Any]) -> str:
+    """Device, versions, limits."""
+    facts = {key: value for key, value in record["provenance"].items() if value is not None}
+    rates = [("matrix product, " + kind, rate, "TFLOP/s") for kind, rate in record["limits"].items() if kind != "copy"]
+    rates.append(("copy, read and written", record["limits"]["copy"], "TB/s"))
+    lines = [(key, str(value)) for key, value in facts.items()]
+    lines += [(what, f"{rate / 1e12:.3g} {unit}") for what, rate, unit in rates]
+    return table(("", ""), lines)
+
+
+def engine(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Every case on a line."""
+    shown = []
+    for row in rows:
+        graphed = f"{row['graphed']:.3g}" if row["graphed"] else "–"
+        shown.append((
+            row["case"], str(row["members"]), f"{row['plain']:.3g}", f"{row['plain_without_workers']:.3g}", graphed, f"{row['ours']:.3g}",
+            f"**{row['ratio']:.0f}×**" if row["ratio"] >= 10 else f"**{row['ratio']:.2f}×**",
+            f"{row['rate'] / 1e12:.3g}", f"{100 * row['share']:.2g} %", f"{row['floor']:.2g}", row["bound"],
+            f"{row['gap']:.2g}",
+        ))  # fmt: skip
+    head = (
+        "", "together", "plain loop, s", "without workers, s", "one, graphed, s", "ours, s a model", "faster", "TFLOP/s", "of the peak",
+        "floor, s", "bound by", "over the floor",
+    )  # fmt: skip
+    return table(head, shown)
+
+
+def members(rows: Sequence[Mapping[str, Any]]) -> str:
+    """By members."""
+    shown = [
+        (
+            str(row["value"]),
+            f"{row['seconds']:.3g}",
+            f"{1e3 * row['step']:.3g}",
+            f"{row['peak'] / 2**30:.2g}" if row["peak"] else "–",
+        )
+        for row in rows
+    ]
+    return table(("members", "s a model", "ms a step of all", "peak, GiB"), shown)
+
+
+def growth(rows: Sequence[Mapping[str, Any]]) -> str:
+    """By size, depth, width, steps."""
+    shown = [(row["axis"], str(row["value"]), f"{1e6 * row['step'] / row['members']:.3g}") for row in rows]
+    return table(("", "", "µs a step and model"), shown)
+
+
+def geometry(found: Mapping[str, float]) -> str:
+    """The metric tensor."""
+    return (
+        f"The metric tensor of every stage at {found['points']:.0f} points takes {found['metric']:.3g} s, "
+        f"{found['passes']:.2g} plain forward passes."
+    )
+
+
+def store(found: Mapping[str, float]) -> str:
+    """The store."""
+    rates = ", ".join(f"{name} {rate:.0f}" for name, rate in found.items())
+    return f"Runs a second through the store, tiny networks trained for one step included: {rates}."
+
+
+def precision(found: Mapping[str, Any]) -> str:
+    """Tests and verdicts."""
+    shown = []
+    for name, result in found["tests"].items():
+        for score, values in result["p"].items():
+            ps = [f"{values[test]:.2g}" for test in TESTS]
+            verdict = "can be told apart" if result["told_apart"] else "cannot be told apart"
+            shown.append((name, score.replace("_", " "), f"{values['shift']:+.3f}", *ps, verdict))
+    count = sum(len(result["p"]) for result in list(found["tests"].values())[:1]) * len(TESTS)
+    times = ", ".join(f"{name} {seconds:.3g} s" for name, seconds in found["seconds"].items())
+    lines = table(("", "error", "shift of log10", *(f"p, {test}" for test in TESTS), "from float32"), shown)
+    return (
+        f"{found['seeds']} seeds of the {found['decoder']} recipe in each precision, the same seeds; a model takes "
+        f"{times}. Told apart when one of the {count} p-values is below {LEVEL}/{count}. Fastest that cannot be told "
+        f"from float32: **{found['fastest_alike']}**.\n\n{lines}"
+    )
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+WRITERS: dict[str, Callable[[Any], str]] = {
+    "engine": engine, "members": members, "growth": growth, "geometry": geometry, "store": store,
+    "precision": precision,
+}  # fmt: skip
