@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -32,25 +33,30 @@ class PlainLoop:
             num_workers=workers, persistent_workers=workers > 0,
         )  # fmt: skip
 
-    def epoch(self) -> float:
-        """One pass over the training set; the mean loss."""
-        total = 0.0
+    def steps_of_an_epoch(self) -> Iterator[float]:
+        """One pass over the training set, step by step; each one's loss."""
         for inputs, targets in self.loader:
             self.optimiser.zero_grad()
             loss = plain_loss(self.module, self.spec, inputs.to(self.device), targets.to(self.device))
             loss.backward()
             self.optimiser.step()
-            total += loss.item()
-        return total / self.steps_per_epoch
+            yield loss.item()
+
+    def epoch(self) -> float:
+        """One pass over the training set; the mean loss."""
+        return sum(self.steps_of_an_epoch()) / self.steps_per_epoch
 
     def seconds(self, steps: int) -> float:
-        """Seconds that a whole training takes, from at least `steps` steps after a first epoch."""
-        self.epoch()
-        epochs = -(-steps // self.steps_per_epoch)
-        began = time.perf_counter()
-        for _ in range(epochs):
-            self.epoch()
-        return (time.perf_counter() - began) / (epochs * self.steps_per_epoch) * self.steps
+        """Seconds that a whole training takes, from at least `steps` steps after the first ones."""
+        began, done, warm = time.perf_counter(), 0, min(WARM_UP_STEPS, self.steps_per_epoch - 1)
+        while done - warm < steps:
+            for _ in self.steps_of_an_epoch():
+                done += 1
+                if done == warm:
+                    began = time.perf_counter()
+                if done - warm == steps:
+                    break
+        return (time.perf_counter() - began) / (done - warm) * self.steps
 
 
 def steps_of(spec: RunSpec) -> int:

@@ -15,6 +15,7 @@ from recombine.errors import InvalidValue
 from recombine.store import store_path, summarize
 from recombine.sweep import train as train_specs
 from recombine.sweep.local import CHECKPOINT_SECONDS
+from recombine.training import DEFAULT_PRECISION, resolve_device
 
 T = TypeVar("T")
 
@@ -52,7 +53,8 @@ def train(
     Every flag may be given several times: all combinations are trained, each with all seeds. Ends with a table.
     Example: recombine train --encoding bump --encoding rate --width 16 --depth 3 --seeds 4
     """
-    specs = specs_from(flags, parse_seeds(seeds))
+    usual = {"precision": [DEFAULT_PRECISION[resolve_device(device).type]]}
+    specs = specs_from({**usual, **flags}, parse_seeds(seeds))
     most = _number("members", members, int, "a whole number from 1 on") if members is not None else None
     room = _number("memory", memory, float, "a number of GiB") if memory is not None else None
     pause = _number("checkpoint", checkpoint, float, "a number of seconds")

@@ -7,7 +7,8 @@ after that; ReLU after each; a last convolution to one channel. Another image si
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal, cast
 
 import torch
@@ -46,7 +47,7 @@ class CNN(DecoderSpec):
                 else SameSize(self.width, self.width, 3, stride=1, padding=1)
             )
             size = 2 * size if grows else size
-            stages[f"layer{number}"] = nn.Sequential(convolution, nn.ReLU())
+            stages[f"layer{number}"] = nn.Sequential(convolution, nn.ReLU(inplace=True))
         stages["output"] = nn.Sequential(ToChannel(self.width, 1, 3, padding=1), Resize(interface.image_shape))
         return CNNDecoder(stages)
 
@@ -97,7 +98,7 @@ class CNNDecoder(StagedDecoder):
         batch, _, rows, columns = image.shape
         pixels = image.permute(0, 2, 3, 1).reshape(batch * rows * columns, members, -1).transpose(0, 1)
         kernel = weights["stages.output.0.weight"].squeeze(1).flatten(2)  # (member, channel, place)
-        maps = (kernel.mT @ pixels.mT).view(members, -1, batch, rows, columns).transpose(1, 2)
+        maps = (kernel.mT @ pixels.mT).view(members, -1, batch, rows, columns).transpose(0, 1)
         last, resize = cast("tuple[ToChannel, Resize]", tuple(self.stages["output"].children()))
         drawn = last.summed(maps) + weights["stages.output.0.bias"][:, :, None, None]
         return resize(drawn.flatten(0, 1).unsqueeze(1)).unflatten(0, (members, batch))
@@ -120,32 +121,35 @@ class SameSize(nn.ConvTranspose2d):
     """A transposed convolution with stride 1, which is the convolution with the mirrored kernel, and faster as such."""
 
     def forward(self, image: Tensor) -> Tensor:  # type: ignore[override]
-        return functional.conv2d(image, self.weight.flip(-2, -1).transpose(-4, -3), self.bias, padding=self.padding)
+        mirrored = self.weight.flip(-2, -1).permute(1, 2, 3, 0).contiguous().permute(0, 3, 1, 2)  # channels last
+        return functional.conv2d(image, mirrored, self.bias, padding=self.padding)
 
 
 class ToChannel(nn.Conv2d):
     """A padded convolution to one channel.
 
-    On a GPU, where libraries have no good kernel for many members with one channel each, it is a matrix product to one
-    map for each place of the kernel, and a sum of the maps shifted into place.
+    It is a matrix product to one map for each place of the kernel, and a sum of the maps shifted into place: libraries
+    have no good way to one channel.
     """
 
     def forward(self, channels: Tensor) -> Tensor:
-        return self.shifted(channels) if channels.is_cuda else super().forward(channels)
-
-    def shifted(self, channels: Tensor) -> Tensor:
-        """The convolution as a product and shifts."""
         assert self.bias is not None
-        maps = (self.weight[0].flatten(1).mT @ channels.flatten(-2)).unflatten(-1, channels.shape[-2:])
-        return (self.summed(maps) + self.bias).unsqueeze(-3)
+        pixels = channels.movedim(-3, -1)
+        maps = self.weight[0].flatten(1).mT @ pixels.flatten(end_dim=-2).mT
+        return (self.summed(maps.unflatten(-1, pixels.shape[:-1])) + self.bias).unsqueeze(-3)
 
     def summed(self, maps: Tensor) -> Tensor:
-        """The sum of one map for each place of the kernel, `(…, place, y, x)`, shifted into place."""
+        """The sum of one map for each place of the kernel, `(place, …, y, x)`, shifted into place."""
         rows, columns = maps.shape[-2:]
         height, width = self.kernel_size
-        padded = functional.pad(maps, (width // 2, width // 2, height // 2, height // 2))
-        parts = [padded[..., i * width + j, i : i + rows, j : j + columns] for i in range(height) for j in range(width)]
-        return torch.stack(parts).sum(dim=0)
+        padded = functional.pad(maps, (width // 2, width // 2, height // 2, height // 2)).unflatten(0, (height, width))
+        across = sum_of(padded[:, k, ..., k : k + columns] for k in range(width))
+        return sum_of(across[k, ..., k : k + rows, :] for k in range(height))
+
+
+def sum_of(parts: Iterable[Tensor]) -> Tensor:
+    """A sum, in order."""
+    return functools.reduce(torch.add, parts)
 
 
 class Resize(nn.Module):

@@ -39,6 +39,12 @@ def adamw_update(
 
         update(weights, mean, square, gradient, active, decay, stride, root, mean_decay, square_decay, epsilon)
         return
+    if not weights.is_cuda and bool(active.all()):  # the same numbers in fewer passes; asking a GPU would mean waiting
+        mean.lerp_(gradient, 1 - mean_decay)
+        square.mul_(square_decay).addcmul_(gradient, gradient, value=1 - square_decay)
+        change = mean / square.sqrt().div_(root[:, None]).add_(epsilon)
+        weights.mul_(decay[:, None]).sub_(change.mul_(stride[:, None]))
+        return
     on = active[:, None]
     gradient = torch.where(on, gradient, 0.0)
     mean.copy_(torch.where(on, mean.lerp(gradient, 1 - mean_decay), mean))
