@@ -1,10 +1,17 @@
 """Shapes and types are checked at run time in every test."""
 
+import pkgutil
+from importlib.util import find_spec
+
 from jaxtyping import install_import_hook
 
 import tests.shape_checks  # noqa: F401  the hook finds it by name
 
-install_import_hook("recombine", "tests.shape_checks.checked")
+PARTS = [part.name for part in pkgutil.iter_modules(find_spec("recombine").submodule_search_locations)]
+install_import_hook(
+    [f"recombine.{part}" for part in PARTS if part != "accelerated"],  # Triton reads its kernels' source itself
+    "tests.shape_checks.checked",
+)
 
 import pytest  # noqa: E402
 import torch  # noqa: E402
