@@ -43,6 +43,7 @@ def reproduce(
     place = resolve_device(device)
     results = Results(out)
     replaced = _replaced(results, studies, preset)
+    results.make_place()
     anew = bool(replaced) and set(replaced) == set(results.studies)
     spent = 0.0 if anew else float(results.noted.get("wall_seconds", 0.0))
     store = store if isinstance(store, Store) else Store(store)

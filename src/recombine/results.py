@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -83,6 +84,13 @@ class Results:
         if not results.studies:
             raise InvalidValue("from", str(path), "a folder written by 'recombine reproduce'")
         return results
+
+    def make_place(self) -> None:
+        """Make the folder and try to write there: better refused now than after an hour of training."""
+        with explained(self.path, "out"):
+            self.path.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.path):
+                pass
 
     @property
     def studies(self) -> list[str]:
