@@ -11,15 +11,13 @@ from __future__ import annotations
 
 import argparse
 import resource
-import statistics
-import time
-from collections.abc import Callable
 from functools import partial
 
 import torch
 from rich.console import Console
 from rich.table import Table
 
+from recombine.benchmark.limits import median_seconds
 from recombine.metrics import decoder_reader, metric_tensor, stage_sizes
 from recombine.specs import RunSpec
 from recombine.training import device_name, resolve_device
@@ -28,18 +26,6 @@ FORWARD_CHUNKS = (32, 112)
 """Points in a plain forward pass; the faster one counts."""
 ROWS = 16
 """Rows of the Jacobian that reverse mode is timed on."""
-
-
-def seconds(action: Callable[[], object], device: torch.device, repeats: int) -> float:
-    """Median time of an action."""
-    found = []
-    for _ in range(repeats + 1):
-        began = time.perf_counter()
-        action()
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        found.append(time.perf_counter() - began)
-    return statistics.median(found[1:])
 
 
 def peak_bytes(device: torch.device) -> int:
@@ -72,11 +58,11 @@ def main() -> None:
         for part in points.split(chunk):
             module(encode(part))
 
-    plain = min(seconds(partial(forward, chunk), device, words.repeats) for chunk in FORWARD_CHUNKS)
+    plain = min(median_seconds(partial(forward, chunk), device, words.repeats) for chunk in FORWARD_CHUNKS)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     before = peak_bytes(device)
-    exact = seconds(lambda: metric_tensor(reader, points, memory=words.memory << 20), device, words.repeats)
+    exact = median_seconds(lambda: metric_tensor(reader, points, memory=words.memory << 20), device, words.repeats)
     used = peak_bytes(device) - before
 
     def one_point() -> None:
@@ -84,7 +70,7 @@ def main() -> None:
         torch.autograd.functional.jacobian(lambda z: module(encode(z[None])).flatten()[:ROWS], points[0])
 
     ROWS = 16
-    a_row = seconds(one_point, device, 1) / ROWS
+    a_row = median_seconds(one_point, device, 1) / ROWS
     reverse = a_row * sum(sizes.values()) * len(points)
     table = Table("", "seconds", "forward passes", title=f"{spec.decoder}, {len(points)} points, {device_name(device)}")
     table.add_row("plain forward", f"{plain:.3f}", "1")
