@@ -6,15 +6,14 @@ Stages: `tokens`, `layer1` … (linear + PReLU) and `output`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal
 
-import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from recombine.decoders.base import DECODERS, DecoderSpec, Interface, MemberAnswers, StagedDecoder, ToImage
+from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDecoder, ToImage
 from recombine.decoders.members import linear, prelu
-from recombine.decoders.tokens import PixelTokens, read_pixels
+from recombine.decoders.tokens import PixelTokens, TokenDecoder
 
 
 @DECODERS.register
@@ -35,12 +34,9 @@ class CoordinateMLP(DecoderSpec):
         return CoordinateDecoder(stages)
 
 
-class CoordinateDecoder(StagedDecoder):
+class CoordinateDecoder(TokenDecoder):
     """The chain, and all members' layers as batched products."""
 
-    def member_answers(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> MemberAnswers:
-        tokens, *hidden, _ = self.stages.items()
-        values = cast(PixelTokens, tokens[1]).members(weights, f"stages.{tokens[0]}", inputs)
-        for name, _ in hidden:
-            values = prelu(weights, f"stages.{name}.1", linear(weights, f"stages.{name}.0", values))
-        return MemberAnswers(read_pixels(self, weights, values))
+    @staticmethod
+    def member_layer(layer: nn.Module, weights: Mapping[str, Tensor], name: str, tokens: Tensor) -> Tensor:
+        return prelu(weights, f"{name}.1", linear(weights, f"{name}.0", tokens))

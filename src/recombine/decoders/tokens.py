@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from recombine.decoders.base import Interface, StagedDecoder, ToImage
+from recombine.decoders.base import Interface, MemberAnswers, StagedDecoder, ToImage
 from recombine.decoders.members import linear
 
 POSITION_BASE = 10000.0
@@ -36,10 +36,21 @@ class PixelTokens(nn.Module):
         return projected + self.position.to(projected.dtype)
 
 
-def read_pixels(decoder: StagedDecoder, weights: Mapping[str, Tensor], tokens: Tensor) -> Tensor:
-    """The last stage of many members: one value a token, as images."""
-    shape = cast(ToImage, decoder.stages["output"][1]).image_shape  # type: ignore[index]
-    return linear(weights, "stages.output.0", tokens).squeeze(-1).unflatten(-1, shape)
+class TokenDecoder(StagedDecoder):
+    """Tokens through layers to one value each; and the same for many members, given how they go through a layer."""
+
+    @staticmethod
+    def member_layer(layer: nn.Module, weights: Mapping[str, Tensor], name: str, tokens: Tensor) -> Tensor:
+        """One layer of many members, `(member, batch, pixel, width)` to the same."""
+        raise TypeError(f"{type(layer).__name__} has no way for many members")
+
+    def member_answers(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> MemberAnswers:
+        (first, tokens), *layers, (_, output) = self.stages.items()
+        values = cast(PixelTokens, tokens).members(weights, f"stages.{first}", inputs)
+        for name, layer in layers:
+            values = self.member_layer(layer, weights, f"stages.{name}", values)
+        shape = cast(ToImage, output[1]).image_shape  # type: ignore[index]
+        return MemberAnswers(linear(weights, "stages.output.0", values).squeeze(-1).unflatten(-1, shape))
 
 
 def sinusoidal_position(image_shape: tuple[int, int], width: int) -> Float[Tensor, "pixel width"]:

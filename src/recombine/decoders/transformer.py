@@ -15,9 +15,9 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 
-from recombine.decoders.base import DECODERS, DecoderSpec, Interface, MemberAnswers, StagedDecoder, ToImage
+from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDecoder, ToImage
 from recombine.decoders.members import layer_norm, linear
-from recombine.decoders.tokens import PixelTokens, read_pixels
+from recombine.decoders.tokens import PixelTokens, TokenDecoder
 from recombine.errors import InvalidValue
 
 
@@ -49,15 +49,12 @@ class Transformer(DecoderSpec):
         return TransformerDecoder(stages)
 
 
-class TransformerDecoder(StagedDecoder):
+class TransformerDecoder(TokenDecoder):
     """The chain, and all members' layers as batched products and fused attention."""
 
-    def member_answers(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> MemberAnswers:
-        tokens, *layers, _ = self.stages.items()
-        values = cast(PixelTokens, tokens[1]).members(weights, f"stages.{tokens[0]}", inputs)
-        for name, layer in layers:
-            values = cast(EncoderLayer, layer).members(weights, f"stages.{name}", values)
-        return MemberAnswers(read_pixels(self, weights, values))
+    @staticmethod
+    def member_layer(layer: nn.Module, weights: Mapping[str, Tensor], name: str, tokens: Tensor) -> Tensor:
+        return cast(EncoderLayer, layer).members(weights, name, tokens)
 
 
 class EncoderLayer(nn.Module):
