@@ -80,7 +80,7 @@ class PenaltyStudy(Study):
 
         inner = {**STAGE_DIMS, "embedding": ("factor", "value", "row", "column")}
         result = keep_first(tabulate(trials, ("arm", "vectors"), measured, inner), "log_volume", "embedding")
-        result = result.drop_vars("mean_embedding")
+        result = result.drop_vars("mean_embedding").assign(embedding=drawn_only(result["embedding"]))
         spec = trials[NONE, UNIT][0].spec
         return result.assign(**grid_variables(spec)).assign_coords(factor=["x", "y"]).assign_attrs(
             {**base_attributes(trials), "size": trials.preset.penalty_size, "sigma": trials.preset.penalty_sigma}
@@ -99,6 +99,11 @@ class PenaltyStudy(Study):
             CLAIMS["C8"].judge({"both: spread of log10 dv below none's, mean over stages": smoother}),
             CLAIMS["C9"].judge(dict(_ablation(unit))),
         ]
+
+
+def drawn_only(embedding: xarray.DataArray) -> xarray.DataArray:
+    """The images of the arms that figures show; those of all would be most of the Dataset."""
+    return embedding.where(embedding["arm"].isin([NONE, BOTH]) & (embedding["vectors"] == UNIT))
 
 
 def _ablation(result: xarray.Dataset) -> list[tuple[str, dict[str, list[float]]]]:
