@@ -19,6 +19,7 @@ from recombine.training import Ensemble
 DEVICE = torch.device(sys.argv[1])
 SMALL = st.integers(1, 3)
 convolution.WIDE = 32  # both forms of a product are tried
+torch.backends.cudnn.allow_tf32 = False  # what they are compared with is strict
 
 
 def close(found, expected):

@@ -24,9 +24,9 @@ class ConvolutionalMembers(torch.autograd.Function):
         members, batch = codes.shape[:2]
         channels, size = kernels[0].shape[2], kernels[0].shape[-1]
         codes = codes.to(dtype)
-        first = kernels[0].permute(0, 1, 3, 4, 2).reshape(members, codes.shape[2], -1).to(dtype)
-        product = torch.bmm(codes, first).view(members, batch, size, size, channels)
-        image = convolution.bordered(torch.relu(product + biases[0].to(dtype)[:, None, None, None]))
+        product = torch.bmm(codes, kernels[0].flatten(2).to(dtype)).view(members, batch, channels, size, size)
+        image = torch.relu(product + biases[0].to(dtype)[:, None, :, None, None]).permute(0, 1, 3, 4, 2)
+        image = convolution.bordered(image)
         stages, taps = [image], []
         for kernel, bias, up in zip(kernels[1:-1], biases[1:-1], ups, strict=True):
             along, back = convolution.laid_out(kernel, dtype)
@@ -53,10 +53,7 @@ class ConvolutionalMembers(torch.autograd.Function):
             weight = convolution.weight_gradient(stages[index], below, ctx.ups[index])
             found += [bias, weight]
             below, bias = convolution.input_gradient(below, taps[index], stages[index], ctx.ups[index])
-        below = convolution.inner(below)
-        members, batch, size, _, channels = below.shape
-        first = torch.bmm(codes.mT, below.reshape(members, batch, -1)).float()
-        found += [bias]
-        found += [first.view(members, codes.shape[2], size, size, channels).permute(0, 1, 4, 2, 3)]
+        below = convolution.inner(below).permute(0, 1, 4, 2, 3).flatten(2)
+        found += [bias, torch.bmm(codes.mT, below).float()]
         shaped = [part.reshape(shape) for part, shape in zip(reversed(found), ctx.shapes, strict=True)]
         return None, None, None, *shaped

@@ -36,8 +36,8 @@ QUICK = {"size": 14, "training": "draws:2000"}
 CASES: dict[str, Case] = {
     case.name: case
     for case in (
-        Case("CNN depth 4", "cnn", 64, PUBLISHED, {"epochs": 50}),
-        Case("CNN depth 8", "cnn:depth=8", 32, PUBLISHED, {"epochs": 50}),
+        Case("CNN depth 4", "cnn", 128, PUBLISHED, {"epochs": 50}),
+        Case("CNN depth 8", "cnn:depth=8", 128, PUBLISHED, {"epochs": 50}),
         Case("low-rank", "low_rank", 128, LOW_RANK, PENALISED),
         Case("MLP", "mlp", 256, PUBLISHED, {"epochs": 50}),
         Case("transformer depth 3", "transformer", 8, PUBLISHED, {"epochs": 50}),

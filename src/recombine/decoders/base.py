@@ -88,6 +88,13 @@ class StagedDecoder(nn.Module):
         """
         return None
 
+    def lone_answers(self, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor | None:
+        """Answers of one network while it trains on a CPU, where a decoder knows a better way than its stages.
+
+        `weights` are its parameters by name. First derivatives only, and none of the inputs.
+        """
+        return None
+
     def penalties(self) -> dict[str, Tensor]:
         """Scalars, `entropy` and `variance`, that the recipe may weigh into the loss; most decoders have none."""
         return {}

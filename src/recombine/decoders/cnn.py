@@ -16,6 +16,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
+from recombine import native
 from recombine.accelerated import available, fits
 from recombine.decoders.base import DECODERS, DecoderSpec, Interface, MemberAnswers, StagedDecoder
 
@@ -53,7 +54,8 @@ class CNN(DecoderSpec):
 
 
 class CNNDecoder(StagedDecoder):
-    """The chain, and two ways to run many members at once: on Triton's kernels, and as grouped convolutions."""
+    """The chain; two ways to run many members at once, on Triton's kernels and as grouped convolutions; and one for a
+    network that trains alone on a CPU, compiled there."""
 
     rounds = True
 
@@ -64,12 +66,23 @@ class CNNDecoder(StagedDecoder):
         weights = {name: w.to(dtype) for name, w in weights.items()}
         return MemberAnswers(self.grouped_answers(weights, inputs.to(dtype)))
 
+    def lone_answers(self, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor | None:
+        width = weights["stages.layer0.0.bias"].shape[0]
+        if inputs.device.type != "cpu" or inputs.dtype != torch.float32 or not native.takes(width):
+            return None
+        drawn = native.Convolutional.apply(inputs, self._ups, *weights.values())
+        return tuple(self.stages["output"].children())[1](drawn.unsqueeze(1))
+
+    @property
+    def _ups(self) -> list[bool]:
+        """Which of the blocks double the size."""
+        return [stage[0].stride == (2, 2) for name, stage in self.stages.items() if name not in ("layer0", "output")]  # type: ignore[index]
+
     def kernel_answers(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> Tensor:
         """Every convolution a kernel with the member as a grid axis, bias and ReLU inside."""
         from recombine.accelerated.network import ConvolutionalMembers
 
-        ups = [stage[0].stride == (2, 2) for name, stage in self.stages.items() if name not in ("layer0", "output")]  # type: ignore[index]
-        drawn = ConvolutionalMembers.apply(inputs, ups, dtype, *weights.values())
+        drawn = ConvolutionalMembers.apply(inputs, self._ups, dtype, *weights.values())
         resize = tuple(self.stages["output"].children())[1]
         return resize(drawn.flatten(0, 1).unsqueeze(1)).unflatten(0, drawn.shape[:2])
 

@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
-from torch.nn import functional
 
 from recombine.decoders import StagedDecoder
 
@@ -21,7 +20,7 @@ WEIGHTS: tuple[str, ...] = ("entropy", "variance", "absolute")
 
 
 ALIGNED = 8
-"""Numbers; 16 bytes of bfloat16."""
+"""A vector of parameters is this many numbers long, or a multiple: 16 bytes of bfloat16, as matrix units like it."""
 
 
 class Loss(NamedTuple):
@@ -68,7 +67,10 @@ class Objective:
 
         Penalties and the loss itself are always in float32.
         """
-        error, total = _distance(self.answers(weights, inputs, self.dtype), targets, shares, terms)
+        answers = self.decoder.lone_answers(self.layout.unflatten(weights), inputs)
+        if answers is None:
+            answers = self.answers(weights, inputs, self.dtype)
+        error, total = _distance(answers, targets, shares, terms)
         entropy, variance, _ = terms.unbind()
         if self.penalties is not None:
             named = {f"decoder.{name}": part for name, part in self.layout.unflatten(weights).items()}
@@ -86,7 +88,7 @@ class Objective:
     ) -> tuple[Tensor, Tensor]:
         """Every member's total loss and squared error, in the decoder's own way if it has one."""
         dtype = torch.float32 if self.decoder.rounds else self.dtype
-        named = self.layout.unflatten_members(aligned(weights.to(dtype)))
+        named = self.layout.unflatten_members(weights.to(dtype))
         found = self.decoder.member_answers(named, inputs.to(dtype), self.dtype)
         if found is None:
             return vmap(self.loss)(weights, inputs, targets, shares, terms)
@@ -94,12 +96,6 @@ class Objective:
         if found.penalties:
             total = total + terms[:, 0] * found.penalties["entropy"] + terms[:, 1] * found.penalties["variance"]
         return total, error
-
-
-def aligned(vectors: Float[Tensor, "member parameter"]) -> Tensor:
-    """The same with columns to spare, so that every member's weights begin where matrix units like to read."""
-    spare = -vectors.shape[1] % ALIGNED
-    return functional.pad(vectors, (0, spare)) if spare else vectors
 
 
 def _distance(answers: Tensor, targets: Tensor, shares: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
@@ -113,28 +109,30 @@ class FlatLayout:
     """A module's parameters as one vector, and back.
 
     The ensemble keeps `(member, parameter)` matrices: weights and both AdamW moments. One matrix each makes the
-    optimiser a handful of operations whatever the decoder, and a checkpoint three tensors.
+    optimiser a handful of operations whatever the decoder, and a checkpoint three tensors. A few zeros at the end of
+    every vector let the next member's begin at an aligned place.
     """
 
     def __init__(self, module: nn.Module) -> None:
         named = dict(module.named_parameters())
         self.names = list(named)
         self.shapes = [parameter.shape for parameter in named.values()]
-        self.sizes = [parameter.numel() for parameter in named.values()]
+        self.spare = -sum(parameter.numel() for parameter in named.values()) % ALIGNED
+        self.sizes = [*(parameter.numel() for parameter in named.values()), self.spare]
         self.size = sum(self.sizes)
 
     def flatten(self, module: nn.Module) -> Float[Tensor, " parameter"]:
         """The module's parameters as a new vector."""
         named = dict(module.named_parameters())
-        return torch.cat([named[name].detach().float().flatten() for name in self.names])
+        parts = [named[name].detach().float().flatten() for name in self.names]
+        return torch.cat([*parts, torch.zeros(self.spare, device=parts[0].device)])
 
     def unflatten(self, vector: Float[Tensor, " parameter"]) -> dict[str, Tensor]:
         """Named views into the vector."""
-        parts = vector.split(self.sizes)
+        parts = vector.split(self.sizes)[:-1]
         return {name: part.view(shape) for name, part, shape in zip(self.names, parts, self.shapes, strict=True)}
 
     def unflatten_members(self, vectors: Float[Tensor, "member parameter"]) -> dict[str, Tensor]:
         """Named views into all members' vectors."""
-        parts = vectors[:, : self.size].split(self.sizes, dim=1)
-        members = len(vectors)
+        parts, members = vectors.split(self.sizes, dim=1)[:-1], len(vectors)
         return {n: part.view(members, *shape) for n, part, shape in zip(self.names, parts, self.shapes, strict=True)}

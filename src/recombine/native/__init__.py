@@ -1,0 +1,21 @@
+"""C++ kernels for one network on a CPU, compiled on the machine they run on. Optional: torch does without them.
+
+They know the one shape of decoder that is trained most, transposed convolutions from a point to an image, and do a step
+of it in fewer passes over memory, with fewer multiplications (Winograd) and without a library's overhead a call.
+"""
+
+from __future__ import annotations
+
+from recombine.native.build import available, why_not
+from recombine.native.network import Convolutional
+
+BLOCK = 16
+"""Channels that kernels handle at a time."""
+
+
+def takes(channels: int) -> bool:
+    """Whether the kernels take this many channels, on this machine."""
+    return channels % BLOCK == 0 and available()
+
+
+__all__ = ["BLOCK", "Convolutional", "available", "takes", "why_not"]

@@ -1,0 +1,7 @@
+"""The decoder as one function."""
+
+import torch
+
+
+class Convolutional(torch.autograd.Function):
+    """Codes to images."""
