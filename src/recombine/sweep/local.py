@@ -8,6 +8,7 @@ processes may work on one store: a run that another one is training is waited fo
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -198,6 +199,7 @@ class Sweep:
             group = None
         if group is None:  # outside the handler, whose traceback holds on to the memory
             self.fitting[program_of(self.pending[keys[0]])] = len(keys) // 2
+            gc.collect()
             torch.cuda.empty_cache()
             return
         try:

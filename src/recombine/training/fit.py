@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -85,8 +86,10 @@ class Stepper:
             self.state.errors[k] = torch.cat([self.state.errors[k], errors[: after - before, k]])
 
     def probe(self) -> None:
-        """One step with no examples: it needs the memory of any other and changes nothing."""
-        with arithmetic(self.ensemble.recipe.precision):
+        """One step with no examples, on a GPU: it needs the memory of any other and changes nothing."""
+        side = _side(self.ensemble.device)
+        side.wait_stream(torch.cuda.current_stream())
+        with arithmetic(self.ensemble.recipe.precision), torch.cuda.stream(side):
             self._step()
 
     def _step(self) -> None:
@@ -127,7 +130,7 @@ class Stepper:
             self.state.weights, self.state.mean, self.state.square, self.state.step, self.state.alive, self.cursor
         ]  # fmt: skip
         kept: list[Tensor] = [tensor.clone() for tensor in changing]
-        side = torch.cuda.Stream(self.ensemble.device)
+        side = _side(self.ensemble.device)
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(WARM_UP_STEPS):
@@ -135,8 +138,14 @@ class Stepper:
         torch.cuda.current_stream().wait_stream(side)
         torch.cuda.empty_cache()  # a graph has memory of its own
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, stream=side):
             self._step()
         for tensor, before in zip(changing, kept, strict=True):
             tensor.copy_(before)
         return graph
+
+
+@cache
+def _side(device: torch.device) -> torch.cuda.Stream:
+    """The stream on which graphs are made: one, since libraries keep a work space for every stream they have seen."""
+    return torch.cuda.Stream(device)

@@ -40,11 +40,15 @@ def fitting_members(specs: Sequence[RunSpec], device: torch.device, budget: floa
     """How many of the specs, which share a program, train together within the budget; at least one."""
     if device.type != "cuda":
         return len(specs)
-    free = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
-    room = SHARE * (free if budget is None else min(free, budget * GIB))
     if len(specs) <= PROBED[-1]:
         return len(specs)
-    first, second = (_peak(specs[:count], device) for count in PROBED)
+    free = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
+    try:
+        first, second = (_peak(specs[:count], device) for count in PROBED)
+    except torch.cuda.OutOfMemoryError:
+        return 1
+    kept = torch.cuda.memory_allocated(device)  # libraries' work spaces among it
+    room = SHARE * (free if budget is None else min(free, budget * GIB)) - kept
     each = max(1.0, (second - first) / (PROBED[1] - PROBED[0]))
     return max(1, min(len(specs), int((room - first) / each) + 1))
 
