@@ -53,26 +53,33 @@ def reproduce(
         found = train(specs, store, device=device, members=members, processes=processes, watch=watch)
         return {run.key: run for run in found}
 
-    runs = trained(_distinct([spec for study in studies for spec in study.specs(preset)]))
-    own = {study.name: {spec.digest for spec in study.specs(preset)} for study in studies}
-    while further := {study.name: found for study in studies if (found := _more(study, preset, runs, own))}:
-        runs |= trained(_distinct([spec for specs in further.values() for spec in specs]))
-        for name, specs in further.items():
-            own[name] |= {spec.digest for spec in specs}
-    for study in studies:
-        mine = {key: runs[key] for key in own[study.name]}
-        contents = {key: content_digest(run) for key, run in mine.items()}
-        digest = question_digest(study.name, contents, preset.to_json(), study.instruments())
-        if not results.holds(study.name, digest):
-            start = time.perf_counter()
-            measured = study.measure(study.trials(preset, place, mine))
-            took = time.perf_counter() - start
-            results.remove(replaced)
-            replaced = []
-            results.save(study.name, measured.assign_attrs(_source(place, preset, len(mine), took)), digest)
-            say(f"measured {study.name} in {took:.1f} s")
-        results.note_runs(study.name, list(mine.values()))
+    def clock() -> None:
         results.note(wall_seconds=round(spent + time.perf_counter() - began, 1))
+
+    try:
+        runs = trained(_distinct([spec for study in studies for spec in study.specs(preset)]))
+        own = {study.name: {spec.digest for spec in study.specs(preset)} for study in studies}
+        while further := {study.name: found for study in studies if (found := _more(study, preset, runs, own))}:
+            runs |= trained(_distinct([spec for specs in further.values() for spec in specs]))
+            for name, specs in further.items():
+                own[name] |= {spec.digest for spec in specs}
+        for study in studies:
+            mine = {key: runs[key] for key in own[study.name]}
+            contents = {key: content_digest(run) for key, run in mine.items()}
+            digest = question_digest(study.name, contents, preset.to_json(), study.instruments())
+            if not results.holds(study.name, digest):
+                start = time.perf_counter()
+                measured = study.measure(study.trials(preset, place, mine))
+                took = time.perf_counter() - start
+                results.remove(replaced)
+                replaced = []
+                results.save(study.name, measured.assign_attrs(_source(place, preset, len(mine), took)), digest)
+                say(f"measured {study.name} in {took:.1f} s")
+            results.note_runs(study.name, list(mine.values()))
+            clock()
+    finally:  # time that ended in an interruption was spent too
+        if not replaced:
+            clock()
     return results
 
 
