@@ -78,7 +78,7 @@ def reproduce(
             results.note_runs(study.name, list(mine.values()))
             clock()
     finally:  # time that ended in an interruption was spent too
-        if not replaced:
+        if results.studies and not replaced:
             clock()
     return results
 

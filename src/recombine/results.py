@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -168,9 +169,11 @@ class Results:
         if runs := self._runs():
             found["runs"] = len(runs)
             found["diverged"] = sum(run["status"] != "done" for run in runs.values())
-            found["training_seconds"] = round(sum(run["seconds"] for run in runs.values()), 1)
+            found["training_seconds"] = round(math.fsum(run["seconds"] for run in runs.values()), 1)
         if attributes:
-            found["measuring_seconds"] = round(sum(float(own.get("measuring_seconds", 0)) for own in attributes), 1)
+            found["measuring_seconds"] = round(
+                math.fsum(float(own.get("measuring_seconds", 0)) for own in attributes), 1
+            )
         if "wall_seconds" in noted:
             found["wall_seconds"] = noted["wall_seconds"]
         for name in ORIGIN:
