@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from recombine.decoders import DECODERS
+from recombine.decoders import CNN, DECODERS
 from recombine.errors import InvalidValue
 from recombine.specs import Recipe
 from recombine.streams import stream
@@ -15,7 +15,8 @@ from recombine.training.fit import Stepper
 from tests.small import small_spec
 
 CPU = torch.device("cpu")
-KINDS = list(DECODERS)
+KINDS = [*DECODERS, pytest.param(CNN(width=16, depth=2), id="cnn16"), pytest.param(CNN(width=32, depth=2), id="cnn32")]
+"""Every decoder; the paper's also at widths that have kernels of their own."""
 
 
 def trained(specs, steps=None):

@@ -103,6 +103,23 @@ def test_resumes_from_a_cpu_copy_of_its_state(cuda):
         assert torch.allclose(a, b, rtol=5e-3)
 
 
+@pytest.mark.parametrize("width", [16, 64])
+def test_on_kernels_a_member_is_as_alone_and_resumes_to_the_same_bits(width, cuda):
+    decoder = CNN(width=width, depth=3)
+    specs = [small_spec(decoder, seed=seed, steps=30, precision="bf16", lr=(1 + seed) * 1e-3) for seed in range(3)]
+    ensemble, whole = trained(specs, cuda)
+    for index, spec in enumerate(specs):
+        _, alone = trained([spec], cuda)
+        assert torch.allclose(whole.errors[index], alone.errors[0], rtol=2e-2)
+    state = ensemble.initial()
+    Stepper(ensemble, state).advance(11)
+    resumed = State.stack([state.member(index) for index in range(3)], cuda)
+    for _ in fit(Ensemble(specs, cuda), resumed):
+        pass
+    assert torch.equal(resumed.weights, whole.weights)
+    assert all(torch.equal(a, b) for a, b in zip(resumed.errors, whole.errors, strict=True))
+
+
 @pytest.mark.parametrize("precision", ["tf32", "bf16"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_faster_arithmetic_stays_near(kind, precision, cuda):

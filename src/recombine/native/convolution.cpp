@@ -1,0 +1,186 @@
+// Transposed convolutions, directly: same size (kernel 3) and twice the size (kernel 4, stride 2), and their gradients.
+//
+// Images are (batch, y, x, channel) with a border of zeros one pixel wide. Every function does images first … last - 1
+// in chunks, and leaves what is summed over images apart by chunk, so that results do not depend on who does which.
+#include <algorithm>
+#include <type_traits>
+
+#include "image.h"
+#include "vector.h"
+
+namespace {
+
+struct Taps {
+    long count, left[16], right[16];  // places in the input, from that of the pixel; matrices of weights
+};
+
+// A run of pixels of one row, one block of channels.
+template <int V, int STEP, bool BACK>
+struct Run {
+    const float *left, *right, *bias, *gate;
+    float *target, *sums;
+    long step, target_step, depth, out;
+    const Taps& taps;
+
+    template <int P>
+    void piece(long first) const {
+        Vector total[P][V];
+#pragma GCC unroll 16
+        for (int p = 0; p < P; ++p)
+#pragma GCC unroll 16
+            for (int v = 0; v < V; ++v) total[p][v] = BACK ? zero() : load(bias + v * LANES);
+        for (long tap = 0; tap < taps.count; ++tap)
+            multiply<P, V, STEP>(total, left + first * (STEP ? STEP : step) + taps.left[tap], step,
+                                 right + taps.right[tap], out, depth);
+        Vector sum[V] = {};
+#pragma GCC unroll 16
+        for (int p = 0; p < P; ++p)
+#pragma GCC unroll 16
+            for (int v = 0; v < V; ++v) {
+                const long at = (first + p) * target_step + v * LANES;
+                const Vector open = BACK ? load(gate + at) : total[p][v];
+                const Vector kept = open > zero() ? total[p][v] : zero();
+                store(target + at, kept);
+                if (BACK) sum[v] += kept;
+            }
+        if (BACK)
+            for (int v = 0; v < V; ++v) store(sums + v * LANES, load(sums + v * LANES) + sum[v]);
+    }
+};
+
+template <int V, bool BACK>
+void run(long pixels, long step, const float* left, const float* right, const float* bias, const float* gate,
+         float* target, float* sums, long target_step, long depth, long out, const Taps& taps) {
+    const auto with = [&](auto constant) {
+        const Run<V, decltype(constant)::value, BACK> work{left,   right, bias,        gate,  target, sums,
+                                                           step,   target_step, depth, out,   taps};
+        Pieces<PIXELS>::of(0, pixels, work);
+    };
+    switch (step) {  // a constant step saves registers
+        case 16: return with(std::integral_constant<int, 16>{});
+        case 32: return with(std::integral_constant<int, 32>{});
+        case 64: return with(std::integral_constant<int, 64>{});
+        case 128: return with(std::integral_constant<int, 128>{});
+        default: return with(std::integral_constant<int, 0>{});
+    }
+}
+
+template <bool BACK>
+void blocks(long pixels, long step, const float* left, const float* right, const float* bias, const float* gate,
+            float* target, float* sums, long target_step, long depth, long out, const Taps& taps) {
+    const bool by_two = wide(out);
+    for (long c = 0; c < out; c += (by_two ? WIDE : NARROW) * LANES) {
+        const auto rest = [&](auto work) {
+            work(pixels, step, left, right + c, BACK ? bias : bias + c, BACK ? gate + c : gate, target + c,
+                 BACK ? sums + c : sums, target_step, depth, out, taps);
+        };
+        by_two ? rest(run<WIDE, BACK>) : rest(run<NARROW, BACK>);
+    }
+}
+
+// Sums over pixels of rows y … y + rows - 1 of one image, into (tap, in, out).
+template <int V>
+void outer_blocks(const float* x, const float* z, float* sum, Shape in, Shape out, long y, long rows, bool up) {
+    const long side = up ? 4 : 3;
+    for (long ky = 0; ky < side; ++ky)
+        for (long kx = 0; kx < side; ++kx)
+            for (long co = 0; co < out.channels; co += V * LANES)
+                for (long ci = 0; ci < in.channels; ci += ROWS) {
+                    float* at = sum + ((ky * side + kx) * in.channels + ci) * out.channels + co;
+                    Vector total[ROWS][V];
+#pragma GCC unroll 16
+                    for (int r = 0; r < ROWS; ++r)
+#pragma GCC unroll 16
+                        for (int v = 0; v < V; ++v) total[r][v] = load(at + r * out.channels + v * LANES);
+                    for (long row = y; row < y + rows; ++row) {
+                        const float *left, *right;
+                        if (up) {
+                            left = x + (row + 1) * in.pitch() + in.channels + ci;
+                            right = z + (2 * row + ky) * out.pitch() + kx * out.channels + co;
+                        } else {
+                            left = x + (row + 2 - ky) * in.pitch() + (2 - kx) * in.channels + ci;
+                            right = z + (row + 1) * out.pitch() + out.channels + co;
+                        }
+                        outer<V>(total, left, in.channels, right, (up ? 2 : 1) * out.channels, in.width);
+                    }
+#pragma GCC unroll 16
+                    for (int r = 0; r < ROWS; ++r)
+#pragma GCC unroll 16
+                        for (int v = 0; v < V; ++v) store(at + r * out.channels + v * LANES, total[r][v]);
+                }
+}
+
+constexpr long PIXELS_SUMMED = 96;  // about as many pixels go into a block of sums at a time: they fit the fastest cache
+
+}  // namespace
+
+extern "C" {
+
+// y = ReLU(bias + transposed convolution of x); weights (tap, in, out); height and width are x's.
+void recombine_forward(const float* x, const float* w, const float* bias, float* y, long height, long width, long in,
+                       long out, long up, long first, long last) {
+    const Shape from{height, width, in}, to{up ? 2 * height : height, up ? 2 * width : width, out};
+    for (long image = first; image < last; ++image) {
+        const float* source = x + image * from.image();
+        float* target = y + image * to.image();
+        clear_border(target, to);
+        for (long row = 0; row < height; ++row) {
+            const float* left = source + (row + 1) * from.pitch() + in;
+            for (long parity = 0; parity < (up ? 4 : 1); ++parity) {
+                const long py = parity / 2, px = parity % 2, side = up ? 2 : 3;
+                Taps taps{side * side, {}, {}};
+                for (long ty = 0; ty < side; ++ty)
+                    for (long tx = 0; tx < side; ++tx) {
+                        const long at = ty * side + tx;
+                        const long dy = up ? py - ty : 1 - ty, dx = up ? px - tx : 1 - tx;
+                        const long tap = up ? (1 - py + 2 * ty) * 4 + 1 - px + 2 * tx : at;
+                        taps.left[at] = dy * from.pitch() + dx * in;
+                        taps.right[at] = tap * in * out;
+                    }
+                const long ty = up ? 2 * row + py : row;
+                float* place = target + (ty + 1) * to.pitch() + (px + 1) * out;
+                blocks<false>(width, in, left, w, bias, nullptr, place, nullptr, (up ? 2 : 1) * out, in, out, taps);
+            }
+        }
+    }
+}
+
+// x = gradient before the ReLU below (whose answers are `gate`), from z, the gradient before this layer's; weights
+// (tap, out, in); sums (chunk, in) of x over pixels.
+void recombine_input_gradient(const float* z, const float* w, const float* gate, float* x, float* sums, long height,
+                              long width, long in, long out, long up, long chunk, long first, long last) {
+    const Shape from{up ? 2 * height : height, up ? 2 * width : width, out}, to{height, width, in};
+    const long side = up ? 4 : 3;
+    Taps taps{side * side, {}, {}};
+    for (long ky = 0; ky < side; ++ky)
+        for (long kx = 0; kx < side; ++kx) {
+            taps.left[ky * side + kx] = ky * from.pitch() + kx * out;
+            taps.right[ky * side + kx] = (ky * side + kx) * in * out;
+        }
+    for (long image = first; image < last; ++image) {
+        const float* source = z + image * from.image();
+        float* target = x + image * to.image();
+        clear_border(target, to);
+        for (long row = 0; row < height; ++row) {
+            const long at = (row + 1) * to.pitch() + in;
+            blocks<true>(width, (up ? 2 : 1) * out, source + (up ? 2 : 1) * row * from.pitch(), w, nullptr,
+                         gate + image * to.image() + at, target + at, sums + image / chunk * in, in, out, in, taps);
+        }
+    }
+}
+
+// sums (chunk, tap, in, out), cleared: gradient of the weights from the layer's input x and z, as above.
+void recombine_weight_gradient(const float* x, const float* z, float* sums, long height, long width, long in, long out,
+                               long up, long chunk, long first, long last) {
+    const Shape from{height, width, in}, to{up ? 2 * height : height, up ? 2 * width : width, out};
+    const long rows = std::max(1L, PIXELS_SUMMED / width);
+    for (long image = first; image < last; ++image) {
+        float* sum = sums + image / chunk * (up ? 16 : 9) * in * out;
+        for (long y = 0; y < height; y += rows) {
+            const long taken = std::min(rows, height - y);
+            const auto work = wide(out) ? outer_blocks<WIDE> : outer_blocks<NARROW>;
+            work(x + image * from.image(), z + image * to.image(), sum, from, to, y, taken, up);
+        }
+    }
+}
+}

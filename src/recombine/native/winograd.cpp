@@ -1,0 +1,246 @@
+// The same-size convolution by Winograd's F(4 × 4, 3 × 3): a quarter of the multiplications.
+//
+// A tile of 4 × 4 answers comes from 6 × 6 inputs d: Aᵀ [ Σ over channels of (G g Gᵀ) ∘ (Bᵀ d B) ] A. Tiles are done a
+// block at a time, so that everything between reading and writing images stays in the cache. Tiles may stick out of an
+// image below and on the right: what they would read there is zero, what they would write is dropped.
+// Kernels come transformed, (36, in, out); the gradient goes back as such.
+#include <algorithm>
+#include <vector>
+
+#include "image.h"
+#include "vector.h"
+
+namespace {
+
+constexpr long SIDE = 4, REACH = 6, PLACES = REACH * REACH;
+constexpr long TILES = 28;         // of a block
+constexpr long TILES_SUMMED = 21;  // of a block whose products are summed
+
+struct Plane : Shape {
+    long across() const { return (width + SIDE - 1) / SIDE; }
+    long tiles() const { return across() * ((height + SIDE - 1) / SIDE); }
+};
+
+// Floats from one place of a block to the next: a line of cache more than needed, or they would meet in the same sets.
+inline long stride_of(long tiles, const Plane& p) { return tiles * p.channels + 16; }
+
+inline void spread(const Vector* d, long s, Vector* v, long t) {  // Bᵀ
+    const Vector d0 = d[0], d1 = d[s], d2 = d[2 * s], d3 = d[3 * s], d4 = d[4 * s], d5 = d[5 * s];
+    const Vector a = d4 - 4.0f * d2, b = d3 - 4.0f * d1, c = d4 - d2, e = 2.0f * (d3 - d1);
+    v[0] = 4.0f * d0 - 5.0f * d2 + d4;
+    v[t] = a + b;
+    v[2 * t] = a - b;
+    v[3 * t] = c + e;
+    v[4 * t] = c - e;
+    v[5 * t] = 4.0f * d1 - 5.0f * d3 + d5;
+}
+
+inline void gather(const Vector* m, long s, Vector* y, long t) {  // Aᵀ
+    const Vector a = m[s] + m[2 * s], b = m[s] - m[2 * s], c = m[3 * s] + m[4 * s], d = m[3 * s] - m[4 * s];
+    y[0] = m[0] + a + c;
+    y[t] = b + 2.0f * d;
+    y[2 * t] = a + 4.0f * c;
+    y[3 * t] = b + 8.0f * d + m[5 * s];
+}
+
+inline void scatter(const Vector* z, long s, Vector* n, long t) {  // A
+    const Vector z0 = z[0], z1 = z[s], z2 = z[2 * s], z3 = z[3 * s];
+    const Vector a = z0 + z2, b = z1 + z3, c = z0 + 4.0f * z2, d = 2.0f * z1 + 8.0f * z3;
+    n[0] = z0;
+    n[t] = a + b;
+    n[2 * t] = a - b;
+    n[3 * t] = c + d;
+    n[4 * t] = c - d;
+    n[5 * t] = z3;
+}
+
+struct Tile {
+    long image, y, x;
+};
+
+inline Tile tile_of(long number, const Plane& p) {
+    const long place = number % p.tiles();
+    return {number / p.tiles(), place / p.across() * SIDE, place % p.across() * SIDE};
+}
+
+// Bᵀ d B of one tile, to (36, tile, channel).
+void transform_input(const float* images, const Plane& p, Tile t, float* into, long stride) {
+    const float* corner = images + t.image * p.image() + t.y * p.pitch() + t.x * p.channels;
+    const long rows = std::min(REACH, p.height + 2 - t.y), columns = std::min(REACH, p.width + 2 - t.x);
+    for (long c = 0; c < p.channels; c += LANES) {
+        Vector d[PLACES], half[PLACES], v[PLACES];
+        if (rows == REACH && columns == REACH) {
+#pragma GCC unroll 6
+            for (long y = 0; y < REACH; ++y)
+#pragma GCC unroll 6
+                for (long x = 0; x < REACH; ++x) d[y * REACH + x] = load(corner + y * p.pitch() + x * p.channels + c);
+        } else {
+            for (long y = 0; y < REACH; ++y)
+                for (long x = 0; x < REACH; ++x)
+                    d[y * REACH + x] = y < rows && x < columns ? load(corner + y * p.pitch() + x * p.channels + c) : zero();
+        }
+#pragma GCC unroll 6
+        for (long x = 0; x < REACH; ++x) spread(d + x, REACH, half + x, REACH);
+#pragma GCC unroll 6
+        for (long y = 0; y < REACH; ++y) spread(half + y * REACH, 1, v + y * REACH, 1);
+#pragma GCC unroll 36
+        for (long k = 0; k < PLACES; ++k) store(into + k * stride + c, v[k]);
+    }
+}
+
+// A z Aᵀ of one tile, to (36, tile, channel).
+void transform_gradient(const float* images, const Plane& p, Tile t, float* into, long stride) {
+    const float* corner = images + t.image * p.image() + (t.y + 1) * p.pitch() + (t.x + 1) * p.channels;
+    const long rows = std::min(SIDE, p.height - t.y), columns = std::min(SIDE, p.width - t.x);
+    for (long c = 0; c < p.channels; c += LANES) {
+        Vector z[SIDE * SIDE], half[REACH * SIDE], n[PLACES];
+        for (long y = 0; y < SIDE; ++y)
+            for (long x = 0; x < SIDE; ++x)
+                z[y * SIDE + x] = y < rows && x < columns ? load(corner + y * p.pitch() + x * p.channels + c) : zero();
+#pragma GCC unroll 4
+        for (long x = 0; x < SIDE; ++x) scatter(z + x, SIDE, half + x, SIDE);
+#pragma GCC unroll 6
+        for (long y = 0; y < REACH; ++y) scatter(half + y * SIDE, 1, n + y * REACH, 1);
+#pragma GCC unroll 36
+        for (long k = 0; k < PLACES; ++k) store(into + k * stride + c, n[k]);
+    }
+}
+
+// Aᵀ m A of one tile, with bias and ReLU (BACK: through the gate, and summed), into its image.
+template <bool BACK>
+void write_tile(const float* products, long stride, const Plane& p, Tile t, const float* bias, const float* gate,
+                float* images, float* sums) {
+    const long corner = t.image * p.image() + (t.y + 1) * p.pitch() + (t.x + 1) * p.channels;
+    const long rows = std::min(SIDE, p.height - t.y), columns = std::min(SIDE, p.width - t.x);
+    for (long c = 0; c < p.channels; c += LANES) {
+        Vector m[PLACES], half[SIDE * REACH], y[SIDE * SIDE];
+#pragma GCC unroll 36
+        for (long k = 0; k < PLACES; ++k) m[k] = load(products + k * stride + c);
+#pragma GCC unroll 6
+        for (long x = 0; x < REACH; ++x) gather(m + x, REACH, half + x, REACH);
+#pragma GCC unroll 4
+        for (long r = 0; r < SIDE; ++r) gather(half + r * REACH, 1, y + r * SIDE, 1);
+        const Vector offset = BACK ? zero() : load(bias + c);
+        Vector sum = zero();
+        for (long r = 0; r < rows; ++r)
+            for (long x = 0; x < columns; ++x) {
+                const long at = corner + r * p.pitch() + x * p.channels + c;
+                const Vector value = y[r * SIDE + x] + offset;
+                const Vector kept = (BACK ? load(gate + at) : value) > zero() ? value : zero();
+                store(images + at, kept);
+                sum += kept;
+            }
+        if (BACK) store(sums + c, load(sums + c) + sum);
+    }
+}
+
+template <int V, int STEP>
+struct Product {
+    const float *left, *right;
+    float* target;
+    long in, out;
+
+    template <int P>
+    void piece(long first) const {
+        Vector total[P][V] = {};
+        multiply<P, V, STEP>(total, left + first * in, in, right, out, in);
+#pragma GCC unroll 16
+        for (int p = 0; p < P; ++p)
+#pragma GCC unroll 16
+            for (int v = 0; v < V; ++v) store(target + (first + p) * out + v * LANES, total[p][v]);
+    }
+};
+
+template <int V>
+void product(const float* left, const float* right, float* target, long tiles, long in, long out) {
+    for (long c = 0; c < out; c += V * LANES) {
+        if (in == 64)
+            Pieces<PIXELS>::of(0, tiles, Product<V, 64>{left, right + c, target + c, in, out});
+        else if (in == 32)
+            Pieces<PIXELS>::of(0, tiles, Product<V, 32>{left, right + c, target + c, in, out});
+        else
+            Pieces<PIXELS>::of(0, tiles, Product<V, 0>{left, right + c, target + c, in, out});
+    }
+}
+
+template <int V>
+void add_outer(const float* left, const float* right, float* sum, long tiles, long in, long out) {
+    for (long co = 0; co < out; co += V * LANES)
+        for (long ci = 0; ci < in; ci += ROWS) {
+            float* at = sum + ci * out + co;
+            Vector total[ROWS][V];
+#pragma GCC unroll 16
+            for (int r = 0; r < ROWS; ++r)
+#pragma GCC unroll 16
+                for (int v = 0; v < V; ++v) total[r][v] = load(at + r * out + v * LANES);
+            outer<V>(total, left + ci, in, right + co, out, tiles);
+#pragma GCC unroll 16
+            for (int r = 0; r < ROWS; ++r)
+#pragma GCC unroll 16
+                for (int v = 0; v < V; ++v) store(at + r * out + v * LANES, total[r][v]);
+        }
+}
+
+template <bool BACK>
+void convolve(const float* x, const float* u, const float* bias, const float* gate, float* y, float* sums, Plane from,
+              Plane to, long chunk, long first, long last) {
+    thread_local std::vector<float> spread_out, products;
+    const long left = stride_of(TILES, from), right = stride_of(TILES, to);
+    spread_out.resize(PLACES * left);
+    products.resize(PLACES * right);
+    for (long image = first; image < last; ++image) clear_border(y + image * to.image(), to);
+    for (long begin = first * from.tiles(); begin < last * from.tiles(); begin += TILES) {
+        const long tiles = std::min(TILES, last * from.tiles() - begin);
+        for (long t = 0; t < tiles; ++t)
+            transform_input(x, from, tile_of(begin + t, from), spread_out.data() + t * from.channels, left);
+        for (long k = 0; k < PLACES; ++k) {
+            const auto work = wide(to.channels) ? product<WIDE> : product<NARROW>;
+            work(spread_out.data() + k * left, u + k * from.channels * to.channels, products.data() + k * right, tiles,
+                 from.channels, to.channels);
+        }
+        for (long t = 0; t < tiles; ++t) {
+            const Tile tile = tile_of(begin + t, to);
+            write_tile<BACK>(products.data() + t * to.channels, right, to, tile, bias, gate, y,
+                             BACK ? sums + tile.image / chunk * to.channels : nullptr);
+        }
+    }
+}
+
+}  // namespace
+
+extern "C" {
+
+void recombine_winograd_forward(const float* x, const float* u, const float* bias, float* y, long height, long width,
+                                long in, long out, long first, long last) {
+    convolve<false>(x, u, bias, nullptr, y, nullptr, {{height, width, in}}, {{height, width, out}}, 1, first, last);
+}
+
+void recombine_winograd_input_gradient(const float* z, const float* u, const float* gate, float* x, float* sums,
+                                       long height, long width, long in, long out, long chunk, long first, long last) {
+    convolve<true>(z, u, nullptr, gate, x, sums, {{height, width, out}}, {{height, width, in}}, chunk, first, last);
+}
+
+void recombine_winograd_weight_gradient(const float* x, const float* z, float* sums, long height, long width, long in,
+                                        long out, long chunk, long first, long last) {
+    const Plane from{{height, width, in}}, to{{height, width, out}};
+    thread_local std::vector<float> left, right;
+    const long left_stride = stride_of(TILES_SUMMED, from), right_stride = stride_of(TILES_SUMMED, to);
+    left.resize(PLACES * left_stride);
+    right.resize(PLACES * right_stride);
+    for (long part = first / chunk; part * chunk < last; ++part) {
+        float* sum = sums + part * PLACES * in * out;
+        const long end = std::min(last, (part + 1) * chunk) * from.tiles();
+        for (long begin = part * chunk * from.tiles(); begin < end; begin += TILES_SUMMED) {
+            const long tiles = std::min(TILES_SUMMED, end - begin);
+            for (long t = 0; t < tiles; ++t) {
+                transform_input(x, from, tile_of(begin + t, from), left.data() + t * in, left_stride);
+                transform_gradient(z, to, tile_of(begin + t, to), right.data() + t * out, right_stride);
+            }
+            for (long k = 0; k < PLACES; ++k) {
+                const auto work = wide(out) ? add_outer<WIDE> : add_outer<NARROW>;
+                work(left.data() + k * left_stride, right.data() + k * right_stride, sum + k * in * out, tiles, in, out);
+            }
+        }
+    }
+}
+}
