@@ -128,7 +128,8 @@ def _gathered_product(
         at = (member * tl.num_programs(0) + tl.program_id(0)) * CO
         tl.store(sums + at + out, tl.sum(total, axis=0))
     else:
-        total = tl.maximum(total + tl.load(bias + member * CO + out)[None, :].to(tl.float32), 0.0)
+        total += tl.load(bias + member * CO + out)[None, :].to(tl.float32)
+        total = tl.where(total <= 0, 0.0, total)  # what is no number stays so
     tl.store(y + target, total.to(y.dtype.element_ty), mask=inside[:, None])
 
 

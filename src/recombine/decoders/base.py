@@ -88,10 +88,10 @@ class StagedDecoder(nn.Module):
         """
         return None
 
-    def lone_answers(self, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor | None:
+    def lone_answers(self, vector: Tensor, inputs: Tensor) -> Tensor | None:
         """Answers of one network while it trains on a CPU, where a decoder knows a better way than its stages.
 
-        `weights` are its parameters by name. First derivatives only, and none of the inputs.
+        `vector` has its parameters one after another (and perhaps more). First derivatives only, none of the inputs.
         """
         return None
 

@@ -6,8 +6,9 @@ of it in fewer passes over memory, with fewer multiplications (Winograd) and wit
 
 from __future__ import annotations
 
+from recombine.native.adamw import update as adamw_update
 from recombine.native.build import available, why_not
-from recombine.native.network import Convolutional
+from recombine.native.network import Convolutional, Plan
 
 BLOCK = 16
 """Channels that kernels handle at a time."""
@@ -18,4 +19,4 @@ def takes(channels: int) -> bool:
     return channels % BLOCK == 0 and available()
 
 
-__all__ = ["BLOCK", "Convolutional", "available", "takes", "why_not"]
+__all__ = ["BLOCK", "Convolutional", "Plan", "adamw_update", "available", "takes", "why_not"]

@@ -15,7 +15,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-FLAGS = ("-std=c++17", "-O3", "-march=native", "-shared", "-fPIC")
+FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 COMPILERS = ("c++", "g++", "clang++")
 LONGEST_SECONDS = 300
 """A compiler that takes longer is not waited for."""

@@ -1,11 +1,10 @@
 // Transposed convolutions, directly: same size (kernel 3) and twice the size (kernel 4, stride 2), and their gradients.
 //
-// Images are (batch, y, x, channel) with a border of zeros one pixel wide. Every function does images first … last - 1
-// in chunks, and leaves what is summed over images apart by chunk, so that results do not depend on who does which.
+// Images are (image, y, x, channel) with a border of zeros one pixel wide.
 #include <algorithm>
 #include <type_traits>
 
-#include "image.h"
+#include "layers.h"
 #include "vector.h"
 
 namespace {
@@ -39,7 +38,7 @@ struct Run {
             for (int v = 0; v < V; ++v) {
                 const long at = (first + p) * target_step + v * LANES;
                 const Vector open = BACK ? load(gate + at) : total[p][v];
-                const Vector kept = open > zero() ? total[p][v] : zero();
+                const Vector kept = open <= zero() ? zero() : total[p][v];  // what is no number stays so
                 store(target + at, kept);
                 if (BACK) sum[v] += kept;
             }
@@ -114,73 +113,55 @@ constexpr long PIXELS_SUMMED = 96;  // about as many pixels go into a block of s
 
 }  // namespace
 
-extern "C" {
-
-// y = ReLU(bias + transposed convolution of x); weights (tap, in, out); height and width are x's.
-void recombine_forward(const float* x, const float* w, const float* bias, float* y, long height, long width, long in,
-                       long out, long up, long first, long last) {
-    const Shape from{height, width, in}, to{up ? 2 * height : height, up ? 2 * width : width, out};
-    for (long image = first; image < last; ++image) {
-        const float* source = x + image * from.image();
-        float* target = y + image * to.image();
-        clear_border(target, to);
-        for (long row = 0; row < height; ++row) {
-            const float* left = source + (row + 1) * from.pitch() + in;
-            for (long parity = 0; parity < (up ? 4 : 1); ++parity) {
-                const long py = parity / 2, px = parity % 2, side = up ? 2 : 3;
+void convolve(const Layer& layer, const float* x, const float* w, const float* bias, float* y, long images) {
+    const Shape from = layer.from(), to = layer.to();
+    const long in = from.channels, out = to.channels, scale = layer.up ? 2 : 1, side = layer.up ? 2 : 3;
+    for (long image = 0; image < images; ++image, x += from.image(), y += to.image()) {
+        clear_border(y, to);
+        for (long row = 0; row < from.height; ++row)
+            for (long parity = 0; parity < scale * scale; ++parity) {
+                const long py = parity / 2, px = parity % 2;
                 Taps taps{side * side, {}, {}};
                 for (long ty = 0; ty < side; ++ty)
                     for (long tx = 0; tx < side; ++tx) {
                         const long at = ty * side + tx;
-                        const long dy = up ? py - ty : 1 - ty, dx = up ? px - tx : 1 - tx;
-                        const long tap = up ? (1 - py + 2 * ty) * 4 + 1 - px + 2 * tx : at;
+                        const long dy = layer.up ? py - ty : 1 - ty, dx = layer.up ? px - tx : 1 - tx;
+                        const long tap = layer.up ? (1 - py + 2 * ty) * 4 + 1 - px + 2 * tx : at;
                         taps.left[at] = dy * from.pitch() + dx * in;
                         taps.right[at] = tap * in * out;
                     }
-                const long ty = up ? 2 * row + py : row;
-                float* place = target + (ty + 1) * to.pitch() + (px + 1) * out;
-                blocks<false>(width, in, left, w, bias, nullptr, place, nullptr, (up ? 2 : 1) * out, in, out, taps);
+                float* place = y + (scale * row + py + 1) * to.pitch() + (px + 1) * out;
+                blocks<false>(from.width, in, x + (row + 1) * from.pitch() + in, w, bias, nullptr, place, nullptr,
+                              scale * out, in, out, taps);
             }
-        }
     }
 }
 
-// x = gradient before the ReLU below (whose answers are `gate`), from z, the gradient before this layer's; weights
-// (tap, out, in); sums (chunk, in) of x over pixels.
-void recombine_input_gradient(const float* z, const float* w, const float* gate, float* x, float* sums, long height,
-                              long width, long in, long out, long up, long chunk, long first, long last) {
-    const Shape from{up ? 2 * height : height, up ? 2 * width : width, out}, to{height, width, in};
-    const long side = up ? 4 : 3;
+void input_gradient(const Layer& layer, const float* z, const float* w, const float* gate, float* x, float* sums,
+                    long images) {
+    const Shape from = layer.to(), to = layer.from();
+    const long side = layer.side(), scale = layer.up ? 2 : 1;
     Taps taps{side * side, {}, {}};
     for (long ky = 0; ky < side; ++ky)
         for (long kx = 0; kx < side; ++kx) {
-            taps.left[ky * side + kx] = ky * from.pitch() + kx * out;
-            taps.right[ky * side + kx] = (ky * side + kx) * in * out;
+            taps.left[ky * side + kx] = ky * from.pitch() + kx * from.channels;
+            taps.right[ky * side + kx] = (ky * side + kx) * from.channels * to.channels;
         }
-    for (long image = first; image < last; ++image) {
-        const float* source = z + image * from.image();
-        float* target = x + image * to.image();
-        clear_border(target, to);
-        for (long row = 0; row < height; ++row) {
-            const long at = (row + 1) * to.pitch() + in;
-            blocks<true>(width, (up ? 2 : 1) * out, source + (up ? 2 : 1) * row * from.pitch(), w, nullptr,
-                         gate + image * to.image() + at, target + at, sums + image / chunk * in, in, out, in, taps);
+    for (long image = 0; image < images; ++image, z += from.image(), gate += to.image(), x += to.image()) {
+        clear_border(x, to);
+        for (long row = 0; row < to.height; ++row) {
+            const long at = (row + 1) * to.pitch() + to.channels;
+            blocks<true>(to.width, scale * from.channels, z + scale * row * from.pitch(), w, nullptr, gate + at, x + at,
+                         sums, to.channels, from.channels, to.channels, taps);
         }
     }
 }
 
-// sums (chunk, tap, in, out), cleared: gradient of the weights from the layer's input x and z, as above.
-void recombine_weight_gradient(const float* x, const float* z, float* sums, long height, long width, long in, long out,
-                               long up, long chunk, long first, long last) {
-    const Shape from{height, width, in}, to{up ? 2 * height : height, up ? 2 * width : width, out};
-    const long rows = std::max(1L, PIXELS_SUMMED / width);
-    for (long image = first; image < last; ++image) {
-        float* sum = sums + image / chunk * (up ? 16 : 9) * in * out;
-        for (long y = 0; y < height; y += rows) {
-            const long taken = std::min(rows, height - y);
-            const auto work = wide(out) ? outer_blocks<WIDE> : outer_blocks<NARROW>;
-            work(x + image * from.image(), z + image * to.image(), sum, from, to, y, taken, up);
-        }
-    }
-}
+void weight_gradient(const Layer& layer, const float* x, const float* z, float* sums, long images) {
+    const Shape from = layer.from(), to = layer.to();
+    const long rows = std::max(1L, PIXELS_SUMMED / from.width);
+    const auto work = wide(to.channels) ? outer_blocks<WIDE> : outer_blocks<NARROW>;
+    for (long image = 0; image < images; ++image, x += from.image(), z += to.image())
+        for (long y = 0; y < from.height; y += rows)
+            work(x, z, sums, from, to, y, std::min(rows, from.height - y), layer.up);
 }

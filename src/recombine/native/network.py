@@ -2,48 +2,136 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import ctypes
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, cached_property
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from recombine.native import kernels
+from recombine.native.build import library
+
+CHUNK = 8
+"""Images that go through the network together. What is summed over images is added up chunk by chunk, whoever did
+which: bits do not depend on how many threads there are."""
+
+
+class Sizes(NamedTuple):
+    """Numbers of: parameters, weights as kernels read them, a batch's stages, a chunk's sums; and pixels a side."""
+
+    parameters: int
+    prepared: int
+    stages: int
+    sums: int
+    drawn: int
+
+
+class Plan:
+    """A decoder's shape: code, pixels a side and channels of the first stage, which of its layers double the size."""
+
+    def __init__(self, code: int, first: int, channels: int, ups: tuple[bool, ...]) -> None:
+        self.code, self.first, self.channels, self.ups = code, first, channels, ups
+
+    @cached_property
+    def arguments(self) -> list[Any]:
+        """What every kernel wants to know first."""
+        numbers = [ctypes.c_long(number) for number in (self.code, self.first, self.channels, len(self.ups))]
+        return [*numbers, (ctypes.c_ubyte * len(self.ups))(*self.ups)]
+
+    def sizes(self, batch: int) -> Sizes:
+        """How much room a batch takes."""
+        found = (ctypes.c_long * len(Sizes._fields))()
+        library().recombine_sizes(*self.arguments, ctypes.c_long(batch), found)
+        return Sizes(*found)
 
 
 class Convolutional(torch.autograd.Function):
-    """`(batch, code)` to `(batch, y, x)`; gradients of the weights alone.
+    """`(batch, code)` to `(batch, y, x)`; gradients of the parameters alone.
 
-    Weights are those of `FromPoint`, transposed convolutions and `ToChannel`, weight and bias in turn; `ups` says which
-    of the convolutions double the size.
+    `vector` has those of `FromPoint`, transposed convolutions and `ToChannel`, weight and bias in turn.
     """
 
     @staticmethod
-    def forward(ctx: Any, codes: Tensor, ups: Sequence[bool], *weights: Tensor) -> Tensor:
-        kernel, bias = weights[:2]
-        channels, size = kernel.shape[1], kernel.shape[-1]
-        first = torch.addmm(bias.repeat_interleave(size * size), codes, kernel.flatten(1)).view(
-            -1, channels, size, size
+    def forward(ctx: Any, vector: Tensor, codes: Tensor, plan: Plan) -> Tensor:
+        vector, codes, batch = vector.contiguous(), codes.contiguous(), len(codes)
+        sizes = plan.sizes(batch)
+        prepared, stages = _room(sizes.prepared), _room(sizes.stages)
+        drawn = codes.new_empty(batch, sizes.drawn, sizes.drawn)
+        _call("prepare", plan, vector, prepared)
+        _by_chunks(
+            batch,
+            lambda first, last, chunk: _call(
+                "forward", plan, vector, prepared, codes, stages, drawn, batch, first, last
+            ),
         )
-        image = codes.new_zeros(len(codes), size + 2, size + 2, channels)
-        torch.relu_(image[:, 1:-1, 1:-1].copy_(first.permute(0, 2, 3, 1)))
-        stages = [image]
-        for up, kernel, bias in zip(ups, weights[2:-2:2], weights[3:-2:2], strict=True):
-            stages.append(kernels.forward(stages[-1], kernel, bias, up))
-        ctx.save_for_backward(codes, *weights[0::2], *stages)
-        ctx.ups = ups
-        return kernels.draw(stages[-1], *weights[-2:])
+        ctx.save_for_backward(codes)
+        ctx.plan, ctx.sizes, ctx.rooms, ctx.size = plan, sizes, (prepared, stages), len(vector)
+        return drawn
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        gradient, depth = gradients[0].contiguous(), len(ctx.ups)
-        codes, *rest = ctx.saved_tensors
-        weights, stages = rest[: depth + 2], rest[depth + 2 :]
-        below, bias, weight = kernels.undraw(stages[-1], weights[-1], gradient)
-        found = [gradient.sum().reshape(1), weight]
-        for index in reversed(range(depth)):
-            found += [bias, kernels.weight_gradient(stages[index], below, ctx.ups[index])]
-            below, bias = kernels.input_gradient(below, weights[index + 1], stages[index], ctx.ups[index])
-        first = below[:, 1:-1, 1:-1].permute(0, 3, 1, 2).flatten(1)
-        found += [bias, (codes.T @ first).view_as(weights[0])]
-        return None, None, *reversed(found)
+        if ctx.rooms is None:
+            raise RuntimeError("a network on compiled kernels goes backward once: their memory is used again")
+        (codes,), gradient, plan = ctx.saved_tensors, gradients[0].contiguous(), ctx.plan
+        (prepared, stages), batch = ctx.rooms, len(codes)
+        chunks = -(-batch // CHUNK)
+        below = _room(batch * (plan.first + 2) ** 2 * plan.channels)
+        sums = _room(chunks * ctx.sizes.sums)
+        _by_chunks(
+            batch,
+            lambda first, last, chunk: _call(
+                "backward", plan, prepared, stages, gradient, below, sums[chunk * ctx.sizes.sums :], batch, first, last
+            ),
+        )
+        found = gradient.new_zeros(ctx.size)
+        _call("finish", plan, codes, below, gradient, sums, chunks, found, batch)
+        ctx.rooms = None
+        for room in (prepared, stages, below, sums):
+            _give_back(room)
+        return found, None, None
+
+
+def _call(name: str, plan: Plan, *arguments: Tensor | int) -> None:
+    values = [
+        ctypes.c_void_p(given.data_ptr()) if isinstance(given, Tensor) else ctypes.c_long(given) for given in arguments
+    ]
+    getattr(library(), f"recombine_{name}")(*plan.arguments, *values)
+
+
+def _by_chunks(batch: int, work: Callable[[int, int, int], None]) -> None:
+    """Do `work(first, last, chunk)` for every chunk, in as many threads as torch has."""
+    chunks = [(first, min(batch, first + CHUNK), first // CHUNK) for first in range(0, batch, CHUNK)]
+    threads = min(torch.get_num_threads(), len(chunks))
+    if threads <= 1:
+        for chunk in chunks:
+            work(*chunk)
+    else:
+        list(_threads(threads).map(lambda chunk: work(*chunk), chunks))
+
+
+@cache
+def _threads(count: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count, thread_name_prefix="recombine")
+
+
+MOST_KEPT = 2**28
+"""Numbers, a GiB of them."""
+_rooms: dict[int, list[Tensor]] = {}
+"""Memory that steps before have used, by size: asking the system for it costs more than filling it."""
+
+
+def _room(size: int) -> Tensor:
+    try:
+        return _rooms[size].pop()
+    except (KeyError, IndexError):
+        return torch.empty(size)
+
+
+def _give_back(room: Tensor) -> None:
+    if sum(size * len(kept) for size, kept in list(_rooms.items())) + len(room) > MOST_KEPT:
+        _rooms.clear()
+    _rooms.setdefault(len(room), []).append(room)

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "layers.h"
 #include "vector.h"
 
 namespace {
@@ -22,49 +23,41 @@ void bordered(const float* z, std::vector<float>& into, long height, long width)
 
 }  // namespace
 
-extern "C" {
-
-void recombine_draw(const float* x, const float* w, const float* bias, float* y, long height, long width, long channels,
-                    long first, long last) {
-    const long pitch = (width + 2) * channels;
-    for (long image = first; image < last; ++image)
-        for (long row = 0; row < height; ++row)
-            for (long column = 0; column < width; ++column) {
-                const float* at = x + (image * (height + 2) + row) * pitch + column * channels;
+void draw(const Shape& shape, const float* x, const float* w, float bias, float* y, long images) {
+    const long pitch = shape.pitch(), channels = shape.channels;
+    for (long image = 0; image < images; ++image, x += shape.image())
+        for (long row = 0; row < shape.height; ++row)
+            for (long column = 0; column < shape.width; ++column) {
+                const float* at = x + row * pitch + column * channels;
                 Vector sum[3] = {};
                 for (long ky = 0; ky < 3; ++ky)
                     for (long c = 0; c < channels; c += LANES)
 #pragma GCC unroll 3
                         for (long kx = 0; kx < 3; ++kx)
                             sum[kx] += load(at + ky * pitch + kx * channels + c) * load(w + (ky * 3 + kx) * channels + c);
-                y[(image * height + row) * width + column] = *bias + total_of(sum[0] + sum[1] + sum[2]);
+                *y++ = bias + total_of(sum[0] + sum[1] + sum[2]);
             }
 }
 
-// Gradients of input (before the ReLU below, whose answers are x) and of the weights (chunk, place, channel; cleared),
-// and sums (chunk, channel; cleared) of the first.
-void recombine_undraw(const float* x, const float* w, const float* z, float* below, float* weights, float* sums,
-                      long height, long width, long channels, long chunk, long first, long last) {
-    const long pitch = (width + 2) * channels, size = (height + 2) * pitch;
-    std::vector<float> drawn;
-    for (long image = first; image < last; ++image) {
-        bordered(z + image * height * width, drawn, height, width);
-        const float* from = x + image * size;
-        float* to = below + image * size;
-        float *own = weights + image / chunk * 9 * channels, *sum = sums + image / chunk * channels;
-        std::memset(to, 0, size * sizeof(float));
-        for (long row = 0; row < height; ++row)
+void undraw(const Shape& shape, const float* x, const float* w, const float* z, float* below, float* weights,
+            float* sums, long images) {
+    const long pitch = shape.pitch(), channels = shape.channels, width = shape.width;
+    thread_local std::vector<float> drawn;
+    for (long image = 0; image < images; ++image, x += shape.image(), below += shape.image()) {
+        bordered(z + image * shape.height * width, drawn, shape.height, width);
+        clear_border(below, shape);
+        for (long row = 0; row < shape.height; ++row)
             for (long c = 0; c < channels; c += LANES) {
-                Vector place[9], gradient[9], total = load(sum + c);
+                Vector place[9], gradient[9], total = load(sums + c);
 #pragma GCC unroll 9
                 for (int k = 0; k < 9; ++k) {
                     place[k] = load(w + k * channels + c);
-                    gradient[k] = load(own + k * channels + c);
+                    gradient[k] = load(weights + k * channels + c);
                 }
                 for (long column = 0; column < width; ++column) {
                     const long at = (row + 1) * pitch + (column + 1) * channels + c;
                     const float* near = drawn.data() + (row + 2) * (width + 2) + column + 2;
-                    const Vector here = load(from + at);
+                    const Vector here = load(x + at);
                     Vector found = zero();
 #pragma GCC unroll 3
                     for (int ky = 0; ky < 3; ++ky)
@@ -74,14 +67,13 @@ void recombine_undraw(const float* x, const float* w, const float* z, float* bel
                             found += one * place[ky * 3 + kx];
                             gradient[ky * 3 + kx] += one * here;
                         }
-                    found = here > zero() ? found : zero();
+                    found = here <= zero() ? zero() : found;
                     total += found;
-                    store(to + at, found);
+                    store(below + at, found);
                 }
 #pragma GCC unroll 9
-                for (int k = 0; k < 9; ++k) store(own + k * channels + c, gradient[k]);
-                store(sum + c, total);
+                for (int k = 0; k < 9; ++k) store(weights + k * channels + c, gradient[k]);
+                store(sums + c, total);
             }
     }
-}
 }

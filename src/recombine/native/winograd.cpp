@@ -3,11 +3,11 @@
 // A tile of 4 × 4 answers comes from 6 × 6 inputs d: Aᵀ [ Σ over channels of (G g Gᵀ) ∘ (Bᵀ d B) ] A. Tiles are done a
 // block at a time, so that everything between reading and writing images stays in the cache. Tiles may stick out of an
 // image below and on the right: what they would read there is zero, what they would write is dropped.
-// Kernels come transformed, (36, in, out); the gradient goes back as such.
+// Kernels come transformed, (36, in, out); their gradient goes back as such.
 #include <algorithm>
 #include <vector>
 
-#include "image.h"
+#include "layers.h"
 #include "vector.h"
 
 namespace {
@@ -126,7 +126,7 @@ void write_tile(const float* products, long stride, const Plane& p, Tile t, cons
             for (long x = 0; x < columns; ++x) {
                 const long at = corner + r * p.pitch() + x * p.channels + c;
                 const Vector value = y[r * SIDE + x] + offset;
-                const Vector kept = (BACK ? load(gate + at) : value) > zero() ? value : zero();
+                const Vector kept = (BACK ? load(gate + at) : value) <= zero() ? zero() : value;
                 store(images + at, kept);
                 sum += kept;
             }
@@ -182,15 +182,15 @@ void add_outer(const float* left, const float* right, float* sum, long tiles, lo
 }
 
 template <bool BACK>
-void convolve(const float* x, const float* u, const float* bias, const float* gate, float* y, float* sums, Plane from,
-              Plane to, long chunk, long first, long last) {
+void by_tiles(const float* x, const float* u, const float* bias, const float* gate, float* y, float* sums, Plane from,
+              Plane to, long images) {
     thread_local std::vector<float> spread_out, products;
     const long left = stride_of(TILES, from), right = stride_of(TILES, to);
     spread_out.resize(PLACES * left);
     products.resize(PLACES * right);
-    for (long image = first; image < last; ++image) clear_border(y + image * to.image(), to);
-    for (long begin = first * from.tiles(); begin < last * from.tiles(); begin += TILES) {
-        const long tiles = std::min(TILES, last * from.tiles() - begin);
+    for (long image = 0; image < images; ++image) clear_border(y + image * to.image(), to);
+    for (long begin = 0; begin < images * from.tiles(); begin += TILES) {
+        const long tiles = std::min(TILES, images * from.tiles() - begin);
         for (long t = 0; t < tiles; ++t)
             transform_input(x, from, tile_of(begin + t, from), spread_out.data() + t * from.channels, left);
         for (long k = 0; k < PLACES; ++k) {
@@ -198,49 +198,86 @@ void convolve(const float* x, const float* u, const float* bias, const float* ga
             work(spread_out.data() + k * left, u + k * from.channels * to.channels, products.data() + k * right, tiles,
                  from.channels, to.channels);
         }
-        for (long t = 0; t < tiles; ++t) {
-            const Tile tile = tile_of(begin + t, to);
-            write_tile<BACK>(products.data() + t * to.channels, right, to, tile, bias, gate, y,
-                             BACK ? sums + tile.image / chunk * to.channels : nullptr);
-        }
+        for (long t = 0; t < tiles; ++t)
+            write_tile<BACK>(products.data() + t * to.channels, right, to, tile_of(begin + t, to), bias, gate, y, sums);
     }
 }
 
 }  // namespace
 
-extern "C" {
-
-void recombine_winograd_forward(const float* x, const float* u, const float* bias, float* y, long height, long width,
-                                long in, long out, long first, long last) {
-    convolve<false>(x, u, bias, nullptr, y, nullptr, {{height, width, in}}, {{height, width, out}}, 1, first, last);
+void winograd_convolve(const Layer& layer, const float* x, const float* u, const float* bias, float* y, long images) {
+    by_tiles<false>(x, u, bias, nullptr, y, nullptr, {layer.from()}, {layer.to()}, images);
 }
 
-void recombine_winograd_input_gradient(const float* z, const float* u, const float* gate, float* x, float* sums,
-                                       long height, long width, long in, long out, long chunk, long first, long last) {
-    convolve<true>(z, u, nullptr, gate, x, sums, {{height, width, out}}, {{height, width, in}}, chunk, first, last);
+void winograd_input_gradient(const Layer& layer, const float* z, const float* u, const float* gate, float* x,
+                             float* sums, long images) {
+    by_tiles<true>(z, u, nullptr, gate, x, sums, {layer.to()}, {layer.from()}, images);
 }
 
-void recombine_winograd_weight_gradient(const float* x, const float* z, float* sums, long height, long width, long in,
-                                        long out, long chunk, long first, long last) {
-    const Plane from{{height, width, in}}, to{{height, width, out}};
-    thread_local std::vector<float> left, right;
+void winograd_weight_gradient(const Layer& layer, const float* x, const float* z, float* sums, long images) {
+    const Plane from{layer.from()}, to{layer.to()};
+    const long in = from.channels, out = to.channels;
     const long left_stride = stride_of(TILES_SUMMED, from), right_stride = stride_of(TILES_SUMMED, to);
+    thread_local std::vector<float> left, right;
     left.resize(PLACES * left_stride);
     right.resize(PLACES * right_stride);
-    for (long part = first / chunk; part * chunk < last; ++part) {
-        float* sum = sums + part * PLACES * in * out;
-        const long end = std::min(last, (part + 1) * chunk) * from.tiles();
-        for (long begin = part * chunk * from.tiles(); begin < end; begin += TILES_SUMMED) {
-            const long tiles = std::min(TILES_SUMMED, end - begin);
-            for (long t = 0; t < tiles; ++t) {
-                transform_input(x, from, tile_of(begin + t, from), left.data() + t * in, left_stride);
-                transform_gradient(z, to, tile_of(begin + t, to), right.data() + t * out, right_stride);
-            }
-            for (long k = 0; k < PLACES; ++k) {
-                const auto work = wide(out) ? add_outer<WIDE> : add_outer<NARROW>;
-                work(left.data() + k * left_stride, right.data() + k * right_stride, sum + k * in * out, tiles, in, out);
-            }
+    const auto work = wide(out) ? add_outer<WIDE> : add_outer<NARROW>;
+    for (long begin = 0; begin < images * from.tiles(); begin += TILES_SUMMED) {
+        const long tiles = std::min(TILES_SUMMED, images * from.tiles() - begin);
+        for (long t = 0; t < tiles; ++t) {
+            transform_input(x, from, tile_of(begin + t, from), left.data() + t * in, left_stride);
+            transform_gradient(z, to, tile_of(begin + t, to), right.data() + t * out, right_stride);
         }
+        for (long k = 0; k < PLACES; ++k)
+            work(left.data() + k * left_stride, right.data() + k * right_stride, sums + k * in * out, tiles, in, out);
     }
 }
+
+namespace {
+
+// A kernel's three places in one direction to six, and back: G and Gᵀ.
+inline void widen(const Vector* g, long s, Vector* u, long t) {
+    const Vector even = (-1.0f / 6) * (g[0] + g[2 * s]), odd = (-1.0f / 6) * g[s];
+    const Vector far = (1.0f / 24) * g[0] + (1.0f / 6) * g[2 * s], middle = (1.0f / 12) * g[s];
+    u[0] = 0.25f * g[0];
+    u[t] = even + odd;
+    u[2 * t] = even - odd;
+    u[3 * t] = far + middle;
+    u[4 * t] = far - middle;
+    u[5 * t] = g[2 * s];
+}
+
+inline void narrow(const Vector* u, long s, Vector* g, long t) {
+    const Vector near = u[s] + u[2 * s], far = u[3 * s] + u[4 * s];
+    g[0] = 0.25f * u[0] - (1.0f / 6) * near + (1.0f / 24) * far;
+    g[t] = (-1.0f / 6) * (u[s] - u[2 * s]) + (1.0f / 12) * (u[3 * s] - u[4 * s]);
+    g[2 * t] = (-1.0f / 6) * near + (1.0f / 6) * far + u[5 * s];
+}
+
+}  // namespace
+
+void winograd_kernel(const float* taps, float* u, long size, bool mirrored) {
+    for (long at = 0; at < size; at += LANES) {
+        Vector g[9], half[18], all[PLACES];
+        for (long k = 0; k < 9; ++k) g[mirrored ? 8 - k : k] = load(taps + k * size + at);
+#pragma GCC unroll 3
+        for (long x = 0; x < 3; ++x) widen(g + x, 3, half + x, 3);
+#pragma GCC unroll 6
+        for (long y = 0; y < REACH; ++y) widen(half + 3 * y, 1, all + REACH * y, 1);
+#pragma GCC unroll 36
+        for (long k = 0; k < PLACES; ++k) store(u + k * size + at, all[k]);
+    }
+}
+
+void winograd_kernel_gradient(const float* u, float* taps, long size) {
+    for (long at = 0; at < size; at += LANES) {
+        Vector all[PLACES], half[18], g[9];
+#pragma GCC unroll 36
+        for (long k = 0; k < PLACES; ++k) all[k] = load(u + k * size + at);
+#pragma GCC unroll 6
+        for (long x = 0; x < REACH; ++x) narrow(all + x, REACH, half + x, REACH);
+#pragma GCC unroll 3
+        for (long y = 0; y < 3; ++y) narrow(half + REACH * y, 1, g + 3 * y, 1);
+        for (long k = 0; k < 9; ++k) store(taps + k * size + at, g[8 - k]);  // the forward pass sees it mirrored
+    }
 }

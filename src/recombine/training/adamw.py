@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from recombine import native
 from recombine.accelerated import available
 
 
@@ -39,11 +40,9 @@ def adamw_update(
 
         update(weights, mean, square, gradient, active, decay, stride, root, mean_decay, square_decay, epsilon)
         return
-    if not weights.is_cuda and bool(active.all()):  # the same numbers in fewer passes; asking a GPU would mean waiting
-        mean.lerp_(gradient, 1 - mean_decay)
-        square.mul_(square_decay).addcmul_(gradient, gradient, value=1 - square_decay)
-        change = mean / square.sqrt().div_(root[:, None]).add_(epsilon)
-        weights.mul_(decay[:, None]).sub_(change.mul_(stride[:, None]))
+    if weights.device.type == "cpu" and native.available():
+        matrices = (weights, mean, square, gradient.contiguous())
+        native.adamw_update(matrices, active, decay, stride, root, mean_decay, square_decay, epsilon)
         return
     on = active[:, None]
     gradient = torch.where(on, gradient, 0.0)
