@@ -39,7 +39,7 @@ docs: $(STAMP)
 	$(BIN)/python -m pytest docs README.md
 
 bench: $(STAMP)
-	$(BIN)/python -m benchmarks.members
+	$(BIN)/recombine bench
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis src/*.egg-info

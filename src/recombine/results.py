@@ -37,7 +37,7 @@ SOURCE = "measured_by"
 """Attribute of a Dataset that says what it was measured on and by."""
 SETTINGS = "settings"
 """Attribute of a Dataset with its whole preset, as JSON."""
-ORIGIN = ("recombine", "commit", "torch", "python", "machine", "device", "precision")
+ORIGIN = ("recombine", "commit", "torch", "python", "machine", "device", "precision", "kernels")
 """Attributes of a Dataset that say where it was made."""
 MEASURING = ("metrics", "studies", "tasks", "decoders", "encodings.py", "holdouts.py", "factors.py")
 """Code that a Dataset depends on. What trains is left out: its outcome is."""

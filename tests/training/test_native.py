@@ -149,6 +149,14 @@ def test_training_without_them_is_the_same_within_rounding(monkeypatch):
     assert torch.allclose(fast.errors[0], plain.errors[0], rtol=1e-3)
 
 
+@needs_compiler
+def test_they_compute_in_float32_only(monkeypatch):
+    half = small_spec(CNN(width=16, depth=2), precision="bf16")
+    used = trained(half)
+    monkeypatch.setattr(native, "takes", lambda channels: pytest.fail("asked in bf16"))
+    assert torch.equal(used.weights, trained(half).weights)
+
+
 def test_widths_that_do_not_fit_are_torchs():
     assert not native.takes(24)
     decoder = small_spec(CNN(width=24, depth=1)).module()

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from recombine import __version__
-from recombine.training import device_name
+from recombine.training import device_name, kernels_name
 
 
 @cache
@@ -48,4 +48,5 @@ def provenance(device: torch.device, precision: str) -> dict[str, Any]:
         "machine": platform.machine(),
         "device": device_name(device),
         "precision": precision,
+        "kernels": kernels_name(device),
     }

@@ -1,6 +1,13 @@
 """Training: many members of one architecture in one program."""
 
-from recombine.training.devices import DEFAULT_PRECISION, DEVICES, check_precision, device_name, resolve_device
+from recombine.training.devices import (
+    DEFAULT_PRECISION,
+    DEVICES,
+    check_precision,
+    device_name,
+    kernels_name,
+    resolve_device,
+)
 from recombine.training.ensemble import Ensemble, State, program_of
 from recombine.training.evaluate import evaluate, scores
 from recombine.training.fit import fit
@@ -16,6 +23,7 @@ __all__ = [
     "evaluate",
     "fit",
     "fitting_members",
+    "kernels_name",
     "program_of",
     "resolve_device",
     "scores",

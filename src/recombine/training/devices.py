@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import torch
 
+from recombine import accelerated, native
 from recombine.errors import DeviceError, InvalidValue
 
 DEVICES: tuple[str, ...] = ("auto", "cpu", "cuda")
@@ -34,6 +35,13 @@ def device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"cpu ({torch.get_num_threads()} threads)"
+
+
+def kernels_name(device: torch.device) -> str:
+    """Whose kernels networks train on where they can, for provenance."""
+    if device.type == "cuda":
+        return "triton" if accelerated.available() else "torch"
+    return "compiled" if device.type == "cpu" and native.available() else "torch"
 
 
 @contextlib.contextmanager

@@ -120,7 +120,7 @@ class Ensemble:
         """Every member's loss and its gradient.
 
         On a GPU all members go through one batched program. On a CPU they go through in turn, so that a member's bits
-        do not depend on its neighbours; `benchmarks/members.py --way` measures what either way costs.
+        do not depend on its neighbours; `benchmarks/ways.py` measures what either way costs.
         """
         inputs, targets = self.examples.inputs[rows], self.examples.targets[rows]
         if self.batched:

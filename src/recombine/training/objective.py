@@ -67,7 +67,7 @@ class Objective:
 
         Penalties and the loss itself are always in float32.
         """
-        answers = self.decoder.lone_answers(weights, inputs)
+        answers = self.decoder.lone_answers(weights, inputs) if self.dtype == torch.float32 else None
         if answers is None:
             answers = self.answers(weights, inputs, self.dtype)
         error, total = _distance(answers, targets, shares, terms)
