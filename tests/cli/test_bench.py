@@ -9,6 +9,7 @@ import torch
 
 from recombine.benchmark import CASES, performance_blocks
 from recombine.benchmark.limits import Work, work_of
+from recombine.benchmark.measure import measure
 from recombine.benchmark.ours import timed
 from recombine.benchmark.plain import PlainLoop, steps_of
 from recombine.benchmark.precision import compare_precisions, told_apart
@@ -98,6 +99,16 @@ def test_distributions_are_told_apart_when_they_differ():
     assert not told_apart(same, other)["told_apart"]
     assert told_apart(same, wider)["told_apart"]
     assert told_apart(same, shifted)["told_apart"]
+    for lost in (errors[1][:-1], [], [*errors[1][:-1], np.nan]):
+        assert told_apart(same, {**same, "ood_mse": list(lost)})["told_apart"]
+
+
+def test_a_peak_is_measured_in_the_precision_that_is_timed(monkeypatch):
+    monkeypatch.setattr(
+        "recombine.benchmark.measure.product_rate", lambda device, kind: {"float32": 2.0, "bf16": 3.0}[kind]
+    )
+    monkeypatch.setattr("recombine.benchmark.measure.copy_rate", lambda device: 1.0)
+    assert measure(CPU, [], precision="bf16")["limits"] == {"copy": 1.0, "float32": 2.0, "bf16": 3.0}
 
 
 def test_precisions_are_compared_on_trained_networks():

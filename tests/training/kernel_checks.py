@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from recombine.accelerated import convolution
+from recombine.accelerated.adamw import update
 from recombine.accelerated.narrow import NarrowConvolution
 from recombine.specs import RunSpec
 from recombine.tasks import BumpTask
 from recombine.training import Ensemble
+from recombine.training.adamw import adamw_update
 
 DEVICE = torch.device(sys.argv[1])
 SMALL = st.integers(1, 3)
@@ -79,7 +81,7 @@ def narrow_convolutions(members, batch, height, width, channels, out, seed):
         close(ours, theirs)
 
 
-@settings(max_examples=4, deadline=None, phases=[Phase.generate])
+@settings(max_examples=4, deadline=None, phases=[Phase.generate], derandomize=True)  # rounding may decide a ReLU
 @given(st.sampled_from([7, 10, 14]), st.integers(1, 3), st.integers(0, 99))
 def networks(size, depth, seed):
     spec = RunSpec(task=BumpTask(size=size, training="draws:9"), decoder=f"cnn:width=16:depth={depth}", seed=seed)
@@ -96,7 +98,30 @@ def networks(size, depth, seed):
     close(*(torch.autograd.grad((answers * scale).sum(), weights, retain_graph=True)[0] for answers in found))
 
 
+def optimiser():
+    """Against the same formula in double precision, on a CPU; members come and go."""
+    chance = torch.Generator().manual_seed(0)
+    theirs = [torch.rand(3, 1500, generator=chance, dtype=torch.float64) for _ in range(3)]
+    ours = [part.float().to(DEVICE) for part in theirs]
+    theirs = [part.cpu().double() for part in ours]
+    rate, decay = torch.tensor([1e-3, 1e-2, 1e-3]), torch.tensor([0.0, 0.1, 0.1])
+    step, betas, epsilon = torch.tensor([0, 3, 5]), (0.9, 0.9999), 1e-8
+    for turn in range(4):
+        gradient = torch.randn(3, 1500, generator=chance)
+        active = torch.tensor([True, turn < 2, turn > 2])
+        adamw_update(
+            *theirs, step, gradient.double(), active, lr=rate, weight_decay=decay,
+            mean_decay=betas[0], square_decay=betas[1], epsilon=epsilon,
+        )  # fmt: skip
+        now, count = torch.where(active, rate.double(), 0.0), step.double()
+        numbers = [1 - now * decay.double(), now / (1 - betas[0] ** count), (1 - betas[1] ** count).sqrt()]
+        update(*ours, gradient.to(DEVICE), active.to(DEVICE), *(n.float().to(DEVICE) for n in numbers), *betas, epsilon)
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one.cpu().double(), other, rtol=2e-6, atol=1e-7)
+
+
 if __name__ == "__main__":
+    optimiser()
     convolutions()
     narrow_convolutions()
     networks()

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from recombine import native
 from recombine.decoders import CNN, DECODERS
 from recombine.errors import InvalidValue
 from recombine.specs import Recipe
@@ -167,7 +168,10 @@ def test_a_diverged_member_stays_where_it_was_while_others_go_on():
         ), name
 
 
-def test_an_inactive_member_keeps_every_bit_even_if_not_finite():
+@pytest.mark.parametrize("kernels", [True, False])
+def test_an_inactive_member_keeps_every_bit_even_if_not_finite(kernels, monkeypatch):
+    if not kernels:
+        monkeypatch.setattr(native, "available", lambda: False)
     weights = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     mean = torch.tensor([[torch.inf, 0.0], [0.1, 0.1]])
     square = torch.tensor([[torch.inf, 0.0], [0.1, 0.1]])

@@ -1,7 +1,9 @@
 """Compiled kernels against torch, over random shapes; and doing without them."""
 
+import os
 import subprocess
 import sys
+import weakref
 
 import pytest
 import torch
@@ -11,7 +13,7 @@ from torch import nn
 
 from recombine import native
 from recombine.decoders import CNN
-from recombine.native import build
+from recombine.native import build, network
 from recombine.specs import RunSpec
 from recombine.tasks import BumpTask
 from recombine.training import Ensemble, fit
@@ -36,6 +38,15 @@ def near(found, expected):
     torch.testing.assert_close(found.detach(), expected.detach(), rtol=0, atol=3e-5 * scale)
 
 
+def filled(module, chance):
+    """Whole numbers as weights, mostly zero, and biases that keep what goes into a ReLU away from zero, where rounding
+    would decide which way a gradient goes: ½, ¼, ⅛ … layer by layer."""
+    for depth, layer in enumerate(module):
+        signs = torch.randint(0, 16, layer.weight.shape, generator=chance)
+        layer.weight.data = (signs == 0).float() - (signs == 1).float()
+        layer.bias.data = torch.randint(-2, 3, layer.bias.shape, generator=chance) + 0.5 ** (depth + 1)
+
+
 @needs_compiler
 @settings(max_examples=40, deadline=None)
 @given(
@@ -44,20 +55,23 @@ def near(found, expected):
 )  # fmt: skip
 def test_networks_agree_with_torch(batch, code, first, channels, ups, seed, threads):
     """Any first size, any order of layers; answers and gradients of all parameters."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        layers = [
-            nn.ConvTranspose2d(channels, channels, 4, stride=2, padding=1) if up else
-            nn.ConvTranspose2d(channels, channels, 3, padding=1) for up in ups
-        ]  # fmt: skip
-        module = nn.Sequential(nn.ConvTranspose2d(code, channels, first), *layers, nn.Conv2d(channels, 1, 3, padding=1))
-        codes, scale = torch.randn(batch, code), torch.randn(batch, first * 2 ** sum(ups), first * 2 ** sum(ups))
-    image = codes[:, :, None, None]
-    for layer in module[:-1]:
+    chance = torch.Generator().manual_seed(seed)
+    layers = [
+        nn.ConvTranspose2d(channels, channels, 4, stride=2, padding=1) if up else
+        nn.ConvTranspose2d(channels, channels, 3, padding=1) for up in ups
+    ]  # fmt: skip
+    module = nn.Sequential(nn.ConvTranspose2d(code, channels, first), *layers, nn.Conv2d(channels, 1, 3, padding=1))
+    filled(module, chance)
+    codes = torch.randint(-2, 3, (batch, code), generator=chance).float()
+    side = first * 2 ** sum(ups)
+    scale = torch.randint(-2, 3, (batch, side, side), generator=chance).float()
+    image = codes[:, :, None, None].double()
+    for layer in module.double()[:-1]:
         image = layer(image).relu()
     expected = module[-1](image).squeeze(1)
     wanted = torch.autograd.grad((expected * scale).sum(), list(module.parameters()))
-    vector = torch.cat([p.detach().flatten() for p in module.parameters()] + [torch.zeros(3)]).requires_grad_()
+    vector = torch.cat([p.detach().float().flatten() for p in module.parameters()] + [torch.zeros(3)])
+    vector.requires_grad_()
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -65,10 +79,10 @@ def test_networks_agree_with_torch(batch, code, first, channels, ups, seed, thre
         (gradient,) = torch.autograd.grad((found * scale).sum(), vector)
     finally:
         torch.set_num_threads(before)
-    near(found, expected)
+    near(found, expected.float())
     sizes = [part.numel() for part in wanted]
     for ours, theirs in zip(gradient[:-3].split(sizes), wanted, strict=True):
-        near(ours, theirs.flatten())
+        near(ours, theirs.flatten().float())
     assert not gradient[-3:].any()
 
 
@@ -122,21 +136,54 @@ def test_it_goes_backward_once():
 
 
 @needs_compiler
-def test_adamw_is_torchs(monkeypatch):
+@pytest.mark.parametrize("square_decay", [0.999, 0.99999])
+def test_adamw_is_torchs(square_decay):
     chance = torch.Generator().manual_seed(0)
-    states = [[torch.rand(3, 1000, generator=chance) for _ in range(3)]]
-    states.append([part.clone() for part in states[0]])
-    fields = {"mean_decay": 0.9, "square_decay": 0.999, "epsilon": 1e-8}
-    rates = {"lr": torch.tensor([1e-3, 1e-2, 1e-3]), "weight_decay": torch.tensor([0.0, 0.1, 0.1])}
-    steps = [torch.tensor([0, 3, 5]), torch.tensor([0, 3, 5])]
-    for turn in range(4):
-        gradient = torch.randn(3, 1000, generator=chance)
-        active = torch.tensor([True, turn < 2, turn > 2])
-        for state, step, use in zip(states, steps, (True, False), strict=True):
-            monkeypatch.setattr(native, "available", lambda use=use: use)
-            adamw_update(*state, step, gradient, active, **rates, **fields)
-    for ours, theirs in zip(*states, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-7)
+    weights = torch.randn(1, 1000, generator=chance)
+    parameter = nn.Parameter(weights[0].clone())
+    theirs = torch.optim.AdamW([parameter], lr=1e-2, weight_decay=0.1, betas=(0.9, square_decay))
+    moments, step = [torch.zeros_like(weights), torch.zeros_like(weights)], torch.tensor([0])
+    rates = {"lr": torch.tensor([1e-2]), "weight_decay": torch.tensor([0.1])}
+    for _ in range(10):
+        gradient = torch.randn(1, 1000, generator=chance)
+        parameter.grad = gradient[0]
+        theirs.step()
+        adamw_update(
+            weights, *moments, step, gradient, torch.tensor([True]), **rates,
+            mean_decay=0.9, square_decay=square_decay, epsilon=1e-8,
+        )  # fmt: skip
+    torch.testing.assert_close(weights[0], parameter.data, rtol=1e-6, atol=1e-7)
+    kept = theirs.state[parameter]
+    torch.testing.assert_close(moments[1][0], kept["exp_avg_sq"], rtol=2e-6, atol=0)
+
+
+def test_adamw_in_double_precision_is_torchs_own():
+    weights, moment = torch.ones(1, 8, dtype=torch.float64), torch.zeros(1, 8, dtype=torch.float64)
+    adamw_update(
+        weights, moment, moment.clone(), torch.tensor([0]), torch.ones(1, 8, dtype=torch.float64), torch.tensor([True]),
+        lr=torch.tensor([0.5]), weight_decay=torch.tensor([0.0]), mean_decay=0.9, square_decay=0.99, epsilon=0.0,
+    )  # fmt: skip
+    assert torch.allclose(weights, torch.full_like(weights, 0.5))
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("vector", "codes"),
+    [(torch.ones(10), torch.ones(2, 3)), (torch.ones(9999, dtype=torch.float64), torch.ones(2, 3)),
+     (torch.ones(9999), torch.ones(2, 4)), (torch.ones(9999), torch.ones(2, 3).double())],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused(vector, codes):
+    with pytest.raises(ValueError, match="wanted"):
+        native.Convolutional.apply(vector, codes, native.Plan(3, 2, 16, (False,)))
+
+
+@needs_compiler
+def test_large_batches_are_in_few_chunks():
+    """Each chunk has sums of its own, as large as the weights."""
+    spec = small_spec(CNN(width=16, depth=2), batch=300, steps=2, task={"training": "draws:300"})
+    assert torch.isfinite(trained(spec).weights).all()
+    assert len(network._chunks(300)) == network.MOST_CHUNKS
+    assert [last - first for first, last, _ in network._chunks(32)] == [8] * 4
 
 
 @needs_compiler
@@ -166,47 +213,97 @@ def test_widths_that_do_not_fit_are_torchs():
 SAYS = "from recombine import native; print(native.available(), native.why_not())"
 
 
-def said(monkeypatch, **environment):
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    done = subprocess.run([sys.executable, "-c", SAYS], capture_output=True, text=True, check=True)
+def said(environment):
+    done = subprocess.run(
+        [sys.executable, "-c", SAYS], capture_output=True, text=True, check=True, env={**os.environ, **environment}
+    )
     return done.stdout.strip()
 
 
-def test_without_a_compiler_there_are_none(monkeypatch, tmp_path):
-    assert said(monkeypatch, CXX=str(tmp_path / "none")) == f"False no C++ compiler ({tmp_path / 'none'})"
+def test_continuous_integration_has_kernels():
+    if "CI" in os.environ:
+        assert native.why_not() is None
 
 
-def test_a_failing_compiler_is_one_line(monkeypatch, tmp_path):
+def test_without_a_compiler_there_are_none(tmp_path):
+    assert said({"CXX": str(tmp_path / "none")}) == f"False no C++ compiler ({tmp_path / 'none'})"
+
+
+def test_a_failing_compiler_is_one_line(tmp_path):
     fake = tmp_path / "cc"
     fake.write_text("#!/bin/sh\necho 'x.cpp: error: bad' >&2\nexit 1\n")
     fake.chmod(0o755)
-    found = said(monkeypatch, CXX=str(fake), RECOMBINE_CACHE=str(tmp_path / "cache"))
+    found = said({"CXX": f"{fake} -pthread", "RECOMBINE_CACHE": str(tmp_path / "cache")})
     assert found == "False cc failed: x.cpp: error: bad"
     assert not list((tmp_path / "cache").iterdir())
 
 
-def test_a_variable_does_without(monkeypatch):
-    assert said(monkeypatch, RECOMBINE_KERNELS="0") == "False RECOMBINE_KERNELS=0 says so"
+@pytest.mark.parametrize("word", ["0", "False"])
+def test_a_variable_does_without(word):
+    assert said({"RECOMBINE_KERNELS": word}) == "False RECOMBINE_KERNELS says so"
 
 
 @needs_compiler
-def test_a_cache_that_cannot_be_written_to_is_done_without(monkeypatch, tmp_path):
+def test_a_cache_that_cannot_be_written_to_is_done_without(tmp_path):
     (tmp_path / "file").write_text("")
-    assert said(monkeypatch, RECOMBINE_CACHE=str(tmp_path / "file")).startswith("False FileExistsError")
+    assert said({"RECOMBINE_CACHE": str(tmp_path / "file")}).startswith("False FileExistsError")
 
 
 @needs_compiler
-def test_kernels_are_compiled_once(monkeypatch, tmp_path):
+def test_another_alphabet_is_no_trouble():
+    assert said({"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "POSIX"}) == "True None"
+
+
+@pytest.fixture
+def empty_cache(tmp_path, monkeypatch):
+    """A cache of its own, and a compiler that counts and makes a small library."""
     monkeypatch.setenv("RECOMBINE_CACHE", str(tmp_path))
-    monkeypatch.setattr(build, "_compile", lambda compiler, path: path.write_bytes(b"not a library"))
+    monkeypatch.setattr(build, "_sources", lambda: [small])
+    small = tmp_path / "small.cpp"
+    small.write_text('extern "C" int answer() { return 42; }')
     build._found.cache_clear()
-    try:
-        assert "OSError" in build.why_not()
-        (kept,) = tmp_path.iterdir()
-        assert kept.name.startswith("kernels-")
-        monkeypatch.setattr(build, "_compile", lambda compiler, path: pytest.fail("compiled again"))
+    yield tmp_path
+    build._found.cache_clear()
+
+
+@needs_compiler
+def test_kernels_are_compiled_once_and_again_if_damaged(empty_cache, monkeypatch):
+    compiled = []
+    original = build._compile
+    monkeypatch.setattr(build, "_compile", lambda *words: (compiled.append(1), original(*words)))
+
+    def answer():
         build._found.cache_clear()
-        assert "OSError" in build.why_not()
+        return build.library().answer()
+
+    assert answer() == answer() == 42
+    assert len(compiled) == 1
+    (kept,) = empty_cache.glob("kernels-*")
+    for damage in (b"", b"not a library"):
+        (kept / build.LIBRARY).unlink()
+        (kept / build.LIBRARY).write_bytes(damage)
+        assert answer() == 42
+    assert len(compiled) == 3
+    assert sorted(path.name for path in empty_cache.iterdir()) == sorted([kept.name, "small.cpp"])
+
+
+def test_asking_often_for_what_is_not_there_keeps_nothing(monkeypatch):
+    """An error that is kept and raised again would hold on to every caller's frame, and their tensors."""
+    monkeypatch.setenv("RECOMBINE_KERNELS", "0")
+    build._found.cache_clear()
+
+    class Large:
+        pass
+
+    def caller():
+        held = Large()
+        assert not native.available()
+        with pytest.raises(build.NotBuilt):
+            build.library()
+        return weakref.ref(held)
+
+    try:
+        assert all(caller()() is None for _ in range(3))
     finally:
+        monkeypatch.undo()
         build._found.cache_clear()

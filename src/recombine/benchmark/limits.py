@@ -66,7 +66,7 @@ class Work:
 
 
 def work_of(spec: RunSpec) -> Work:
-    """Counted on a step of the plain network, on no device at all."""
+    """Counted on a step of the decoder's own module, on no device at all."""
     module = spec.module().to("meta")
     inputs, targets = first_batch(spec, torch.device("meta"))
     with FlopCounterMode(display=False) as counter:

@@ -61,7 +61,7 @@ def measure(
     precision = precision or DEFAULT_PRECISION[device.type]
     steps = steps or (256 if device.type == "cuda" else 12)
     setting = Setting(device, precision, processes or max(1, torch.get_num_threads()), steps, say)
-    kinds = ("float32", "tf32", "bf16") if device.type == "cuda" else ("float32",)
+    kinds = dict.fromkeys(("float32", "tf32", "bf16") if device.type == "cuda" else ("float32", precision))
     limits = {"copy": copy_rate(device), **{kind: product_rate(device, kind) for kind in kinds}}
     say(", ".join(f"{name} {rate / 1e12:.3g} T/s" for name, rate in limits.items()))
     record: dict[str, Any] = {"provenance": provenance(device, precision), "limits": limits}
@@ -127,14 +127,18 @@ def growth(setting: Setting, limits: dict[str, float]) -> list[dict[str, Any]]:
             rows.append(_row(setting, case.spec(setting.precision), axis, value, count))
     base = CASES["CNN depth 4"].spec(setting.precision)
     for times in (1, 2, 4):
-        done = timed(base, count, setting.device, times * setting.steps)
-        rows.append({"axis": "steps", "value": times * setting.steps, **asdict(done), "members": count})
+        rows.append(_row(setting, base, "steps", times * setting.steps, count, times * setting.steps))
     return rows
 
 
-def _row(setting: Setting, spec: RunSpec, axis: str, value: int, count: int) -> dict[str, Any]:
-    steps = max(4, min(setting.steps, 64 * 64 // count))
-    done: Timed = timed(spec, count, setting.device, steps)
+def _row(
+    setting: Setting, spec: RunSpec, axis: str, value: int, count: int, steps: int | None = None
+) -> dict[str, Any]:
+    steps = steps or max(4, min(setting.steps, 64 * 64 // count))
+    rounds = [
+        timed(spec, count, setting.device, steps) for _ in range(1 if setting.device.type == "cuda" else CPU_ROUNDS)
+    ]
+    done = sorted(rounds, key=lambda found: found.seconds)[len(rounds) // 2]
     setting.say(f"{axis} {value}: {done.seconds:.3g} s a model, {1e3 * done.step:.3g} ms a step of {count}")
     return {"axis": axis, "value": value, **asdict(done), "members": count}
 

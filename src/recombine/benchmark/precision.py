@@ -40,7 +40,7 @@ def compare_precisions(
             recipe = base.recipe.replace(precision=precision)
             runs = train(base.replace(recipe=recipe).seeds(range(seeds)), folder, device=device.type)
             kept = [run for run in runs if run.status == "done"]
-            found[precision] = {score: [float(run.scores[score] or np.nan) for run in kept] for score in SCORES}
+            found[precision] = {score: [_number(run.scores[score]) for run in kept] for score in SCORES}
             first = runs[0].result["provenance"]
             seconds[precision] = first["seconds"] / first["members_together"]
             say(f"{precision}: {len(kept)} of {seeds} trained, {seconds[precision]:.3g} s a model")
@@ -55,12 +55,21 @@ def compare_precisions(
     }  # fmt: skip
 
 
+def _number(score: float | None) -> float:
+    return float("nan") if score is None else float(score)
+
+
 def told_apart(reference: dict[str, list[float]], other: dict[str, list[float]]) -> dict[str, Any]:
-    """p-values of all tests of all scores, and whether any is small enough, for so many of them."""
-    values = {}
+    """p-values of all tests of all scores, and whether any is small enough, for so many of them.
+
+    Losing networks, to divergence or to errors that are no numbers, is a difference too.
+    """
+    values: dict[str, dict[str, float]] = {}
+    fewer = any(len(other[score]) != len(reference[score]) for score in SCORES)
     for score in SCORES:
         one, two = (np.log10(np.asarray(errors[score])) for errors in (reference, other))
         values[score] = {name: test(one, two) for name, test in TESTS.items()}
         values[score]["shift"] = float(np.mean(two) - np.mean(one))
     tried = [p for score in values.values() for name, p in score.items() if name in TESTS]
-    return {"p": values, "smallest": min(tried), "told_apart": bool(min(tried) < LEVEL / len(tried))}
+    smallest = 0.0 if fewer or not np.isfinite(tried).all() else min(tried)
+    return {"p": values, "smallest": smallest, "told_apart": bool(smallest < LEVEL / len(tried))}

@@ -61,7 +61,7 @@ class CNNDecoder(StagedDecoder):
 
     def member_answers(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> MemberAnswers:
         width = weights["stages.layer0.0.bias"].shape[1]
-        if inputs.is_cuda and dtype == torch.bfloat16 and available() and fits(width):
+        if inputs.is_cuda and dtype == torch.bfloat16 and available() and fits(width, inputs.shape[1] * self._largest):
             return MemberAnswers(self.kernel_answers(weights, inputs, dtype))
         weights = {name: w.to(dtype) for name, w in weights.items()}
         return MemberAnswers(self.grouped_answers(weights, inputs.to(dtype)))
@@ -72,6 +72,11 @@ class CNNDecoder(StagedDecoder):
             return None
         plan = native.Plan(first.in_channels, first.kernel_size[0], first.out_channels, tuple(self._ups))
         return resize(native.Convolutional.apply(vector, inputs, plan).unsqueeze(1))
+
+    @property
+    def _largest(self) -> int:
+        """Pixels of the largest stage, its border included."""
+        return (FIRST_SIZE * 2 ** sum(self._ups) + 2) ** 2
 
     @property
     def _ups(self) -> list[bool]:

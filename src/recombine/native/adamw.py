@@ -19,9 +19,10 @@ def update(
     `decay`, `stride` and `root` are a number a member.
     """
     size = matrices[0].shape[1]
+    decays = (1 - mean_decay, square_decay, 1 - square_decay)
     told = zip(active.tolist(), decay.tolist(), stride.tolist(), root.tolist(), strict=True)
     for member, (on, *own) in enumerate(told):
         if on:
             rows = [ctypes.c_void_p(matrix[member].data_ptr()) for matrix in matrices]
-            numbers = [ctypes.c_float(number) for number in (*own, mean_decay, square_decay, epsilon)]
+            numbers = [ctypes.c_float(number) for number in (*own, *decays, epsilon)]
             library().recombine_adamw(*rows, ctypes.c_long(size), *numbers)

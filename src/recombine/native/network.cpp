@@ -226,8 +226,8 @@ void recombine_finish(long code, long first, long channels, long depth, const un
     }
     const std::size_t last = net.layers.size();
     collect(sums + net.sums(last), vector + net.weight(last), 9, channels);
-    float total = 0;
+    double total = 0;
     for (long at = 0; at < batch * net.last().height * net.last().width; ++at) total += gradient[at];
-    vector[net.parameters() - 1] = total;
+    vector[net.parameters() - 1] = static_cast<float>(total);
 }
 }

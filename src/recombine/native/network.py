@@ -14,9 +14,9 @@ from torch.autograd.function import once_differentiable
 
 from recombine.native.build import library
 
-CHUNK = 8
-"""Images that go through the network together. What is summed over images is added up chunk by chunk, whoever did
-which: bits do not depend on how many threads there are."""
+CHUNK, MOST_CHUNKS = 8, 8
+"""Images that go through the network together; more of them where there would be more chunks than that. What is summed
+over images is added up chunk by chunk, whoever did which: bits do not depend on how many threads there are."""
 
 
 class Sizes(NamedTuple):
@@ -58,6 +58,10 @@ class Convolutional(torch.autograd.Function):
     def forward(ctx: Any, vector: Tensor, codes: Tensor, plan: Plan) -> Tensor:
         vector, codes, batch = vector.contiguous(), codes.contiguous(), len(codes)
         sizes = plan.sizes(batch)
+        if vector.dtype != torch.float32 or vector.ndim != 1 or len(vector) < sizes.parameters:
+            raise ValueError(f"vector: {vector.dtype} of {tuple(vector.shape)}; wanted: {sizes.parameters} in float32")
+        if codes.dtype != torch.float32 or codes.shape != (batch, plan.code):
+            raise ValueError(f"codes: {codes.dtype} of {tuple(codes.shape)}; wanted: (batch, {plan.code}) in float32")
         prepared, stages = _room(sizes.prepared), _room(sizes.stages)
         drawn = codes.new_empty(batch, sizes.drawn, sizes.drawn)
         _call("prepare", plan, vector, prepared)
@@ -78,7 +82,7 @@ class Convolutional(torch.autograd.Function):
             raise RuntimeError("a network on compiled kernels goes backward once: their memory is used again")
         (codes,), gradient, plan = ctx.saved_tensors, gradients[0].contiguous(), ctx.plan
         (prepared, stages), batch = ctx.rooms, len(codes)
-        chunks = -(-batch // CHUNK)
+        chunks = len(_chunks(batch))
         below = _room(batch * (plan.first + 2) ** 2 * plan.channels)
         sums = _room(chunks * ctx.sizes.sums)
         _by_chunks(
@@ -104,13 +108,19 @@ def _call(name: str, plan: Plan, *arguments: Tensor | int) -> None:
 
 def _by_chunks(batch: int, work: Callable[[int, int, int], None]) -> None:
     """Do `work(first, last, chunk)` for every chunk, in as many threads as torch has."""
-    chunks = [(first, min(batch, first + CHUNK), first // CHUNK) for first in range(0, batch, CHUNK)]
+    chunks = _chunks(batch)
     threads = min(torch.get_num_threads(), len(chunks))
     if threads <= 1:
         for chunk in chunks:
             work(*chunk)
     else:
         list(_threads(threads).map(lambda chunk: work(*chunk), chunks))
+
+
+def _chunks(batch: int) -> list[tuple[int, int, int]]:
+    """First and last image and number of each."""
+    size = max(CHUNK, -(-batch // MOST_CHUNKS))
+    return [(first, min(batch, first + size), first // size) for first in range(0, batch, size)]
 
 
 @cache
@@ -128,10 +138,11 @@ def _room(size: int) -> Tensor:
     try:
         return _rooms[size].pop()
     except (KeyError, IndexError):
-        return torch.empty(size)
+        return torch.empty(size, dtype=torch.float32, device="cpu")
 
 
 def _give_back(room: Tensor) -> None:
     if sum(size * len(kept) for size, kept in list(_rooms.items())) + len(room) > MOST_KEPT:
         _rooms.clear()
-    _rooms.setdefault(len(room), []).append(room)
+    if len(room) <= MOST_KEPT:
+        _rooms.setdefault(len(room), []).append(room)

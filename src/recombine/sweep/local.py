@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import torch
 
+from recombine import native
 from recombine.errors import Interrupted, InvalidValue
 from recombine.specs import RunSpec
 from recombine.store import Run, Store
@@ -130,6 +131,8 @@ class Sweep:
         for key in list(self.pending):
             self.serve(key)
         self.steps = {key: _steps(spec) for key, spec in self.pending.items()}
+        if self.pending and self.device.type == "cpu":
+            native.available()  # compiled once, before several processes want them and runs are timed
         if self.device.type != "cpu":  # members of one program step together: those of like length belong together
             self.pending = dict(sorted(self.pending.items(), key=lambda item: -self.steps[item[0]]))
 

@@ -1,7 +1,7 @@
 """Train what is not trained yet, in several processes of one thread each.
 
-A step of a small network hardly fills two cores: where one process with two threads takes 12 ms a step, two with one
-thread each take 15 ms, and train 1.6 times as many runs. The store's locks divide the work, so a child is an ordinary
+A step of a small network hardly fills two cores, so several processes with one thread each train more runs than one
+process with several threads. The store's locks divide the work, so a child is an ordinary
 sweep over all that is missing, and the parent only adds up what children report. Each run has one thread, so its bits
 do not depend on how many processes there are.
 

@@ -40,8 +40,9 @@ def adamw_update(
 
         update(weights, mean, square, gradient, active, decay, stride, root, mean_decay, square_decay, epsilon)
         return
-    if weights.device.type == "cpu" and native.available():
-        matrices = (weights, mean, square, gradient.contiguous())
+    matrices = (weights, mean, square, gradient.contiguous())
+    plain = all(part.dtype == torch.float32 and part.is_contiguous() for part in matrices)
+    if weights.device.type == "cpu" and plain and native.available():
         native.adamw_update(matrices, active, decay, stride, root, mean_decay, square_decay, epsilon)
         return
     on = active[:, None]

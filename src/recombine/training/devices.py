@@ -38,10 +38,11 @@ def device_name(device: torch.device) -> str:
 
 
 def kernels_name(device: torch.device) -> str:
-    """Whose kernels networks train on where they can, for provenance."""
+    """Whose kernels networks train on where those take them, for provenance."""
     if device.type == "cuda":
         return "triton" if accelerated.available() else "torch"
-    return "compiled" if device.type == "cpu" and native.available() else "torch"
+    missing = native.why_not() if device.type == "cpu" else device.type
+    return f"torch ({missing})" if missing else "compiled"
 
 
 @contextlib.contextmanager

@@ -69,14 +69,14 @@ class Stepper:
 
     def advance(self, span: int) -> None:
         """Take `span` steps and note each member's errors."""
-        first = self.state.step.tolist()
+        first, alive = self.state.step.tolist(), self.state.alive.tolist()
         for buffer, part in zip(self.batches, self._batches(first, span), strict=True):
             buffer[:span].copy_(part[:span])
         self.cursor.zero_()
         with arithmetic(self.ensemble.recipe.precision):
             if self.ensemble.device.type == "cuda":
                 self._replay(span)
-                self._ahead = self._guessed(first, span)
+                self._ahead = self._guessed(first, alive, span)
                 torch.cuda.synchronize(self.ensemble.device)
             else:
                 for _ in range(span):
@@ -119,9 +119,10 @@ class Stepper:
             return self._ahead[1]
         return batches_of(self.ensemble.schedules, first, span)
 
-    def _guessed(self, first: list[int], span: int) -> tuple[list[int], Batches]:
+    def _guessed(self, first: list[int], alive: list[bool], span: int) -> tuple[list[int], Batches]:
         """The batches that will probably be asked for next, made while the device is busy."""
-        after = [min(step + span, total) for step, total in zip(first, self.ensemble.totals, strict=True)]
+        told = zip(first, self.ensemble.totals, alive, strict=True)
+        after = [min(step + span, total) if on else step for step, total, on in told]
         return after, batches_of(self.ensemble.schedules, after, min(2 * span, LONGEST_SPAN))
 
     def _captured(self) -> torch.cuda.CUDAGraph:

@@ -29,11 +29,12 @@ def within(budget: float | None, device: torch.device) -> Iterator[None]:
         return
     total = torch.cuda.get_device_properties(device).total_memory
     number = torch.cuda.current_device() if device.index is None else device.index
-    torch.cuda.set_per_process_memory_fraction(min(1.0, budget * GIB / total), number)
+    before = torch.cuda.get_per_process_memory_fraction(number)
+    torch.cuda.set_per_process_memory_fraction(min(before, budget * GIB / total), number)
     try:
         yield
     finally:
-        torch.cuda.set_per_process_memory_fraction(1.0, number)
+        torch.cuda.set_per_process_memory_fraction(before, number)
 
 
 def fitting_members(specs: Sequence[RunSpec], device: torch.device, budget: float | None) -> int:
