@@ -1,5 +1,6 @@
 """`recombine bench`: what is compared is the same network, and its numbers reach the documents."""
 
+import importlib
 import json
 import re
 
@@ -9,7 +10,6 @@ import torch
 
 from recombine.benchmark import CASES, performance_blocks
 from recombine.benchmark.limits import Work, work_of
-from recombine.benchmark.measure import measure
 from recombine.benchmark.ours import timed
 from recombine.benchmark.plain import PlainLoop, steps_of
 from recombine.benchmark.precision import compare_precisions, told_apart
@@ -104,11 +104,10 @@ def test_distributions_are_told_apart_when_they_differ():
 
 
 def test_a_peak_is_measured_in_the_precision_that_is_timed(monkeypatch):
-    monkeypatch.setattr(
-        "recombine.benchmark.measure.product_rate", lambda device, kind: {"float32": 2.0, "bf16": 3.0}[kind]
-    )
-    monkeypatch.setattr("recombine.benchmark.measure.copy_rate", lambda device: 1.0)
-    assert measure(CPU, [], precision="bf16")["limits"] == {"copy": 1.0, "float32": 2.0, "bf16": 3.0}
+    module = importlib.import_module("recombine.benchmark.measure")
+    monkeypatch.setattr(module, "product_rate", lambda device, kind: {"float32": 2.0, "bf16": 3.0}[kind])
+    monkeypatch.setattr(module, "copy_rate", lambda device: 1.0)
+    assert module.measure(CPU, [], precision="bf16")["limits"] == {"copy": 1.0, "float32": 2.0, "bf16": 3.0}
 
 
 def test_precisions_are_compared_on_trained_networks():
