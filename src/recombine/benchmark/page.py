@@ -35,8 +35,8 @@ def engine(rows: Sequence[Mapping[str, Any]]) -> str:
         ratio = f"{row['ratio']:.0f}×" if row["ratio"] >= 10 else f"{row['ratio']:.2f}×"
         shown.append((
             row["case"], str(row["members"]), f"{row['plain']:.3g}", f"{row['plain_without_workers']:.3g}", graphed,
-            f"{row['ours']:.3g}", f"**{ratio}**", f"{row['rate'] / 1e12:.3g}", f"{100 * row['share']:.2g} %",
-            f"{row['floor']:.2g}", row["bound"], f"{row['gap']:.2g}",
+            f"{row['ours']:.3g}", f"**{ratio}**", f"{row['rate'] / 1e12:.3g}", percent(row["share"]),
+            number(row["floor"], 2), row["bound"], f"{row['gap']:.2g}",
         ))  # fmt: skip
     head = (
         "", "together", "plain loop, s", "without workers, s", "one, graphed, s", "ours, s a model", "faster",
@@ -61,7 +61,7 @@ def members(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def growth(rows: Sequence[Mapping[str, Any]]) -> str:
     """By size, depth, width, steps."""
-    shown = [(row["axis"], str(row["value"]), f"{1e6 * row['step'] / row['members']:.3g}") for row in rows]
+    shown = [(row["axis"], str(row["value"]), number(1e6 * row["step"] / row["members"])) for row in rows]
     return table(("", "", "µs a step and model"), shown)
 
 
@@ -95,6 +95,17 @@ def precision(found: Mapping[str, Any]) -> str:
         f"{times}. Told apart when one of the {count} p-values is below {LEVEL}/{count}. Fastest that cannot be told "
         f"from float32: **{found['fastest_alike']}**.\n\n{lines}"
     )
+
+
+def number(value: float, digits: int = 3) -> str:
+    """So many digits, without powers of ten where whole numbers do."""
+    short = f"{value:.{digits}g}"
+    return f"{float(short):.0f}" if "e+" in short else short
+
+
+def percent(share: float) -> str:
+    """Two digits, or whole numbers."""
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

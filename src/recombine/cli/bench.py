@@ -97,11 +97,13 @@ def _measured(
 
 
 def _table(record: Mapping[str, Any]) -> Table:
+    from recombine.benchmark.page import percent
+
     table = Table("", "together", "plain s", "ours s", "faster", "of the peak", "over the floor", title="a model")
     for row in record["engine"]:
         table.add_row(
             row["case"], str(row["members"]), f"{row['plain']:.3g}", f"{row['ours']:.3g}", f"{row['ratio']:.3g}",
-            f"{100 * row['share']:.2g} %", f"{row['gap']:.2g}",
+            percent(row["share"]), f"{row['gap']:.2g}",
         )  # fmt: skip
     return table
 
