@@ -7,6 +7,7 @@ from typing import Any
 
 from matplotlib import pyplot
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from recombine.figures.panels import COLORS, styled
 
@@ -39,7 +40,14 @@ def performance_figure(record: Mapping[str, Any]) -> Figure:
         ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=4, fontsize=8)
         if counts:
             ax = axes[0, 1]
-            ax.loglog([row["value"] for row in counts], [row["seconds"] for row in counts], "o-", color=COLORS[2])
+            values, seconds = [row["value"] for row in counts], [row["seconds"] for row in counts]
+            ax.loglog(values, seconds, "o-", color=COLORS[2])
+            ax.set_xticks(values, [str(value) for value in values], minor=False)
+            ax.set_xticks([], minor=True)
+            ax.set_ylim(min(seconds) / 1.5, max(seconds) * 1.5)  # noise shall not fill the panel
+            ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            ax.yaxis.set_major_formatter("{x:g}")
+            ax.yaxis.set_minor_formatter(NullFormatter())
             ax.set_xlabel("members that train together")
             ax.set_ylabel("seconds a model")
             ax.set_title("CNN depth 4")
