@@ -51,16 +51,21 @@ template <int V, bool BACK>
 void run(long pixels, long step, const float* left, const float* right, const float* bias, const float* gate,
          float* target, float* sums, long target_step, long depth, long out, const Taps& taps) {
     const auto with = [&](auto constant) {
-        const Run<V, decltype(constant)::value, BACK> work{left,   right, bias,        gate,  target, sums,
-                                                           step,   target_step, depth, out,   taps};
+        const Run<V, decltype(constant)::value, BACK> work{left, right,       bias,  gate, target, sums,
+                                                           step, target_step, depth, out,  taps};
         Pieces<PIXELS>::of(0, pixels, work);
     };
     switch (step) {  // a constant step saves registers
-        case 16: return with(std::integral_constant<int, 16>{});
-        case 32: return with(std::integral_constant<int, 32>{});
-        case 64: return with(std::integral_constant<int, 64>{});
-        case 128: return with(std::integral_constant<int, 128>{});
-        default: return with(std::integral_constant<int, 0>{});
+        case 16:
+            return with(std::integral_constant<int, 16>{});
+        case 32:
+            return with(std::integral_constant<int, 32>{});
+        case 64:
+            return with(std::integral_constant<int, 64>{});
+        case 128:
+            return with(std::integral_constant<int, 128>{});
+        default:
+            return with(std::integral_constant<int, 0>{});
     }
 }
 
@@ -109,7 +114,8 @@ void outer_blocks(const float* x, const float* z, float* sum, Shape in, Shape ou
                 }
 }
 
-constexpr long PIXELS_SUMMED = 96;  // about as many pixels go into a block of sums at a time: they fit the fastest cache
+constexpr long PIXELS_SUMMED =
+    96;  // about as many pixels go into a block of sums at a time: they fit the fastest cache
 
 }  // namespace
 

@@ -28,8 +28,11 @@ struct Layer {
     Shape from() const { return {size, size, channels}; }
     Shape to() const { return {up ? 2 * size : size, up ? 2 * size : size, channels}; }
     long side() const { return up ? 4 : 3; }
-    bool winograd() const { return !up && channels >= 32; }  // with fewer channels its additions cost more than it saves
-    long taps() const { return winograd() ? 36 : side() * side(); }
+    bool winograd() const {
+        return !up && channels >= 32;
+    }                                                // with fewer channels its additions cost more than it saves
+    long kernel() const { return side() * side(); }  // places of it
+    long taps() const { return winograd() ? 36 : kernel(); }
     long matrix() const { return channels * channels; }
 };
 
@@ -38,7 +41,8 @@ void convolve(const Layer&, const float* x, const float* w, const float* bias, f
 void winograd_convolve(const Layer&, const float* x, const float* u, const float* bias, float* y, long images);
 
 // x = gradient before the ReLU below, whose answers are `gate`; sums of it by channel
-void input_gradient(const Layer&, const float* z, const float* w, const float* gate, float* x, float* sums, long images);
+void input_gradient(const Layer&, const float* z, const float* w, const float* gate, float* x, float* sums,
+                    long images);
 void winograd_input_gradient(const Layer&, const float* z, const float* u, const float* gate, float* x, float* sums,
                              long images);
 

@@ -33,10 +33,10 @@ struct Network {
     // Where a layer's part begins: in the vector of parameters …
     long weight(std::size_t layer) const {
         long at = first_size() + channels;
-        for (std::size_t i = 0; i < layer; ++i) at += layers[i].side() * layers[i].side() * layers[i].matrix() + channels;
+        for (std::size_t i = 0; i < layer; ++i) at += layers[i].kernel() * layers[i].matrix() + channels;
         return at;
     }
-    long bias(std::size_t layer) const { return weight(layer) + layers[layer].side() * layers[layer].side() * layers[layer].matrix(); }
+    long bias(std::size_t layer) const { return weight(layer) + layers[layer].kernel() * layers[layer].matrix(); }
     long parameters() const { return weight(layers.size()) + 9 * channels + 1; }
 
     // … among prepared weights (the first matrix, forward and backward weights of each layer, the last places) …
@@ -106,7 +106,8 @@ struct Start {  // of a run of images, one place and block of channels
 extern "C" {
 
 // Floats of: parameters, prepared weights, all stages of a batch, sums of a chunk; and the size of what is drawn.
-void recombine_sizes(long code, long first, long channels, long depth, const unsigned char* ups, long batch, long* sizes) {
+void recombine_sizes(long code, long first, long channels, long depth, const unsigned char* ups, long batch,
+                     long* sizes) {
     const Network net(code, first, channels, depth, ups);
     sizes[0] = net.parameters();
     sizes[1] = net.prepared();
@@ -120,11 +121,12 @@ void recombine_prepare(long code, long first, long channels, long depth, const u
                        float* prepared) {
     const Network net(code, first, channels, depth, ups);
     for (long row = 0; row < code; ++row)  // (code, channel, place) to (code, place, channel)
-        collect(vector + row * channels * net.places(), prepared + row * channels * net.places(), channels, net.places());
+        collect(vector + row * channels * net.places(), prepared + row * channels * net.places(), channels,
+                net.places());
     thread_local std::vector<float> taps;
     for (std::size_t i = 0; i < net.layers.size(); ++i) {
         const Layer& layer = net.layers[i];
-        const long places = layer.side() * layer.side(), size = layer.taps() * layer.matrix();
+        const long places = layer.kernel(), size = layer.taps() * layer.matrix();
         for (const bool back : {false, true}) {
             float* target = prepared + net.prepared(i) + (back ? size : 0);
             if (layer.winograd()) taps.resize(places * layer.matrix());
@@ -148,16 +150,17 @@ void recombine_forward(long code, long first, long channels, long depth, const u
     for (long place = 0; place < net.places(); ++place)
         for (long c = 0; c < channels; c += NARROW * LANES) {
             const long at = (place / first + 1) * start.pitch() + (place % first + 1) * channels + c;
-            Pieces<PIXELS>::of(0, images, Start{codes + begin * code, prepared + place * channels + c,
-                                                vector + net.first_size() + c, image + at, code,
-                                                net.places() * channels, start.image()});
+            Pieces<PIXELS>::of(
+                0, images,
+                Start{codes + begin * code, prepared + place * channels + c, vector + net.first_size() + c, image + at,
+                      code, net.places() * channels, start.image()});
         }
     for (std::size_t i = 0; i < net.layers.size(); ++i) {
         const Layer& layer = net.layers[i];
         const float* from = stages + net.stage(i, batch) + begin * layer.from().image();
         float* to = stages + net.stage(i + 1, batch) + begin * layer.to().image();
-        (layer.winograd() ? winograd_convolve : convolve)(layer, from, prepared + net.prepared(i), vector + net.bias(i), to,
-                                                          images);
+        (layer.winograd() ? winograd_convolve : convolve)(layer, from, prepared + net.prepared(i), vector + net.bias(i),
+                                                          to, images);
     }
     const std::size_t last = net.layers.size();
     const Shape shape = net.last();
@@ -165,7 +168,8 @@ void recombine_forward(long code, long first, long channels, long depth, const u
          vector[net.parameters() - 1], drawn + begin * shape.height * shape.width, images);
 }
 
-// Images begin … end - 1: their sums, from the gradient of what was drawn; `below` is the gradient before the first ReLU.
+// Images begin … end - 1: their sums, from the gradient of what was drawn; `below` is the gradient before the first
+// ReLU.
 void recombine_backward(long code, long first, long channels, long depth, const unsigned char* ups,
                         const float* prepared, const float* stages, const float* gradient, float* below, float* sums,
                         long batch, long begin, long end) {
@@ -186,7 +190,8 @@ void recombine_backward(long code, long first, long channels, long depth, const 
         const float* back = prepared + net.prepared(i) + layer.taps() * layer.matrix();
         float* x = i ? (z == one.data() ? other.data() : one.data()) : below + begin * layer.from().image();
         (layer.winograd() ? winograd_weight_gradient : weight_gradient)(layer, from, z, sums + net.sums(i), images);
-        (layer.winograd() ? winograd_input_gradient : input_gradient)(layer, z, back, from, x, sums + i * channels, images);
+        (layer.winograd() ? winograd_input_gradient : input_gradient)(layer, z, back, from, x, sums + i * channels,
+                                                                      images);
         z = x;
     }
 }
@@ -208,7 +213,8 @@ void recombine_finish(long code, long first, long channels, long depth, const un
             for (long y = 0; y < first; ++y) {
                 const float* from = below + image * start.image() + (y + 1) * start.pitch() + channels;
                 float* to = turned.data() + y * first * channels;
-                for (long at = 0; at < first * channels; at += LANES) store(to + at, load(to + at) + one * load(from + at));
+                for (long at = 0; at < first * channels; at += LANES)
+                    store(to + at, load(to + at) + one * load(from + at));
             }
         }
         collect(turned.data(), vector + row * channels * net.places(), net.places(), channels);
@@ -221,7 +227,7 @@ void recombine_finish(long code, long first, long channels, long depth, const un
             winograd_kernel_gradient(taps, turned.data(), layer.matrix());
             taps = turned.data();
         }
-        collect(taps, vector + net.weight(i), layer.side() * layer.side(), layer.matrix());
+        collect(taps, vector + net.weight(i), layer.kernel(), layer.matrix());
         std::memcpy(vector + net.bias(i), sums + (i + 1) * channels, channels * sizeof(float));
     }
     const std::size_t last = net.layers.size();

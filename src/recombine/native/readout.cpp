@@ -34,7 +34,8 @@ void draw(const Shape& shape, const float* x, const float* w, float bias, float*
                     for (long c = 0; c < channels; c += LANES)
 #pragma GCC unroll 3
                         for (long kx = 0; kx < 3; ++kx)
-                            sum[kx] += load(at + ky * pitch + kx * channels + c) * load(w + (ky * 3 + kx) * channels + c);
+                            sum[kx] +=
+                                load(at + ky * pitch + kx * channels + c) * load(w + (ky * 3 + kx) * channels + c);
                 *y++ = bias + total_of(sum[0] + sum[1] + sum[2]);
             }
 }

@@ -12,13 +12,21 @@ constexpr int LANES = 4, PIXELS = 6, ROWS = 4;
 
 typedef float Vector __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 
-inline Vector load(const float* at) { return *reinterpret_cast<const Vector*>(at); }
-inline void store(float* at, Vector value) { *reinterpret_cast<Vector*>(at) = value; }
-inline Vector zero() { return Vector{}; }
+inline Vector load(const float* at) {
+    return *reinterpret_cast<const Vector*>(at);
+}
+inline void store(float* at, Vector value) {
+    *reinterpret_cast<Vector*>(at) = value;
+}
+inline Vector zero() {
+    return Vector{};
+}
 
 // Vectors of channels in a block: 32 channels at a time where there are as many, otherwise 16.
 constexpr int NARROW = 16 / LANES, WIDE = LANES == 16 ? 2 : NARROW;
-inline bool wide(long channels) { return channels % (WIDE * LANES) == 0; }
+inline bool wide(long channels) {
+    return channels % (WIDE * LANES) == 0;
+}
 
 // total[p][v] += Σ over k of left[p · step + k] · right[k · width + v]
 template <int P, int V, int STEP>

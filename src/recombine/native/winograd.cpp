@@ -22,7 +22,9 @@ struct Plane : Shape {
 };
 
 // Floats from one place of a block to the next: a line of cache more than needed, or they would meet in the same sets.
-inline long stride_of(long tiles, const Plane& p) { return tiles * p.channels + 16; }
+inline long stride_of(long tiles, const Plane& p) {
+    return tiles * p.channels + 16;
+}
 
 inline void spread(const Vector* d, long s, Vector* v, long t) {  // Bᵀ
     const Vector d0 = d[0], d1 = d[s], d2 = d[2 * s], d3 = d[3 * s], d4 = d[4 * s], d5 = d[5 * s];
@@ -77,7 +79,8 @@ void transform_input(const float* images, const Plane& p, Tile t, float* into, l
         } else {
             for (long y = 0; y < REACH; ++y)
                 for (long x = 0; x < REACH; ++x)
-                    d[y * REACH + x] = y < rows && x < columns ? load(corner + y * p.pitch() + x * p.channels + c) : zero();
+                    d[y * REACH + x] =
+                        y < rows && x < columns ? load(corner + y * p.pitch() + x * p.channels + c) : zero();
         }
 #pragma GCC unroll 6
         for (long x = 0; x < REACH; ++x) spread(d + x, REACH, half + x, REACH);
