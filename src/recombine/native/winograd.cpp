@@ -65,23 +65,28 @@ inline Tile tile_of(long number, const Plane& p) {
     return {number / p.tiles(), place / p.across() * SIDE, place % p.across() * SIDE};
 }
 
+// N × N pixels, of which so many rows and columns are there; the rest is zero.
+template <long N>
+inline void read_patch(const float* corner, const Plane& p, long rows, long columns, Vector* into) {
+    if (rows == N && columns == N) {
+#pragma GCC unroll 6
+        for (long y = 0; y < N; ++y)
+#pragma GCC unroll 6
+            for (long x = 0; x < N; ++x) into[y * N + x] = load(corner + y * p.pitch() + x * p.channels);
+    } else {
+        for (long y = 0; y < N; ++y)
+            for (long x = 0; x < N; ++x)
+                into[y * N + x] = y < rows && x < columns ? load(corner + y * p.pitch() + x * p.channels) : zero();
+    }
+}
+
 // Bᵀ d B of one tile, to (36, tile, channel).
 void transform_input(const float* images, const Plane& p, Tile t, float* into, long stride) {
     const float* corner = images + t.image * p.image() + t.y * p.pitch() + t.x * p.channels;
     const long rows = std::min(REACH, p.height + 2 - t.y), columns = std::min(REACH, p.width + 2 - t.x);
     for (long c = 0; c < p.channels; c += LANES) {
         Vector d[PLACES], half[PLACES], v[PLACES];
-        if (rows == REACH && columns == REACH) {
-#pragma GCC unroll 6
-            for (long y = 0; y < REACH; ++y)
-#pragma GCC unroll 6
-                for (long x = 0; x < REACH; ++x) d[y * REACH + x] = load(corner + y * p.pitch() + x * p.channels + c);
-        } else {
-            for (long y = 0; y < REACH; ++y)
-                for (long x = 0; x < REACH; ++x)
-                    d[y * REACH + x] =
-                        y < rows && x < columns ? load(corner + y * p.pitch() + x * p.channels + c) : zero();
-        }
+        read_patch<REACH>(corner + c, p, rows, columns, d);
 #pragma GCC unroll 6
         for (long x = 0; x < REACH; ++x) spread(d + x, REACH, half + x, REACH);
 #pragma GCC unroll 6
@@ -97,9 +102,7 @@ void transform_gradient(const float* images, const Plane& p, Tile t, float* into
     const long rows = std::min(SIDE, p.height - t.y), columns = std::min(SIDE, p.width - t.x);
     for (long c = 0; c < p.channels; c += LANES) {
         Vector z[SIDE * SIDE], half[REACH * SIDE], n[PLACES];
-        for (long y = 0; y < SIDE; ++y)
-            for (long x = 0; x < SIDE; ++x)
-                z[y * SIDE + x] = y < rows && x < columns ? load(corner + y * p.pitch() + x * p.channels + c) : zero();
+        read_patch<SIDE>(corner + c, p, rows, columns, z);
 #pragma GCC unroll 4
         for (long x = 0; x < SIDE; ++x) scatter(z + x, SIDE, half + x, SIDE);
 #pragma GCC unroll 6
