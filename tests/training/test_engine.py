@@ -205,8 +205,10 @@ def test_epochs_cover_the_training_set_once_each():
         seen = rows[part, 0][shares[part, 0] > 0]
         assert sorted(seen.tolist()) == sorted(schedule.table.tolist())
     assert not torch.equal(rows[:3], rows[3:6])
-    later = batches_of([schedule], [4], 3)
-    assert torch.equal(later.rows, rows[4:7])
+    for first in range(10):
+        for span in range(1, 11 - first):
+            for part, whole in zip(batches_of([schedule], [first], span), (rows, shares, active), strict=True):
+                assert torch.equal(part, whole[first : first + span])
 
 
 def test_published_recipe_takes_sixty_three_steps_an_epoch():

@@ -7,7 +7,7 @@ import torch
 
 from recombine.metrics import extreme_pixel, hits, region_mean, squared_error
 from recombine.tasks import BumpTask
-from recombine.training import evaluate, scores
+from recombine.training import Examination, evaluate, scores
 
 CPU = torch.device("cpu")
 
@@ -72,3 +72,21 @@ def test_metrics_against_loops():
         [((e[0] + e[2]) / 2).item() for e in error]
     )
     assert hits(torch.tensor([[3, 4], [3, 6]]), torch.tensor([[4.0, 5.0], [4.0, 4.0]])).tolist() == [True, False]
+
+
+def test_tasks_that_look_alike_share_an_examination():
+    one = BumpTask(size=9)
+    other, unlike = one.replace(holdout="none", training="draws:5"), one.replace(sigma=2.0)
+    assert one.looks == other.looks != unlike.looks
+    examination = Examination(one, CPU, chunk=7)
+    for task in (one, other):
+        noisy = task.examples(task.grid.points).targets + torch.linspace(0, 1, 81)[:, None, None]
+        shared = examination.of(batched(noisy, 7), task.held_out)
+        alone = evaluate(task, batched(noisy, 81), CPU, chunk=81)
+        for name, values in alone.items():
+            assert torch.equal(shared[name], values), name
+
+
+def batched(answers, chunk):
+    parts = iter(answers.split(chunk))
+    return lambda inputs: next(parts)

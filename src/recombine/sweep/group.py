@@ -12,7 +12,7 @@ import torch
 from recombine.specs import RunSpec
 from recombine.store import Run, Store
 from recombine.sweep.provenance import provenance
-from recombine.training import Ensemble, State, evaluate, fit, scores
+from recombine.training import Ensemble, Examination, State, fit, looking_alike, scores
 
 FLOAT_BYTES = 4
 STATE_COPIES = 7
@@ -79,17 +79,22 @@ class Group:
 
     def save_all(self) -> list[Run]:
         """Evaluate all members and put them into the store, several at a time: a disk takes its time to flush."""
+        specs, saving = self.ensemble.specs, {}
         with ThreadPoolExecutor(min(len(self.keys), SAVED_AT_ONCE)) as pool:
-            saving = [pool.submit(self.store.save, *self._finished(index)) for index in range(len(self.keys))]
-            return [run.result() for run in saving]
+            for alike in looking_alike(specs):
+                first = specs[alike[0]]
+                examination = Examination(first.task, self.device, self._chunk(first))
+                for index in alike:
+                    saving[index] = pool.submit(self.store.save, *self._finished(index, examination))
+            return [saving[index].result() for index in range(len(self.keys))]
 
-    def _finished(self, index: int) -> tuple[str, str, dict[str, Any], dict[str, Any], dict[str, Any]]:
+    def _finished(
+        self, index: int, examination: Examination
+    ) -> tuple[str, str, dict[str, Any], dict[str, Any], dict[str, Any]]:
         """What the store keeps of a member."""
         ensemble, weights = self.ensemble, self.state.weights[index]
         spec = ensemble.specs[index]
-        evaluation = evaluate(
-            spec.task, lambda inputs: ensemble.outputs(weights, inputs), self.device, chunk=self._chunk(spec)
-        )
+        evaluation = examination.of(lambda inputs: ensemble.outputs(weights, inputs), spec.task.held_out)
         result = {
             "status": "done" if bool(self.state.alive[index]) else "diverged",
             "scores": {name: value if value == value else None for name, value in scores(evaluation).items()},
@@ -113,7 +118,7 @@ class Group:
 
 
 SAVED_AT_ONCE = 8
-ASKED_AT_ONCE = 256
+ASKED_AT_ONCE = 512
 """Grid points that a GPU answers at a time; a CPU takes a batch, as in training."""
 
 

@@ -87,6 +87,11 @@ class Task(Variant):
         return self.factor_grid()
 
     @cached_property
+    def looks(self) -> str:
+        """What decides how an example looks, as opposed to which examples there are: tasks alike in it share them."""
+        return self.model_dump_json(exclude={"holdout", "training", "region", "isolated", "mixing", "allow_unseen"})
+
+    @cached_property
     def held_out(self) -> Bool[Tensor, " point"]:
         """For each grid point, whether it is held out."""
         return self.holdout.mask(self.grid).flatten()

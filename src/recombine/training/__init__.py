@@ -8,8 +8,8 @@ from recombine.training.devices import (
     kernels_name,
     resolve_device,
 )
-from recombine.training.ensemble import Ensemble, State, program_of
-from recombine.training.evaluate import evaluate, scores
+from recombine.training.ensemble import Ensemble, State, looking_alike, program_of
+from recombine.training.evaluate import Examination, evaluate, scores
 from recombine.training.fit import fit
 from recombine.training.memory import fitting_members, within
 
@@ -17,6 +17,7 @@ __all__ = [
     "DEFAULT_PRECISION",
     "DEVICES",
     "Ensemble",
+    "Examination",
     "State",
     "check_precision",
     "device_name",
@@ -24,6 +25,7 @@ __all__ = [
     "fit",
     "fitting_members",
     "kernels_name",
+    "looking_alike",
     "program_of",
     "resolve_device",
     "scores",

@@ -164,17 +164,20 @@ def _distinct_rows(rows: Float[Tensor, "row factor"]) -> tuple[Float[Tensor, "di
     return rows[first], number
 
 
+def looking_alike(specs: Sequence[RunSpec]) -> list[list[int]]:
+    """Which specs' tasks have the same examples for the same factor values."""
+    found: dict[str, list[int]] = {}
+    for index, spec in enumerate(specs):
+        found.setdefault(spec.task.looks, []).append(index)
+    return list(found.values())
+
+
 def _shared_examples(specs: Sequence[RunSpec]) -> tuple[Examples, list[Int[Tensor, " row"]]]:
     """The distinct examples of all members in one table, and each member's training set as rows of it."""
-    groups: dict[tuple[object, ...], list[int]] = {}
-    for index, spec in enumerate(specs):
-        task = spec.task
-        looks = task.model_dump_json(exclude={"holdout", "training", "region", "isolated", "mixing", "allow_unseen"})
-        groups.setdefault((looks,), []).append(index)
     parts: list[Examples] = []
     tables: dict[int, Tensor] = {}
     offset = 0
-    for members in groups.values():
+    for members in looking_alike(specs):
         values = [specs[index].task.training_values(specs[index].seed) for index in members]
         distinct, inverse = _distinct_rows(torch.cat(values))
         for index, rows in zip(members, inverse.split([len(v) for v in values]), strict=True):

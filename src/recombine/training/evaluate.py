@@ -14,41 +14,58 @@ from recombine.training.devices import arithmetic
 Evaluation = dict[str, Tensor]
 
 
-@torch.no_grad()
-def evaluate(task: Task, answer: Callable[[Tensor], Tensor], device: torch.device, chunk: int = 32) -> Evaluation:
-    """Per grid point: `error`, `hit`, `blank` (the error of the empty answer) and `held_out`.
+class Examination:
+    """The whole factor grid of one task, or of several that look alike, laid out on a device once for many members.
 
-    `answer` maps a batch of inputs to a batch of answers; `chunk` points are asked at a time, in strict float32.
+    `chunk` points are asked and marked at a time, in strict float32.
     """
-    examples = task.examples(task.grid.points)
-    with arithmetic("float32"):
-        answers = torch.cat([answer(part.to(device)).float().cpu() for part in examples.inputs.split(chunk)])
-    blank = task.blank.expand_as(examples.targets)
-    return {
-        "error": squared_error(answers, examples.targets),
-        "blank": squared_error(blank, examples.targets),
-        "hit": _hit(task, answers),
-        "held_out": task.held_out,
-    }
+
+    def __init__(self, task: Task, device: torch.device, chunk: int = 32) -> None:
+        examples = task.examples(task.grid.points)
+        self.task = task
+        self.inputs, self.targets = (part.to(device).split(chunk) for part in examples)
+        self.points = task.grid.points.to(device).split(chunk)
+        self.blank = torch.cat([squared_error(task.blank.to(device).expand_as(t), t) for t in self.targets]).cpu()
+
+    @torch.no_grad()
+    def of(self, answer: Callable[[Tensor], Tensor], held_out: Tensor) -> Evaluation:
+        """Per grid point: `error`, `hit`, `blank` (the error of the empty answer) and `held_out`.
+
+        `answer` maps a batch of inputs to a batch of answers.
+        """
+        errors, found = [], []
+        with arithmetic("float32"):
+            for inputs, targets, points in zip(self.inputs, self.targets, self.points, strict=True):
+                answers = answer(inputs).float()
+                errors.append(squared_error(answers, targets))
+                found.append(_hit(self.task, answers, points))
+        return {
+            "error": torch.cat(errors).cpu(), "blank": self.blank, "hit": torch.cat(found).cpu(), "held_out": held_out
+        }  # fmt: skip
 
 
-def _hit(task: Task, answers: Tensor) -> Tensor:
+def evaluate(task: Task, answer: Callable[[Tensor], Tensor], device: torch.device, chunk: int = 32) -> Evaluation:
+    """One member's examination."""
+    return Examination(task, device, chunk).of(answer, task.held_out)
+
+
+def _hit(task: Task, answers: Tensor, points: Tensor) -> Tensor:
     """Whether the answer is in its place; NaN for a task without places."""
     if not task.position_factors:
         return torch.full((len(answers),), torch.nan)
     axes = [task.grid.names.index(name) for name in task.position_factors]
-    truth = task.grid.points[:, axes]
     if task.direction == "decode":
-        return hits(extreme_pixel(answers, "bright" if task.background == 0 else "dark"), truth)
-    return hits(_read_code(task, answers)[:, axes], truth)
+        return hits(extreme_pixel(answers, "bright" if task.background == 0 else "dark"), points[:, axes])
+    return hits(_read_code(task, answers)[:, axes], points[:, axes])
 
 
 def _read_code(task: Task, codes: Tensor) -> Tensor:
     """Factor values read from codes: the value whose own code is nearest."""
     columns = []
     for factor, block in zip(task.grid.factors, codes.split(task.code_sizes, dim=-1), strict=True):
-        own = task.encoding.code(factor.values, factor).float()
-        columns.append(factor.values[torch.cdist(block, own).argmin(dim=-1)])
+        values = factor.values.to(codes.device)
+        own = task.encoding.code(values, factor).float()
+        columns.append(values[torch.cdist(block, own).argmin(dim=-1)])
     return torch.stack(columns, dim=-1)
 
 

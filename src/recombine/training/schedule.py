@@ -37,27 +37,28 @@ class Schedule:
         padded[: len(table)] = 1
         shares = padded.view(self.steps_per_epoch, self.batch)
         self._shares = shares / shares.sum(dim=1, keepdim=True)
-        self._epoch: tuple[int, Tensor] | None = None
+        self._newest: tuple[range, Tensor] | None = None
 
-    def _order(self, epoch: int) -> Int[Tensor, "step batch"]:
-        if self._epoch is None or self._epoch[0] != epoch:
-            order = self.table[torch.randperm(len(self.table), generator=stream(self.seed, "order", epoch))]
-            rows = order[:1].repeat(self.steps_per_epoch * self.batch)
-            rows[: len(order)] = order
-            self._epoch = (epoch, rows.view(self.steps_per_epoch, self.batch))
-        return self._epoch[1]
+    def _rows(self, epochs: range) -> Int[Tensor, "step batch"]:
+        """All batches of some epochs."""
+        if self._newest is None or self._newest[0] != epochs:
+            count = len(self.table)
+            orders = torch.empty(len(epochs), self.steps_per_epoch * self.batch, dtype=torch.int64)
+            for epoch, order in zip(epochs, orders[:, :count].unbind(), strict=True):
+                torch.randperm(count, generator=stream(self.seed, "order", epoch), out=order)
+            orders[:, count:] = orders[:, :1]
+            self._newest = (epochs, self.table[orders].view(-1, self.batch))
+        return self._newest[1]
 
     def fill(self, batches: Batches, member: int, first: int) -> None:
         """Write this member's batches, beginning with step `first`, into its column."""
-        batches.active[:, member] = torch.arange(first, first + len(batches.rows)) < self.total
-        step, last = first, min(first + len(batches.rows), self.total)
-        while step < last:
-            epoch, begin = divmod(step, self.steps_per_epoch)
-            count = min(last - step, self.steps_per_epoch - begin)
-            at = slice(step - first, step - first + count)
-            batches.rows[at, member] = self._order(epoch)[begin : begin + count]
-            batches.shares[at, member] = self._shares[begin : begin + count]
-            step += count
+        count = max(min(len(batches.rows), self.total - first), 0)
+        batches.active[:count, member] = True
+        if count:
+            epochs = range(first // self.steps_per_epoch, -(-(first + count) // self.steps_per_epoch))
+            begin = first - epochs.start * self.steps_per_epoch
+            batches.rows[:count, member] = self._rows(epochs)[begin : begin + count]
+            batches.shares[:count, member] = self._shares.repeat(len(epochs), 1)[begin : begin + count]
 
 
 def batches_of(schedules: list[Schedule], first: list[int], span: int) -> Batches:
