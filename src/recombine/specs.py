@@ -87,7 +87,7 @@ class RunSpec(Frozen):
     decoder: AnyDecoder = CNN()
     recipe: Recipe = Recipe()
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    revision: Literal[4] = 4
+    revision: Literal[5] = 5
     """Raised when the engine changes what a spec trains to, so that old results are not served for it."""
 
     @model_validator(mode="after")

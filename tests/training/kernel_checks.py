@@ -12,11 +12,14 @@ from torch.nn import functional
 
 from recombine.accelerated import convolution
 from recombine.accelerated.adamw import update
+from recombine.accelerated.distance import PixelMeans
 from recombine.accelerated.narrow import NarrowConvolution
+from recombine.decoders.low_rank import LowRankEmbedding
 from recombine.specs import RunSpec
 from recombine.tasks import BumpTask
 from recombine.training import Ensemble
 from recombine.training.adamw import adamw_update
+from recombine.training.objective import FlatLayout
 
 DEVICE = torch.device(sys.argv[1])
 SMALL = st.integers(1, 3)
@@ -81,6 +84,57 @@ def narrow_convolutions(members, batch, height, width, channels, out, seed):
         close(ours, theirs)
 
 
+@settings(max_examples=8, deadline=None, phases=[Phase.generate])
+@given(
+    SMALL,
+    st.lists(st.integers(1, 5), min_size=1, max_size=2),
+    st.integers(1, 40),
+    st.sampled_from(["unit", "raw"]),
+    st.booleans(),
+    st.integers(0, 99),
+)
+def embeddings(members, code_sizes, side, vectors, empty, seed):
+    """Penalties and images of embeddings in the members' parameters, some of whose vectors and strengths are zero."""
+    chance = torch.Generator(DEVICE).manual_seed(seed)
+    embedding = LowRankEmbedding(tuple(code_sizes), (side, side + 1), vectors=vectors).to(DEVICE)
+    layout = FlatLayout(embedding)
+    weights = torch.randn(members, layout.size, generator=chance, device=DEVICE)
+    if empty:
+        weights[0] = 0
+    weights.requires_grad_()
+    parts = [
+        [part for name, part in layout.unflatten_members(weights).items() if name.startswith(kind)]
+        for kind in ("rows", "columns", "strengths")
+    ]
+    codes = torch.rand(members, 3, sum(code_sizes), generator=chance, device=DEVICE)
+    found = []
+    for made in (embedding.kernel_parts(*parts), embedding._of(*parts)):
+        results = [made.rendered(codes), *made.penalties().values()]
+        scale = [torch.linspace(0.5, 2, r.numel(), device=DEVICE).view_as(r) for r in results]
+        total = sum((r * s).sum() for r, s in zip(results, scale, strict=True))
+        found.append([*results, torch.autograd.grad(total, weights)[0]])
+    for ours, theirs in zip(*found, strict=True):
+        close(ours, theirs)
+
+
+@settings(max_examples=6, deadline=None, phases=[Phase.generate])
+@given(SMALL, SMALL, st.sampled_from([1, 5, 33]), st.booleans(), st.integers(0, 99))
+def distances(members, batch, side, rough, seed):
+    chance = torch.Generator(DEVICE).manual_seed(seed)
+    shape = (members, batch, side, side + 1)
+    answers, targets = (torch.randn(shape, generator=chance, device=DEVICE) for _ in range(2))
+    answers = (answers.bfloat16() if rough else answers).requires_grad_()
+    with torch.no_grad():
+        targets[0, 0, 0, 0] = answers[0, 0, 0, 0]  # no difference has no direction
+    away = (answers.float() - targets).flatten(2)
+    expected, found = (away.square().mean(dim=2), away.abs().mean(dim=2)), PixelMeans.apply(answers, targets)
+    scale = torch.randn(2, members, batch, generator=chance, device=DEVICE)
+    slopes = [torch.autograd.grad(pair, answers, tuple(scale))[0] for pair in (found, expected)]
+    assert slopes[0].dtype == answers.dtype
+    for ours, theirs in zip((*found, slopes[0].float()), (*expected, slopes[1].float()), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-2 if rough else 1e-4, atol=1e-5)
+
+
 @settings(max_examples=4, deadline=None, phases=[Phase.generate], derandomize=True)  # rounding may decide a ReLU
 @given(st.sampled_from([7, 10, 14]), st.integers(1, 3), st.integers(0, 99))
 def networks(size, depth, seed):
@@ -124,5 +178,7 @@ if __name__ == "__main__":
     optimiser()
     convolutions()
     narrow_convolutions()
+    embeddings()
+    distances()
     networks()
     print("same")

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import recombine
-from recombine.decoders import CNN, DECODERS
+from recombine.decoders import CNN, DECODERS, LowRank
 from recombine.store import Store
 from recombine.sweep import train
 from recombine.training import Ensemble, State, fit
@@ -103,10 +103,19 @@ def test_resumes_from_a_cpu_copy_of_its_state(cuda):
         assert torch.allclose(a, b, rtol=5e-3)
 
 
-@pytest.mark.parametrize("width", [16, 64])
-def test_on_kernels_a_member_is_as_alone_and_resumes_to_the_same_bits(width, cuda):
-    decoder = CNN(width=width, depth=3)
-    specs = [small_spec(decoder, seed=seed, steps=30, precision="bf16", lr=(1 + seed) * 1e-3) for seed in range(3)]
+ON_KERNELS = {
+    "cnn16": (CNN(width=16, depth=3), {}),
+    "cnn64": (CNN(width=64, depth=3), {}),
+    "low_rank": (LowRank(), {}),
+    "mlp": ("mlp", {"absolute": 0.1}),
+}
+
+
+@pytest.mark.parametrize("kind", ON_KERNELS)
+def test_on_kernels_a_member_is_as_alone_and_resumes_to_the_same_bits(kind, cuda):
+    decoder, terms = ON_KERNELS[kind]
+    given = {"steps": 30, "precision": "bf16", **terms}
+    specs = [small_spec(decoder, seed=seed, lr=(1 + seed) * 1e-3, **given) for seed in range(3)]
     ensemble, whole = trained(specs, cuda)
     for index, spec in enumerate(specs):
         _, alone = trained([spec], cuda)
@@ -151,12 +160,12 @@ def test_kernels_agree_with_torch_over_random_shapes(cuda):
     assert done.stdout.strip() == "same", done.stderr[-3000:]
 
 
-@pytest.mark.parametrize("kind", ["cnn", "low_rank"])
+@pytest.mark.parametrize("kind", ON_KERNELS)
 def test_training_without_kernels_is_the_same_within_rounding(kind, cuda, monkeypatch):
-    decoder = CNN(width=16, depth=2) if kind == "cnn" else kind
-    specs = [small_spec(decoder, seed=seed, precision="bf16") for seed in range(3)]
+    decoder, terms = ON_KERNELS[kind]
+    specs = [small_spec(decoder, seed=seed, precision="bf16", **terms) for seed in range(3)]
     _, with_kernels = trained(specs, cuda)
-    for module in ("decoders.cnn", "decoders.members", "training.adamw"):
+    for module in ("decoders.cnn", "decoders.low_rank", "decoders.members", "training.adamw", "training.objective"):
         monkeypatch.setattr(f"recombine.{module}.available", lambda: False)
     _, without = trained(specs, cuda)
     for one, other in zip(with_kernels.errors, without.errors, strict=True):

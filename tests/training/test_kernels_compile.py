@@ -15,21 +15,23 @@ warnings.simplefilter("ignore")
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from recombine.accelerated import adamw, convolution, narrow, readout
+from recombine.accelerated import adamw, convolution, distance, narrow, readout, vectors
 
 HALF = {"x", "w", "gate", "y", "z", "along", "back"}
-FULL = {"bias", "sums", "part", "kernel", "found", "gradient", "weights", "mean", "square", "decay", "stride", "root"}
-OTHER = {"active": "*i1", "mean_decay": "fp32", "square_decay": "fp32", "epsilon": "fp32"}
+FULL = {"bias", "sums", "part", "kernel", "found", "gradient", "weights", "mean", "square", "decay", "stride", "root",
+        "v", "s", "spread", "pull", "strengths", "goal", "absolute"}
+NUMBERS = {"mean_share", "square_decay", "square_share", "epsilon"}
+OTHER = {"active": "*i1", **dict.fromkeys(NUMBERS, "fp32")}
 
-def kind(name, fixed):
+def kind(name, fixed, full):
     if name in fixed:
         return "constexpr"
-    return "*bf16" if name in HALF else "*fp32" if name in FULL else OTHER.get(name, "i32")
+    return "*fp32" if name in FULL | full else "*bf16" if name in HALF else OTHER.get(name, "i32")
 
-def compiled(kernel, **fixed):
+def compiled(kernel, full=frozenset(), **fixed):
     names = kernel.arg_names
     source = ASTSource(
-        kernel, {name: kind(name, fixed) for name in names},
+        kernel, {name: kind(name, fixed, full) for name in names},
         {(names.index(name),): value for name, value in fixed.items()}, {},
     )
     triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4})
@@ -48,7 +50,16 @@ compiled(readout._spread, C=64, ROWS=64, EDGE=128)
 compiled(readout._weights, C=64, ROWS=64, PRECISION="tf32", STAGES=2)
 for back in (False, True):
     compiled(narrow._convolved, CI=2, CO=2, WIDE=2, BLOCK=512, BACK=back)
-compiled(narrow._weights, CI=2, CO=1, WIDE=1, BLOCK=512)
+compiled(narrow._weights, CI=2, CO=1, WIDE=1, BLOCK=256)
+compiled(narrow._weights, CI=16, CO=16, WIDE=16, BLOCK=16)
+tile = {"VECTORS": 32, "WIDE": 32}
+for scaled, unit in itertools.product((False, True), repeat=2):
+    for kernel in (vectors._scaled, vectors._scaled_back):
+        compiled(kernel, SCALED=scaled, UNIT=unit, full={"y", "z"}, **tile)
+for kernel in (vectors._entropy, vectors._entropy_back):
+    compiled(kernel, **tile)
+compiled(distance._means, BLOCK=1024)
+compiled(distance._means_back, BLOCK=1024)
 compiled(adamw._update, BLOCK=1024)
 print("compiled")
 """

@@ -14,7 +14,9 @@ import triton.language as tl
 from torch import Tensor
 
 BLOCK = 512
-SPLITS = 8
+SUMS = 256
+"""Sums of a weight gradient that a program keeps for each place of the kernel."""
+SPLITS = 16
 """Parts over which a weight gradient's sum is divided; summed in order, so that results repeat."""
 
 
@@ -52,24 +54,26 @@ def _weights(
     x, z, found, images, height, width,
     CI: tl.constexpr, CO: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """A part of Σ over pixels of gradient · input, for one input channel at one place of the kernel."""
-    which, split, member, size = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64), height * width
-    channel, ky, kx = which // 9, which % 9 // 3, which % 3
-    out = tl.arange(0, WIDE)
-    total = tl.zeros((WIDE, BLOCK), dtype=tl.float32)
+    """A part of Σ over pixels of gradient · input, for one input channel at all nine places of the kernel; and of the
+    gradient alone, as at a tenth place where the input is one."""
+    channel, split, member, size = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64), height * width
+    out, tap = tl.arange(0, WIDE), tl.arange(0, 16)
+    ky, kx = (tap // 3 - 1)[:, None], (tap % 3 - 1)[:, None]
+    total = tl.zeros((WIDE, 16, BLOCK), dtype=tl.float32)
     for start in range(split * BLOCK, images * size, tl.num_programs(1) * BLOCK):
         row = start + tl.arange(0, BLOCK)
         inside = row < images * size
         image, place = row // size, row % size
-        iy, ix = place // width + ky - 1, place % width + kx - 1
-        here = inside & (iy >= 0) & (iy < height) & (ix >= 0) & (ix < width)
-        at = ((member * images + image) * CI + channel) * size + place + (ky - 1) * width + kx - 1
+        iy, ix = (place // width)[None, :] + ky, (place % width)[None, :] + kx
+        here = inside[None, :] & (tap < 9)[:, None] & (iy >= 0) & (iy < height) & (ix >= 0) & (ix < width)
+        at = (((member * images + image) * CI + channel) * size + place)[None, :] + ky * width + kx
         left = tl.load(x + at, mask=here, other=0.0).to(tl.float32)
+        left = tl.where((tap == 9)[:, None], 1.0, left)
         target = ((member * images + image)[None, :] * CO + out[:, None]) * size + place[None, :]
         right = tl.load(z + target, mask=inside[None, :] & (out < CO)[:, None], other=0.0).to(tl.float32)
-        total += right * left[None, :]
-    at = ((member * tl.num_programs(1) + split) * CO + out) * CI * 9 + which
-    tl.store(found + at, tl.sum(total, axis=1), mask=out < CO)
+        total += right[:, None, :] * left[None, :, :]
+    at = (((member * tl.num_programs(1) + split) * CO + out) * CI + channel)[:, None] * 10 + tap[None, :]
+    tl.store(found + at, tl.sum(total, axis=2), mask=(out < CO)[:, None] & (tap < 10)[None, :])
 
 
 class NarrowConvolution(torch.autograd.Function):
@@ -86,15 +90,16 @@ class NarrowConvolution(torch.autograd.Function):
         x, w = ctx.saved_tensors
         z = gradients[0].contiguous()
         members, out, channels = w.shape[:3]
-        found = torch.empty(members, SPLITS, *w.shape[1:], dtype=torch.float32, device=w.device)
+        found = torch.empty(members, SPLITS, out, channels, 10, dtype=torch.float32, device=w.device)
         images, (height, width) = x.shape[1], x.shape[-2:]
         wide = triton.next_power_of_2(out)
-        _weights[(9 * channels, SPLITS, members)](
-            x, z, found, images, height, width, CI=channels, CO=out, WIDE=wide, BLOCK=BLOCK
+        _weights[(channels, SPLITS, members)](
+            x, z, found, images, height, width, CI=channels, CO=out, WIDE=wide, BLOCK=max(SUMS // wide, 16)
         )  # fmt: skip
-        bias = z.sum(dim=(1, 3, 4), dtype=torch.float32).to(w.dtype)
+        sums = found.sum(dim=1).to(w.dtype)
+        weight, bias = sums[..., :9].unflatten(-1, (3, 3)), sums[:, :, 0, 9]
         below = _launch(z, w, bias, channels, back=True) if ctx.needs_input_grad[0] else None
-        return below, found.sum(dim=1).to(w.dtype), bias
+        return below, weight, bias
 
 
 def _launch(x: Tensor, w: Tensor, bias: Tensor, out: int, *, back: bool) -> Tensor:

@@ -178,6 +178,7 @@ class Resize(nn.Module):
         self.image_shape = image_shape
 
     def forward(self, channel: Tensor) -> Tensor:
-        if channel.shape[-2:] != self.image_shape:
-            channel = functional.interpolate(channel, size=self.image_shape, mode="nearest")
-        return channel.squeeze(1)
+        images = channel.squeeze(1)
+        if images.shape[-2:] != self.image_shape:  # as channels of one example: torch's gradient has a thread for each
+            images = functional.interpolate(images[None], size=self.image_shape, mode="nearest")[0]
+        return images

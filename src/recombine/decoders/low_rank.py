@@ -23,6 +23,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
+from recombine.accelerated import available
 from recombine.decoders.base import DECODERS, DecoderSpec, Interface, MemberAnswers, StagedDecoder
 from recombine.decoders.members import narrow_convolution, prelu
 
@@ -103,17 +104,30 @@ class LowRankEmbedding(nn.Module):
 
     def member_parts(self, weights: Mapping[str, Tensor], name: str) -> EmbeddingParts:
         """Those of many members, by name and with a leading member axis."""
-        listed = [
+        rows, columns, strengths = (
             [weights[f"{name}.{kind}.{k}"] for k in range(len(self.code_sizes))]
             for kind in ("rows", "columns", "strengths")
-        ]
-        return self._of(*listed)
+        )
+        if rows[0].is_cuda and available():
+            return self.kernel_parts(rows, columns, strengths)
+        return self._of(rows, columns, strengths)
 
     def _of(self, rows: list[Tensor], columns: list[Tensor], strengths: list[Tensor]) -> EmbeddingParts:
         units = [_unit(v) for v in rows], [_unit(v) for v in columns]
+        scaled = [s[..., None] * v for s, v in zip(strengths, units[0], strict=True)]
         return EmbeddingParts(
-            *units, strengths, seen=[*units[0], *units[1]] if self.vectors == "unit" else rows + columns
+            scaled, units[1], strengths, [*units[0], *units[1]] if self.vectors == "unit" else rows + columns
         )
+
+    def kernel_parts(self, rows: list[Tensor], columns: list[Tensor], strengths: list[Tensor]) -> EmbeddingParts:
+        """Those of many members, by kernels that pass over memory once."""
+        from recombine.accelerated.vectors import ScaledUnits
+
+        unit = self.vectors == "unit"
+        scaled = [ScaledUnits.apply(v, s, unit) for v, s in zip(rows, strengths, strict=True)]
+        units = [ScaledUnits.apply(u, None, unit) for u in columns]
+        spread = torch.stack([variance for _, variance in scaled + units]).sum(dim=0)
+        return KernelParts([v for v, _ in scaled], [u for u, _ in units], strengths, [], spread)
 
     def images(self) -> list[Float[Tensor, "value y x"]]:
         """Each factor's embeddings W(v), one image a value (Eq. 8)."""
@@ -137,17 +151,19 @@ class LowRankEmbedding(nn.Module):
 
 @dataclass(frozen=True)
 class EmbeddingParts:
-    """Unit vectors and strengths of each factor, `(*member, value, rank, pixel)` and `(*member, value, rank)`."""
+    """Vectors and strengths of each factor, `(*member, value, rank, pixel)` and `(*member, value, rank)`."""
 
     rows: list[Tensor]
+    """λ v."""
     columns: list[Tensor]
+    """u."""
     strengths: list[Tensor]
     seen: list[Tensor]
     """The vectors whose variance is penalised."""
 
     def images(self) -> list[Tensor]:
         """W(v) = Σ λ v uᵀ, `(*member, value, y, x)`."""
-        return [(s[..., None] * v).mT @ u for s, v, u in zip(self.strengths, self.rows, self.columns, strict=True)]
+        return [v.mT @ u for v, u in zip(self.rows, self.columns, strict=True)]
 
     def rendered(self, codes: Tensor) -> Tensor:
         """Codes `(*member, batch, code)` to one image a factor, `(*member, batch, factor, y, x)`."""
@@ -174,6 +190,21 @@ class EmbeddingParts:
     def penalties(self) -> dict[str, Tensor]:
         """What the recipe may weigh into the loss."""
         return {"entropy": self.entropy(), "variance": self.variance()}
+
+
+@dataclass(frozen=True)
+class KernelParts(EmbeddingParts):
+    """Those made by kernels, which have seen to the variance too."""
+
+    spread: Tensor
+
+    def entropy(self) -> Tensor:
+        from recombine.accelerated.vectors import Entropies
+
+        return torch.stack([Entropies.apply(strength) for strength in self.strengths]).sum(dim=0)
+
+    def variance(self) -> Tensor:
+        return self.spread
 
 
 def _unit(vectors: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from recombine.accelerated import available
 from recombine.decoders import StagedDecoder
 
 WEIGHTS: tuple[str, ...] = ("entropy", "variance", "absolute")
@@ -92,7 +93,7 @@ class Objective:
         found = self.decoder.member_answers(named, inputs.to(dtype), self.dtype)
         if found is None:
             return vmap(self.loss)(weights, inputs, targets, shares, terms)
-        error, total = _distance(found.answers.float(), targets, shares, terms)
+        error, total = _member_distances(found.answers, targets, shares, terms)
         if found.penalties:
             total = total + terms[:, 0] * found.penalties["entropy"] + terms[:, 1] * found.penalties["variance"]
         return total, error
@@ -101,8 +102,22 @@ class Objective:
 def _distance(answers: Tensor, targets: Tensor, shares: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
     """Squared error, and that with the absolute one; answers are `(*member, batch, …)`."""
     difference = (answers - targets).flatten(shares.ndim)
-    error = (difference.square().mean(dim=-1) * shares).sum(dim=-1)
-    return error, error + terms[..., -1] * (difference.abs().mean(dim=-1) * shares).sum(dim=-1)
+    return _weighed(difference.square().mean(dim=-1), difference.abs().mean(dim=-1), shares, terms)
+
+
+def _member_distances(answers: Tensor, targets: Tensor, shares: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
+    """The same, of many members' answers in any precision, by a kernel if there is one."""
+    if not (answers.is_cuda and available()):
+        return _distance(answers.float(), targets, shares, terms)
+    from recombine.accelerated.distance import PixelMeans
+
+    square, absolute = PixelMeans.apply(answers, targets)
+    return _weighed(square, absolute, shares, terms)
+
+
+def _weighed(square: Tensor, absolute: Tensor, shares: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
+    error = (square * shares).sum(dim=-1)
+    return error, error + terms[..., -1] * (absolute * shares).sum(dim=-1)
 
 
 class FlatLayout:
