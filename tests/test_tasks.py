@@ -7,7 +7,8 @@ import torch
 
 from recombine.errors import InvalidValue
 from recombine.metrics import extreme_pixel, squared_error
-from recombine.tasks import BumpTask
+from recombine.tasks import TASKS, BumpTask, RotationTask
+from recombine.tasks.base import WHICH
 
 
 def rows(*values):
@@ -144,3 +145,37 @@ def test_mistakes_are_one_line(fields):
         BumpTask(**fields)
     assert "\n" not in str(caught.value)
     assert "allowed:" in str(caught.value)
+
+
+BASES = {
+    "bump": BumpTask(size=8, holdout="none", isolated=True, training="draws:20"),
+    "rotation": RotationTask(size=8, angles=12, holdout="none", training="draws:20"),
+}
+OTHERS = {
+    "bump": {
+        "encoding": "ramp", "holdout": "center", "training": "draws:9", "centers": "real", "region": "whole",
+        "isolated": False, "mixing": 0.3, "direction": "encode", "allow_unseen": True, "size": 9, "sigma": 2.0,
+        "polarity": "dark", "brightness": 3,
+    },
+    "rotation": {
+        "encoding": "ramp", "holdout": RotationTask.gap(12), "training": "draws:9", "centers": "real",
+        "region": "whole", "direction": "encode", "allow_unseen": False, "size": 9, "angles": 24, "digit": 7,
+        "digits": 2,
+    },
+}  # fmt: skip
+NEVER = {"bump": set(), "rotation": {"isolated", "mixing"}}
+"""Fields that a task cannot have otherwise."""
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_looks_are_what_decides_the_examples_of_the_grid(name):
+    task = BASES[name]
+    assert {"kind", *OTHERS[name]} | NEVER[name] == set(type(task).model_fields)
+    for field, value in OTHERS[name].items():
+        other = task.replace(**{field: value})
+        assert other != task, field
+        assert (other.looks == task.looks) == (field in WHICH), field
+        if field in WHICH:
+            assert torch.equal(other.blank, task.blank)
+            for one, two in zip(other.examples(other.grid.points), task.examples(task.grid.points), strict=True):
+                assert torch.equal(one, two), field

@@ -283,6 +283,21 @@ def test_time_is_counted_over_interruptions(store_path):
 # -- sweeps ------------------------------------------------------------------------------------------------------------
 
 
+def test_members_that_differ_are_saved_as_if_alone(store_path, tmp_path):
+    """Other pictures, other hold-outs, one ensemble: each is examined on its own task, and found under its own key."""
+    tasks = [{"sigma": 1.0}, {"polarity": "dark"}, {"holdout": "none"}, {"sigma": 2.0}, {"holdout": "center:3:4"}]
+    specs = [small_spec("mlp", seed=seed, task=task) for seed, task in enumerate(tasks)]
+    together = train(specs, store_path, device="cpu", members=len(specs))
+    alone = [train([spec], tmp_path / "alone", device="cpu")[0] for spec in specs]
+    assert together[0].result["provenance"]["members_together"] == len(specs)
+    for spec, one, other in zip(specs, together, alone, strict=True):
+        assert one.key == other.key == spec.digest
+        assert one.spec == spec
+        np.testing.assert_equal(one.scores, other.scores)
+        for name, array in other.arrays().items():
+            np.testing.assert_array_equal(one.arrays()[name], array, err_msg=name)
+
+
 def test_training_twice_trains_once(store_path):
     specs = [small_spec("mlp", seed=seed) for seed in range(2)]
     first = train(specs, store_path)

@@ -1,6 +1,7 @@
 """Errors and hits over the grid: known answers."""
 
 import math
+import sys
 
 import pytest
 import torch
@@ -90,3 +91,12 @@ def test_tasks_that_look_alike_share_an_examination():
 def batched(answers, chunk):
     parts = iter(answers.split(chunk))
     return lambda inputs: next(parts)
+
+
+def test_a_grid_too_large_to_be_held_is_brought_chunk_by_chunk(monkeypatch):
+    task = BumpTask(size=9)
+    noisy = task.examples(task.grid.points).targets * 0.9
+    held = evaluate(task, batched(noisy, 32), CPU)
+    monkeypatch.setattr(sys.modules[Examination.__module__], "HELD", 0)
+    for name, values in evaluate(task, batched(noisy, 32), CPU).items():
+        assert torch.equal(values, held[name]), name

@@ -23,15 +23,16 @@ FULL = {"bias", "sums", "part", "kernel", "found", "gradient", "weights", "mean"
 NUMBERS = {"mean_share", "square_decay", "square_share", "epsilon"}
 OTHER = {"active": "*i1", **dict.fromkeys(NUMBERS, "fp32")}
 
-def kind(name, fixed, full):
+def kind(name, fixed, half, full):
     if name in fixed:
         return "constexpr"
-    return "*fp32" if name in FULL | full else "*bf16" if name in HALF else OTHER.get(name, "i32")
+    half, full = (HALF - full) | half, (FULL - half) | full
+    return "*bf16" if name in half else "*fp32" if name in full else OTHER.get(name, "i32")
 
-def compiled(kernel, full=frozenset(), **fixed):
+def compiled(kernel, half=frozenset(), full=frozenset(), **fixed):
     names = kernel.arg_names
     source = ASTSource(
-        kernel, {name: kind(name, fixed, full) for name in names},
+        kernel, {name: kind(name, fixed, half, full) for name in names},
         {(names.index(name),): value for name, value in fixed.items()}, {},
     )
     triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4})
@@ -58,8 +59,9 @@ for scaled, unit in itertools.product((False, True), repeat=2):
         compiled(kernel, SCALED=scaled, UNIT=unit, full={"y", "z"}, **tile)
 for kernel in (vectors._entropy, vectors._entropy_back):
     compiled(kernel, **tile)
-compiled(distance._means, BLOCK=1024)
-compiled(distance._means_back, BLOCK=1024)
+for kernel in (distance._means, distance._means_back):
+    compiled(kernel, BLOCK=1024, half={"found"})
+    compiled(kernel, BLOCK=1024, full={"x"})
 compiled(adamw._update, BLOCK=1024)
 print("compiled")
 """

@@ -179,6 +179,6 @@ class Resize(nn.Module):
 
     def forward(self, channel: Tensor) -> Tensor:
         images = channel.squeeze(1)
-        if images.shape[-2:] != self.image_shape:  # as channels of one example: torch's gradient has a thread for each
+        if images.shape[-2:] != self.image_shape:  # images as channels: torch's gradient is a loop over examples
             images = functional.interpolate(images[None], size=self.image_shape, mode="nearest")[0]
         return images

@@ -14,17 +14,16 @@ Variances are over the pixel index and divide by its length.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, cast
 
 import torch
 from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional
 
 from recombine.accelerated import available
 from recombine.decoders.base import DECODERS, DecoderSpec, Interface, MemberAnswers, StagedDecoder
+from recombine.decoders.low_rank_parts import EmbeddingParts, KernelParts, PlainParts
 from recombine.decoders.members import narrow_convolution, prelu
 
 Convention = Literal["unit", "raw"]
@@ -72,8 +71,8 @@ class LowRankDecoder(StagedDecoder):
     def member_answers(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> MemberAnswers:
         parts = self.embedding.member_parts(weights, "stages.embedding")
         values = parts.rendered(inputs).to(dtype)
-        weights = {name: w.to(dtype) for name, w in weights.items()}
-        _, *hidden, last = self.stages
+        first, *hidden, last = self.stages
+        weights = {name: w.to(dtype) for name, w in weights.items() if not name.startswith(f"stages.{first}.")}
         for name in hidden:
             values = prelu(weights, f"stages.{name}.1", narrow_convolution(weights, f"stages.{name}.0", values))
         return MemberAnswers(narrow_convolution(weights, f"stages.{last}.0", values).squeeze(2), parts.penalties())
@@ -98,9 +97,9 @@ class LowRankEmbedding(nn.Module):
         self.columns = nn.ParameterList(nn.Parameter(torch.randn(size, rank, columns)) for size in code_sizes)
         self.strengths = nn.ParameterList(nn.Parameter(torch.randn(size, rank)) for size in code_sizes)
 
-    def parts(self) -> EmbeddingParts:
+    def parts(self) -> PlainParts:
         """The parameters as they are used."""
-        return self._of([*self.rows], [*self.columns], [*self.strengths])
+        return PlainParts.of([*self.rows], [*self.columns], [*self.strengths], self.vectors == "unit")
 
     def member_parts(self, weights: Mapping[str, Tensor], name: str) -> EmbeddingParts:
         """Those of many members, by name and with a leading member axis."""
@@ -108,26 +107,8 @@ class LowRankEmbedding(nn.Module):
             [weights[f"{name}.{kind}.{k}"] for k in range(len(self.code_sizes))]
             for kind in ("rows", "columns", "strengths")
         )
-        if rows[0].is_cuda and available():
-            return self.kernel_parts(rows, columns, strengths)
-        return self._of(rows, columns, strengths)
-
-    def _of(self, rows: list[Tensor], columns: list[Tensor], strengths: list[Tensor]) -> EmbeddingParts:
-        units = [_unit(v) for v in rows], [_unit(v) for v in columns]
-        scaled = [s[..., None] * v for s, v in zip(strengths, units[0], strict=True)]
-        return EmbeddingParts(
-            scaled, units[1], strengths, [*units[0], *units[1]] if self.vectors == "unit" else rows + columns
-        )
-
-    def kernel_parts(self, rows: list[Tensor], columns: list[Tensor], strengths: list[Tensor]) -> EmbeddingParts:
-        """Those of many members, by kernels that pass over memory once."""
-        from recombine.accelerated.vectors import ScaledUnits
-
-        unit = self.vectors == "unit"
-        scaled = [ScaledUnits.apply(v, s, unit) for v, s in zip(rows, strengths, strict=True)]
-        units = [ScaledUnits.apply(u, None, unit) for u in columns]
-        spread = torch.stack([variance for _, variance in scaled + units]).sum(dim=0)
-        return KernelParts([v for v, _ in scaled], [u for u, _ in units], strengths, [], spread)
+        made = KernelParts if rows[0].is_cuda and available() else PlainParts
+        return made.of(rows, columns, strengths, self.vectors == "unit")
 
     def images(self) -> list[Float[Tensor, "value y x"]]:
         """Each factor's embeddings W(v), one image a value (Eq. 8)."""
@@ -147,65 +128,3 @@ class LowRankEmbedding(nn.Module):
 
     def forward(self, codes: Float[Tensor, "batch code"]) -> Float[Tensor, "batch factor y x"]:
         return self.parts().rendered(codes)
-
-
-@dataclass(frozen=True)
-class EmbeddingParts:
-    """Vectors and strengths of each factor, `(*member, value, rank, pixel)` and `(*member, value, rank)`."""
-
-    rows: list[Tensor]
-    """λ v."""
-    columns: list[Tensor]
-    """u."""
-    strengths: list[Tensor]
-    seen: list[Tensor]
-    """The vectors whose variance is penalised."""
-
-    def images(self) -> list[Tensor]:
-        """W(v) = Σ λ v uᵀ, `(*member, value, y, x)`."""
-        return [v.mT @ u for v, u in zip(self.rows, self.columns, strict=True)]
-
-    def rendered(self, codes: Tensor) -> Tensor:
-        """Codes `(*member, batch, code)` to one image a factor, `(*member, batch, factor, y, x)`."""
-        blocks = codes.split([s.shape[-2] for s in self.strengths], dim=-1)
-        mixed = [
-            (block @ images.flatten(-2)).unflatten(-1, images.shape[-2:])
-            for block, images in zip(blocks, self.images(), strict=True)
-        ]
-        return torch.stack(mixed, dim=-3)
-
-    def spectra(self) -> list[Tensor]:
-        """Normalised squared strengths."""
-        return [functional.normalize(strength**2, p=1, dim=-1) for strength in self.strengths]
-
-    def entropy(self) -> Tensor:
-        """A number a member."""
-        tiny = torch.finfo(torch.float32).tiny  # 0 ln 0 = 0, with a finite gradient: strengths may reach zero
-        return torch.stack([-(s * s.clamp(min=tiny).log()).sum(dim=(-1, -2)) for s in self.spectra()]).sum(dim=0)
-
-    def variance(self) -> Tensor:
-        """A number a member."""
-        return torch.stack([v.var(dim=-1, correction=0).sum(dim=(-1, -2)) for v in self.seen]).sum(dim=0)
-
-    def penalties(self) -> dict[str, Tensor]:
-        """What the recipe may weigh into the loss."""
-        return {"entropy": self.entropy(), "variance": self.variance()}
-
-
-@dataclass(frozen=True)
-class KernelParts(EmbeddingParts):
-    """Those made by kernels, which have seen to the variance too."""
-
-    spread: Tensor
-
-    def entropy(self) -> Tensor:
-        from recombine.accelerated.vectors import Entropies
-
-        return torch.stack([Entropies.apply(strength) for strength in self.strengths]).sum(dim=0)
-
-    def variance(self) -> Tensor:
-        return self.spread
-
-
-def _unit(vectors: Tensor) -> Tensor:
-    return functional.normalize(vectors, dim=-1)

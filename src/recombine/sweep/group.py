@@ -75,7 +75,8 @@ class Group:
             self.store.write_checkpoint(key, {**arrays, "clock": clock.numpy()})
 
     def _chunk(self, spec: RunSpec) -> int:
-        return spec.recipe.batch if self.device.type == "cpu" else ASKED_AT_ONCE
+        batch = spec.recipe.batch
+        return batch if self.device.type == "cpu" else min(batch * len(self.keys), ASKED_AT_ONCE)
 
     def save_all(self) -> list[Run]:
         """Evaluate all members and put them into the store, several at a time: a disk takes its time to flush."""
@@ -119,7 +120,7 @@ class Group:
 
 SAVED_AT_ONCE = 8
 ASKED_AT_ONCE = 512
-"""Grid points that a GPU answers at a time; a CPU takes a batch, as in training."""
+"""Most grid points that a GPU answers at a time, and no more than it trained on together; a CPU takes a batch."""
 
 
 def _epoch_means(errors: torch.Tensor, steps_per_epoch: int) -> torch.Tensor:

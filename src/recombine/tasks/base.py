@@ -34,6 +34,10 @@ class Examples(NamedTuple):
     targets: Float[Tensor, "row ..."]
 
 
+WHICH = {"holdout", "training", "centers", "region", "isolated", "mixing", "allow_unseen"}
+"""Fields that say which examples are shown or held out."""
+
+
 class Task(Variant):
     """Everything about the data. A subclass adds the renderer and its fields."""
 
@@ -88,8 +92,9 @@ class Task(Variant):
 
     @cached_property
     def looks(self) -> str:
-        """What decides how an example looks, as opposed to which examples there are: tasks alike in it share them."""
-        return self.model_dump_json(exclude={"holdout", "training", "region", "isolated", "mixing", "allow_unseen"})
+        """What decides the grid and how examples look, as opposed to which of them are shown: tasks that are alike in
+        it have the same examples for the same factor values, and the same blank one."""
+        return self.model_dump_json(exclude=WHICH)
 
     @cached_property
     def held_out(self) -> Bool[Tensor, " point"]:

@@ -14,18 +14,24 @@ from recombine.training.devices import arithmetic
 Evaluation = dict[str, Tensor]
 
 
+EXACT = "donot_use_mm_for_euclid_dist"
+HELD = 2**28
+"""Bytes of a grid's examples that are kept on the device; more are brought there chunk by chunk."""
+
+
 class Examination:
-    """The whole factor grid of one task, or of several that look alike, laid out on a device once for many members.
+    """The whole factor grid of one task, or of several that look alike, made once for many members.
 
     `chunk` points are asked and marked at a time, in strict float32.
     """
 
     def __init__(self, task: Task, device: torch.device, chunk: int = 32) -> None:
-        examples = task.examples(task.grid.points)
-        self.task = task
-        self.inputs, self.targets = (part.to(device).split(chunk) for part in examples)
-        self.points = task.grid.points.to(device).split(chunk)
-        self.blank = torch.cat([squared_error(task.blank.to(device).expand_as(t), t) for t in self.targets]).cpu()
+        self.task, self.device = task, device
+        parts = [*task.examples(task.grid.points), task.grid.points]
+        place = device if sum(part.nbytes for part in parts) <= HELD else torch.device("cpu")
+        self.chunks = list(zip(*(part.to(place).split(chunk) for part in parts), strict=True))
+        blank = task.blank.to(place)
+        self.blank = torch.cat([squared_error(blank.expand_as(t), t) for _, t, _ in self.chunks]).cpu()
 
     @torch.no_grad()
     def of(self, answer: Callable[[Tensor], Tensor], held_out: Tensor) -> Evaluation:
@@ -35,7 +41,8 @@ class Examination:
         """
         errors, found = [], []
         with arithmetic("float32"):
-            for inputs, targets, points in zip(self.inputs, self.targets, self.points, strict=True):
+            for chunk in self.chunks:
+                inputs, targets, points = (part.to(self.device) for part in chunk)
                 answers = answer(inputs).float()
                 errors.append(squared_error(answers, targets))
                 found.append(_hit(self.task, answers, points))
@@ -65,7 +72,7 @@ def _read_code(task: Task, codes: Tensor) -> Tensor:
     for factor, block in zip(task.grid.factors, codes.split(task.code_sizes, dim=-1), strict=True):
         values = factor.values.to(codes.device)
         own = task.encoding.code(values, factor).float()
-        columns.append(values[torch.cdist(block, own).argmin(dim=-1)])
+        columns.append(values[torch.cdist(block, own, compute_mode=EXACT).argmin(dim=-1)])
     return torch.stack(columns, dim=-1)
 
 

@@ -24,6 +24,10 @@ ALIGNED = 8
 """A vector of parameters is this many numbers long, or a multiple: 16 bytes of bfloat16, as matrix units like it."""
 
 
+GRID = 2**16
+"""A kernel's grid is shorter than this along all axes but its first."""
+
+
 class Loss(NamedTuple):
     """Per member: what is minimised, and its squared-error part."""
 
@@ -107,7 +111,7 @@ def _distance(answers: Tensor, targets: Tensor, shares: Tensor, terms: Tensor) -
 
 def _member_distances(answers: Tensor, targets: Tensor, shares: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
     """The same, of many members' answers in any precision, by a kernel if there is one."""
-    if not (answers.is_cuda and available()):
+    if not (answers.is_cuda and available() and shares.numel() < GRID):
         return _distance(answers.float(), targets, shares, terms)
     from recombine.accelerated.distance import PixelMeans
 

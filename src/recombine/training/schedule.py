@@ -58,7 +58,7 @@ class Schedule:
             epochs = range(first // self.steps_per_epoch, -(-(first + count) // self.steps_per_epoch))
             begin = first - epochs.start * self.steps_per_epoch
             batches.rows[:count, member] = self._rows(epochs)[begin : begin + count]
-            batches.shares[:count, member] = self._shares.repeat(len(epochs), 1)[begin : begin + count]
+            batches.shares[:count, member] = self._shares[torch.arange(first, first + count) % self.steps_per_epoch]
 
 
 def batches_of(schedules: list[Schedule], first: list[int], span: int) -> Batches:

@@ -1,0 +1,107 @@
+"""A low-rank embedding's parameters as they are used: images to be mixed, and penalties; in two ways.
+
+Vectors are `(*member, value, rank, pixel)` and strengths `(*member, value, rank)`, a tensor a factor.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+@dataclass(frozen=True)
+class EmbeddingParts(ABC):
+    """What both ways have in common."""
+
+    rows: list[Tensor]
+    columns: list[Tensor]
+    strengths: list[Tensor]
+
+    @abstractmethod
+    def images(self) -> list[Tensor]:
+        """W(v) = Σ λ v uᵀ, `(*member, value, y, x)`."""
+
+    @abstractmethod
+    def entropy(self) -> Tensor:
+        """−Σ λ̃ ln λ̃ over all values of all factors, a number a member."""
+
+    @abstractmethod
+    def variance(self) -> Tensor:
+        """Var v + Var u over pixels, summed over ranks, values and factors; a number a member."""
+
+    def rendered(self, codes: Tensor) -> Tensor:
+        """Codes `(*member, batch, code)` to one image a factor, `(*member, batch, factor, y, x)`."""
+        blocks = codes.split([s.shape[-2] for s in self.strengths], dim=-1)
+        mixed = [
+            (block @ images.flatten(-2)).unflatten(-1, images.shape[-2:])
+            for block, images in zip(blocks, self.images(), strict=True)
+        ]
+        return torch.stack(mixed, dim=-3)
+
+    def penalties(self) -> dict[str, Tensor]:
+        """What the recipe may weigh into the loss."""
+        return {"entropy": self.entropy(), "variance": self.variance()}
+
+
+@dataclass(frozen=True)
+class PlainParts(EmbeddingParts):
+    """By torch; `rows` and `columns` have unit norm."""
+
+    seen: list[Tensor]
+    """The vectors whose variance is penalised."""
+
+    @classmethod
+    def of(cls, rows: list[Tensor], columns: list[Tensor], strengths: list[Tensor], unit: bool) -> PlainParts:
+        """From parameters; the variance is that of unit vectors, or of those given."""
+        units = [_unit(v) for v in rows], [_unit(v) for v in columns]
+        return cls(*units, strengths, [*units[0], *units[1]] if unit else rows + columns)
+
+    def images(self) -> list[Tensor]:
+        return [(s[..., None] * v).mT @ u for s, v, u in zip(self.strengths, self.rows, self.columns, strict=True)]
+
+    def spectra(self) -> list[Tensor]:
+        """Normalised squared strengths λ̃."""
+        return [functional.normalize(strength**2, p=1, dim=-1) for strength in self.strengths]
+
+    def entropy(self) -> Tensor:
+        tiny = torch.finfo(torch.float32).tiny  # 0 ln 0 = 0, with a finite gradient: strengths may reach zero
+        return torch.stack([-(s * s.clamp(min=tiny).log()).sum(dim=(-1, -2)) for s in self.spectra()]).sum(dim=0)
+
+    def variance(self) -> Tensor:
+        return torch.stack([v.var(dim=-1, correction=0).sum(dim=(-1, -2)) for v in self.seen]).sum(dim=0)
+
+
+@dataclass(frozen=True)
+class KernelParts(EmbeddingParts):
+    """Of many members, by kernels that pass over memory once; `rows` have unit norm times their strengths."""
+
+    spread: Tensor
+
+    @classmethod
+    def of(cls, rows: list[Tensor], columns: list[Tensor], strengths: list[Tensor], unit: bool) -> KernelParts:
+        """From parameters; the variance is that of unit vectors, or of those given."""
+        from recombine.accelerated.vectors import ScaledUnits
+
+        scaled = [ScaledUnits.apply(v, s, unit) for v, s in zip(rows, strengths, strict=True)]
+        units = [ScaledUnits.apply(u, None, unit) for u in columns]
+        spread = torch.stack([variance for _, variance in scaled + units]).sum(dim=0)
+        return cls([v for v, _ in scaled], [u for u, _ in units], strengths, spread)
+
+    def images(self) -> list[Tensor]:
+        return [v.mT @ u for v, u in zip(self.rows, self.columns, strict=True)]
+
+    def entropy(self) -> Tensor:
+        from recombine.accelerated.vectors import Entropies
+
+        return torch.stack([Entropies.apply(strength) for strength in self.strengths]).sum(dim=0)
+
+    def variance(self) -> Tensor:
+        return self.spread
+
+
+def _unit(vectors: Tensor) -> Tensor:
+    return functional.normalize(vectors, dim=-1)
