@@ -7,6 +7,7 @@ import torch
 import recombine
 from recombine.decoders import CNN, DECODERS, LowRank
 from recombine.store import Store
+from recombine.studies.reading import stage_profile
 from recombine.sweep import train
 from recombine.training import Ensemble, State, fit
 from recombine.training.fit import Stepper
@@ -145,6 +146,14 @@ def test_measurements_are_the_same_on_the_gpu(cuda):
     there = recombine.diagnose(module.to(cuda), "x=0:7,y=0:7", **fields)
     for name in ("metric", "factorization", "probe_held_out", "stripe_index", "schmidt", "kernel_agreement"):
         assert np.allclose(here[name], there[name], rtol=1e-2, atol=1e-3), name
+
+
+def test_stages_of_a_run_are_profiled_as_on_the_cpu(cuda, store_path):
+    (run,) = train([small_spec("cnn", steps=40)], store_path, device="cpu")
+    here, there = (stage_profile(run, device) for device in (CPU, cuda))
+    assert here.keys() == there.keys()
+    for name, values in here.items():
+        assert np.allclose(values, there[name], rtol=1e-2, atol=1e-3, equal_nan=True), name
 
 
 def test_sweep_on_the_gpu_fills_the_store(cuda, store_path):

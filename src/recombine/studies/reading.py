@@ -171,7 +171,8 @@ def stage_profile(run: Run, device: torch.device, *, probes: bool = True, maps: 
     without a derivative have finite differences only.
     """
     task, module = run.spec.task, run.module().to(device)
-    points, held, shape = task.grid.points.to(device), task.held_out.to(device), task.grid.shape
+    points, shape = task.grid.points.to(device), task.grid.shape
+    held = task.held_out  # on the host: choosing by a mask that lies on the device waits for it
     reader = decoder_reader(module, lambda values: task.codes(values).float())
     memory = MEMORY[device.type]
     exact = metric_tensor(reader, points, memory=memory) if task.encoding.differentiable else None
@@ -195,8 +196,8 @@ def stage_profile(run: Run, device: torch.device, *, probes: bool = True, maps: 
         if maps:
             found["log_volume"] = volume.reshape(shape).T
         for key, value in found.items():
-            rows.setdefault(key, []).append(value.cpu())
-    return {name: torch.stack(values).float().numpy() for name, values in rows.items()}
+            rows.setdefault(key, []).append(value)
+    return {name: torch.stack(values).float().cpu().numpy() for name, values in rows.items()}
 
 
 STAGE_DIMS: dict[str, Sequence[str]] = {
