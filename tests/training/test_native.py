@@ -10,10 +10,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.nn import functional
 
 from recombine import native
-from recombine.decoders import CNN
-from recombine.native import build, network
+from recombine.decoders import CNN, LowRank
+from recombine.native import build
+from recombine.native.chunks import MOST_CHUNKS, chunks_of
 from recombine.specs import RunSpec
 from recombine.tasks import BumpTask
 from recombine.training import Ensemble, fit
@@ -94,9 +96,9 @@ def test_a_whole_network_has_torchs_answers_and_gradients(size, decoder):
     ensemble = Ensemble([spec], CPU)
     weights = ensemble.initial().weights[0].requires_grad_()
     inputs = ensemble.examples.inputs[:9]
-    fast = ensemble.objective.decoder.lone_answers(weights, inputs)
-    plain = ensemble.objective.answers(weights, inputs, torch.float32)
-    assert fast is not None, "the kernels did not take it"
+    found = ensemble.objective.decoder.lone_answers(weights, inputs)
+    assert found is not None, "the kernels did not take it"
+    fast, plain = found.answers, ensemble.objective.answers(weights, inputs, torch.float32)
     assert fast.shape == plain.shape == (9, size, size)
     near(fast, plain)
     scale = torch.randn(plain.shape, generator=torch.Generator().manual_seed(1))
@@ -104,8 +106,66 @@ def test_a_whole_network_has_torchs_answers_and_gradients(size, decoder):
 
 
 @needs_compiler
-def test_bits_do_not_depend_on_threads():
-    spec = small_spec(CNN(width=32, depth=3), steps=6, batch=29)
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(1, 20), st.integers(1, 5), st.integers(1, 5), st.integers(1, 40), st.integers(1, 40), st.booleans(),
+    st.integers(0, 99), st.sampled_from([1, 2]),
+)  # fmt: skip
+def test_narrow_convolutions_agree_with_torch(batch, channels, out, height, width, below, seed, threads):
+    chance = torch.Generator().manual_seed(seed)
+    shapes = (batch, channels, height, width), (out, channels, 3, 3), (out,)
+    x, w, bias = (torch.randn(shape, generator=chance) for shape in shapes)
+    x, w = x.transpose(2, 3).contiguous().transpose(2, 3), w.flip(0)
+    leaves = [x.requires_grad_(below), w.requires_grad_(), bias.requires_grad_()]
+    wanted = leaves if below else leaves[1:]
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found = native.NarrowConvolution.apply(*leaves)
+        ours = torch.autograd.grad(found.square().sum() / 2, wanted)
+    finally:
+        torch.set_num_threads(before)
+    expected = functional.conv2d(*(leaf.double() for leaf in leaves), padding=1)
+    theirs = torch.autograd.grad(expected.square().sum() / 2, wanted)
+    near(found, expected.float(), least=1.0)
+    for one, other in zip(ours, theirs, strict=True):
+        near(one, other.float(), least=1.0)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("images", "weights", "biases"),
+    [((1, 2, 4, 4), (3, 1, 3, 3), (3,)), ((1, 2, 4, 4), (3, 2, 3, 3), (2,)), ((1, 2, 4, 4), (3, 2, 5, 5), (3,))],
+)
+def test_narrow_convolutions_that_do_not_fit_are_refused(images, weights, biases):
+    with pytest.raises(ValueError, match="weights of"):
+        native.NarrowConvolution.apply(*(torch.ones(shape) for shape in (images, weights, biases)))
+    with pytest.raises(ValueError, match="wanted: float32"):
+        native.NarrowConvolution.apply(*(torch.ones(shape).double() for shape in (images, weights, biases)))
+
+
+@needs_compiler
+@pytest.mark.parametrize("vectors", ["unit", "raw"])
+def test_a_low_rank_network_has_torchs_answers_penalties_and_gradients(vectors, monkeypatch):
+    spec = small_spec(LowRank(vectors=vectors, depth=2))
+    ensemble = Ensemble([spec], CPU)
+    weights = ensemble.initial().weights[0].requires_grad_()
+    inputs, targets = ensemble.examples.inputs[:9], ensemble.examples.targets[:9]
+    assert ensemble.objective.decoder.lone_answers(weights, inputs) is not None, "the kernels did not take it"
+    terms = torch.tensor([0.3, 0.2, 0.1])
+    ends = []
+    for fast in (True, False):
+        monkeypatch.setattr(native, "available", lambda fast=fast: fast)
+        total, error = ensemble.objective.loss(weights, inputs, targets, torch.full((9,), 1 / 9), terms)
+        ends.append((total, error, torch.autograd.grad(total, weights)[0]))
+    for one, other in zip(*ends, strict=True):
+        near(one, other)
+
+
+@needs_compiler
+@pytest.mark.parametrize("decoder", [CNN(width=32, depth=3), LowRank()], ids=["cnn", "low_rank"])
+def test_bits_do_not_depend_on_threads(decoder):
+    spec = small_spec(decoder, steps=6, batch=29)
     before, ends = torch.get_num_threads(), []
     try:
         for threads in (1, 2, 3):
@@ -184,13 +244,14 @@ def test_large_batches_are_in_few_chunks():
     """Each chunk has sums of its own, as large as the weights."""
     spec = small_spec(CNN(width=16, depth=2), batch=300, steps=2, task={"training": "draws:300"})
     assert torch.isfinite(trained(spec).weights).all()
-    assert len(network._chunks(300)) == network.MOST_CHUNKS
-    assert [last - first for first, last, _ in network._chunks(32)] == [8] * 4
+    assert len(chunks_of(300)) == MOST_CHUNKS
+    assert [last - first for first, last, _ in chunks_of(32)] == [8] * 4
 
 
 @needs_compiler
-def test_training_without_them_is_the_same_within_rounding(monkeypatch):
-    spec = small_spec(CNN(width=32, depth=2))
+@pytest.mark.parametrize("decoder", [CNN(width=32, depth=2), LowRank()], ids=["cnn", "low_rank"])
+def test_training_without_them_is_the_same_within_rounding(decoder, monkeypatch):
+    spec = small_spec(decoder)
     fast = trained(spec)
     monkeypatch.setattr(native, "available", lambda: False)
     plain = trained(spec)

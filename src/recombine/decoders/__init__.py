@@ -1,6 +1,14 @@
 """Decoders: codes to images, as chains of named stages."""
 
-from recombine.decoders.base import DECODERS, AnyDecoder, DecoderSpec, Interface, StagedDecoder, build_seeded
+from recombine.decoders.base import (
+    DECODERS,
+    AnyDecoder,
+    DecoderSpec,
+    Interface,
+    MemberAnswers,
+    StagedDecoder,
+    build_seeded,
+)
 from recombine.decoders.cnn import CNN
 from recombine.decoders.coordinate import CoordinateMLP
 from recombine.decoders.encoder import ConvEncoder
@@ -19,6 +27,7 @@ __all__ = [
     "Interface",
     "LowRank",
     "LowRankEmbedding",
+    "MemberAnswers",
     "StagedDecoder",
     "Transformer",
     "build_seeded",

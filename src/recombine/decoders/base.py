@@ -44,7 +44,7 @@ class Interface:
 
 
 class MemberAnswers(NamedTuple):
-    """What many members say, and their penalties, a number a member each."""
+    """What many members say, and their penalties, a number a member each; or one network, without a member axis."""
 
     answers: Tensor
     penalties: Mapping[str, Tensor] = {}
@@ -88,8 +88,9 @@ class StagedDecoder(nn.Module):
         """
         return None
 
-    def lone_answers(self, vector: Tensor, inputs: Tensor) -> Tensor | None:
-        """Answers of one network while it trains on a CPU, where a decoder knows a better way than its stages.
+    def lone_answers(self, vector: Tensor, inputs: Tensor) -> MemberAnswers | None:
+        """Answers and penalties of one network while it trains on a CPU, where a decoder knows a better way than its
+        stages.
 
         `vector` has its parameters one after another (and perhaps more). First derivatives only, none of the inputs.
         """
@@ -126,6 +127,14 @@ class ToImage(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         return pixels.reshape(len(pixels), *self.image_shape)
+
+
+def named_views(module: nn.Module, vector: Tensor) -> dict[str, Tensor]:
+    """A vector that begins with all parameters of a module, by their names."""
+    named = dict(module.named_parameters())
+    sizes = [parameter.numel() for parameter in named.values()]
+    parts = vector.split([*sizes, len(vector) - sum(sizes)])[:-1]
+    return {name: part.view_as(parameter) for (name, parameter), part in zip(named.items(), parts, strict=True)}
 
 
 def build_seeded(spec: DecoderSpec, interface: Interface, seed: int) -> StagedDecoder:

@@ -66,12 +66,12 @@ class CNNDecoder(StagedDecoder):
         weights = {name: w.to(dtype) for name, w in weights.items()}
         return MemberAnswers(self.grouped_answers(weights, inputs.to(dtype)))
 
-    def lone_answers(self, vector: Tensor, inputs: Tensor) -> Tensor | None:
+    def lone_answers(self, vector: Tensor, inputs: Tensor) -> MemberAnswers | None:
         first, resize = cast(FromPoint, self.stages["layer0"][0]), tuple(self.stages["output"].children())[1]  # type: ignore[index]
         if inputs.device.type != "cpu" or inputs.dtype != torch.float32 or not native.takes(first.out_channels):
             return None
         plan = native.Plan(first.in_channels, first.kernel_size[0], first.out_channels, tuple(self._ups))
-        return resize(native.Convolutional.apply(vector, inputs, plan).unsqueeze(1))
+        return MemberAnswers(resize(native.Convolutional.apply(vector, inputs, plan).unsqueeze(1)))
 
     @property
     def _largest(self) -> int:

@@ -20,9 +20,11 @@ import torch
 from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
+from torch.nn import functional
 
+from recombine import native
 from recombine.accelerated import available
-from recombine.decoders.base import DECODERS, DecoderSpec, Interface, MemberAnswers, StagedDecoder
+from recombine.decoders.base import DECODERS, DecoderSpec, Interface, MemberAnswers, StagedDecoder, named_views
 from recombine.decoders.low_rank_parts import EmbeddingParts, KernelParts, PlainParts
 from recombine.decoders.members import narrow_convolution, prelu
 
@@ -69,13 +71,30 @@ class LowRankDecoder(StagedDecoder):
         return self.embedding.parts().penalties()
 
     def member_answers(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> MemberAnswers:
-        parts = self.embedding.member_parts(weights, "stages.embedding")
+        parts = self.embedding.parts_of(weights, "stages.embedding")
         values = parts.rendered(inputs).to(dtype)
         first, *hidden, last = self.stages
         weights = {name: w.to(dtype) for name, w in weights.items() if not name.startswith(f"stages.{first}.")}
         for name in hidden:
             values = prelu(weights, f"stages.{name}.1", narrow_convolution(weights, f"stages.{name}.0", values))
         return MemberAnswers(narrow_convolution(weights, f"stages.{last}.0", values).squeeze(2), parts.penalties())
+
+    def lone_answers(self, vector: Tensor, inputs: Tensor) -> MemberAnswers | None:
+        if inputs.device.type != "cpu" or inputs.dtype != torch.float32:
+            return None
+        weights = named_views(self, vector)
+        first, *hidden, last = self.stages
+        widest = max(max(weights[f"stages.{name}.0.weight"].shape[:2]) for name in (*hidden, last))
+        if widest > native.NARROW or not native.available():
+            return None
+        parts = self.embedding.parts_of(weights, f"stages.{first}")
+        values = parts.rendered(inputs)
+        for name in (*hidden, last):
+            kernel, bias = (weights[f"stages.{name}.0.{part}"] for part in ("weight", "bias"))
+            values = native.NarrowConvolution.apply(values, kernel, bias)
+            if name != last:
+                values = functional.prelu(values, weights[f"stages.{name}.1.weight"])
+        return MemberAnswers(values.squeeze(1), parts.penalties())
 
 
 class LowRankEmbedding(nn.Module):
@@ -101,8 +120,8 @@ class LowRankEmbedding(nn.Module):
         """The parameters as they are used."""
         return PlainParts.of([*self.rows], [*self.columns], [*self.strengths], self.vectors == "unit")
 
-    def member_parts(self, weights: Mapping[str, Tensor], name: str) -> EmbeddingParts:
-        """Those of many members, by name and with a leading member axis."""
+    def parts_of(self, weights: Mapping[str, Tensor], name: str) -> EmbeddingParts:
+        """The same of parameters by name, with a leading member axis or without."""
         rows, columns, strengths = (
             [weights[f"{name}.{kind}.{k}"] for k in range(len(self.code_sizes))]
             for kind in ("rows", "columns", "strengths")

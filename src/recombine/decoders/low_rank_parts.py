@@ -72,7 +72,8 @@ class PlainParts(EmbeddingParts):
         return torch.stack([-(s * s.clamp(min=tiny).log()).sum(dim=(-1, -2)) for s in self.spectra()]).sum(dim=0)
 
     def variance(self) -> Tensor:
-        return torch.stack([v.var(dim=-1, correction=0).sum(dim=(-1, -2)) for v in self.seen]).sum(dim=0)
+        centred = [v - v.mean(dim=-1, keepdim=True) for v in self.seen]  # faster than `var`
+        return torch.stack([v.square().mean(dim=-1).sum(dim=(-1, -2)) for v in centred]).sum(dim=0)
 
 
 @dataclass(frozen=True)

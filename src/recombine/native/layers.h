@@ -30,7 +30,7 @@ struct Layer {
     long side() const { return up ? 4 : 3; }
     bool winograd() const {
         return !up && channels >= 32;
-    }                                                // with fewer channels its additions cost more than it saves
+    }  // with fewer channels its additions cost more than it saves
     long kernel() const { return side() * side(); }  // places of it
     long taps() const { return winograd() ? 36 : kernel(); }
     long matrix() const { return channels * channels; }

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -13,10 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from recombine.native.build import library
-
-CHUNK, MOST_CHUNKS = 8, 8
-"""Images that go through the network together; more of them where there would be more chunks than that. What is summed
-over images is added up chunk by chunk, whoever did which: bits do not depend on how many threads there are."""
+from recombine.native.chunks import by_chunks, chunks_of
 
 
 class Sizes(NamedTuple):
@@ -65,7 +60,7 @@ class Convolutional(torch.autograd.Function):
         prepared, stages = _room(sizes.prepared), _room(sizes.stages)
         drawn = codes.new_empty(batch, sizes.drawn, sizes.drawn)
         _call("prepare", plan, vector, prepared)
-        _by_chunks(
+        by_chunks(
             batch,
             lambda first, last, chunk: _call(
                 "forward", plan, vector, prepared, codes, stages, drawn, batch, first, last
@@ -82,10 +77,10 @@ class Convolutional(torch.autograd.Function):
             raise RuntimeError("a network on compiled kernels goes backward once: their memory is used again")
         (codes,), gradient, plan = ctx.saved_tensors, gradients[0].contiguous(), ctx.plan
         (prepared, stages), batch = ctx.rooms, len(codes)
-        chunks = len(_chunks(batch))
+        chunks = len(chunks_of(batch))
         below = _room(batch * (plan.first + 2) ** 2 * plan.channels)
         sums = _room(chunks * ctx.sizes.sums)
-        _by_chunks(
+        by_chunks(
             batch,
             lambda first, last, chunk: _call(
                 "backward", plan, prepared, stages, gradient, below, sums[chunk * ctx.sizes.sums :], batch, first, last
@@ -104,28 +99,6 @@ def _call(name: str, plan: Plan, *arguments: Tensor | int) -> None:
         ctypes.c_void_p(given.data_ptr()) if isinstance(given, Tensor) else ctypes.c_long(given) for given in arguments
     ]
     getattr(library(), f"recombine_{name}")(*plan.arguments, *values)
-
-
-def _by_chunks(batch: int, work: Callable[[int, int, int], None]) -> None:
-    """Do `work(first, last, chunk)` for every chunk, in as many threads as torch has."""
-    chunks = _chunks(batch)
-    threads = min(torch.get_num_threads(), len(chunks))
-    if threads <= 1:
-        for chunk in chunks:
-            work(*chunk)
-    else:
-        list(_threads(threads).map(lambda chunk: work(*chunk), chunks))
-
-
-def _chunks(batch: int) -> list[tuple[int, int, int]]:
-    """First and last image and number of each."""
-    size = max(CHUNK, -(-batch // MOST_CHUNKS))
-    return [(first, min(batch, first + size), first // size) for first in range(0, batch, size)]
-
-
-@cache
-def _threads(count: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(count, thread_name_prefix="recombine")
 
 
 MOST_KEPT = 2**28

@@ -6,6 +6,7 @@ network computes in bfloat16 on a rounded copy of its float32 weights; gradients
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from recombine.accelerated import available
-from recombine.decoders import StagedDecoder
+from recombine.decoders import MemberAnswers, StagedDecoder
 
 WEIGHTS: tuple[str, ...] = ("entropy", "variance", "absolute")
 """The recipe's weights of the terms beside the squared error, in the order of `Objective.loss`."""
@@ -72,16 +73,20 @@ class Objective:
 
         Penalties and the loss itself are always in float32.
         """
-        answers = self.decoder.lone_answers(weights, inputs) if self.dtype == torch.float32 else None
-        if answers is None:
-            answers = self.answers(weights, inputs, self.dtype)
-        error, total = _distance(answers, targets, shares, terms)
-        entropy, variance, _ = terms.unbind()
-        if self.penalties is not None:
-            named = {f"decoder.{name}": part for name, part in self.layout.unflatten(weights).items()}
-            found = functional_call(self.penalties, named, ())
-            total = total + entropy * found["entropy"] + variance * found["variance"]
+        found = self.decoder.lone_answers(weights, inputs) if self.dtype == torch.float32 else None
+        if found is None:
+            found = MemberAnswers(self.answers(weights, inputs, self.dtype), self._penalties(weights))
+        error, total = _distance(found.answers, targets, shares, terms)
+        if found.penalties:
+            total = total + terms[0] * found.penalties["entropy"] + terms[1] * found.penalties["variance"]
         return total, error
+
+    def _penalties(self, weights: Float[Tensor, " parameter"]) -> Mapping[str, Tensor]:
+        if self.penalties is None:
+            return {}
+        named = {f"decoder.{name}": part for name, part in self.layout.unflatten(weights).items()}
+        found: Mapping[str, Tensor] = functional_call(self.penalties, named, ())
+        return found
 
     def member_losses(
         self,
