@@ -14,13 +14,12 @@ from recombine.accelerated import convolution
 from recombine.accelerated.adamw import update
 from recombine.accelerated.distance import PixelMeans
 from recombine.accelerated.narrow import NarrowConvolution
-from recombine.decoders import LowRankEmbedding
+from recombine.decoders import FlatLayout, LowRankEmbedding
 from recombine.decoders.low_rank_parts import KernelParts, PlainParts
 from recombine.specs import RunSpec
 from recombine.tasks import BumpTask
 from recombine.training import Ensemble
 from recombine.training.adamw import adamw_update
-from recombine.training.objective import FlatLayout
 
 DEVICE = torch.device(sys.argv[1])
 SMALL = st.integers(1, 3)

@@ -12,6 +12,7 @@ from recombine.decoders.base import (
 from recombine.decoders.cnn import CNN
 from recombine.decoders.coordinate import CoordinateMLP
 from recombine.decoders.encoder import ConvEncoder
+from recombine.decoders.flat import FlatLayout
 from recombine.decoders.low_rank import LowRank, LowRankEmbedding
 from recombine.decoders.mlp import MLP
 from recombine.decoders.transformer import Transformer
@@ -24,6 +25,7 @@ __all__ = [
     "ConvEncoder",
     "CoordinateMLP",
     "DecoderSpec",
+    "FlatLayout",
     "Interface",
     "LowRank",
     "LowRankEmbedding",

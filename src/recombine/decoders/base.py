@@ -129,14 +129,6 @@ class ToImage(nn.Module):
         return pixels.reshape(len(pixels), *self.image_shape)
 
 
-def named_views(module: nn.Module, vector: Tensor) -> dict[str, Tensor]:
-    """A vector that begins with all parameters of a module, by their names."""
-    named = dict(module.named_parameters())
-    sizes = [parameter.numel() for parameter in named.values()]
-    parts = vector.split([*sizes, len(vector) - sum(sizes)])[:-1]
-    return {name: part.view_as(parameter) for (name, parameter), part in zip(named.items(), parts, strict=True)}
-
-
 def build_seeded(spec: DecoderSpec, interface: Interface, seed: int) -> StagedDecoder:
     """A module initialised from its own random stream, leaving torch's global one as it was."""
     with torch.random.fork_rng(devices=[]):

@@ -24,7 +24,8 @@ from torch.nn import functional
 
 from recombine import native
 from recombine.accelerated import available
-from recombine.decoders.base import DECODERS, DecoderSpec, Interface, MemberAnswers, StagedDecoder, named_views
+from recombine.decoders.base import DECODERS, DecoderSpec, Interface, MemberAnswers, StagedDecoder
+from recombine.decoders.flat import FlatLayout
 from recombine.decoders.low_rank_parts import EmbeddingParts, KernelParts, PlainParts
 from recombine.decoders.members import narrow_convolution, prelu
 
@@ -82,7 +83,7 @@ class LowRankDecoder(StagedDecoder):
     def lone_answers(self, vector: Tensor, inputs: Tensor) -> MemberAnswers | None:
         if inputs.device.type != "cpu" or inputs.dtype != torch.float32:
             return None
-        weights = named_views(self, vector)
+        weights = FlatLayout(self).unflatten(vector)
         first, *hidden, last = self.stages
         widest = max(max(weights[f"stages.{name}.0.weight"].shape[:2]) for name in (*hidden, last))
         if widest > native.NARROW or not native.available():

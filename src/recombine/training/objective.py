@@ -15,14 +15,10 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from recombine.accelerated import available
-from recombine.decoders import MemberAnswers, StagedDecoder
+from recombine.decoders import FlatLayout, MemberAnswers, StagedDecoder
 
 WEIGHTS: tuple[str, ...] = ("entropy", "variance", "absolute")
 """The recipe's weights of the terms beside the squared error, in the order of `Objective.loss`."""
-
-
-ALIGNED = 8
-"""A vector of parameters is this many numbers long, or a multiple: 16 bytes of bfloat16, as matrix units like it."""
 
 
 GRID = 2**16
@@ -127,36 +123,3 @@ def _member_distances(answers: Tensor, targets: Tensor, shares: Tensor, terms: T
 def _weighed(square: Tensor, absolute: Tensor, shares: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
     error = (square * shares).sum(dim=-1)
     return error, error + terms[..., -1] * (absolute * shares).sum(dim=-1)
-
-
-class FlatLayout:
-    """A module's parameters as one vector, and back.
-
-    The ensemble keeps `(member, parameter)` matrices: weights and both AdamW moments. One matrix each makes the
-    optimiser a handful of operations whatever the decoder, and a checkpoint three tensors. A few zeros at the end of
-    every vector let the next member's begin at an aligned place.
-    """
-
-    def __init__(self, module: nn.Module) -> None:
-        named = dict(module.named_parameters())
-        self.names = list(named)
-        self.shapes = [parameter.shape for parameter in named.values()]
-        self.spare = -sum(parameter.numel() for parameter in named.values()) % ALIGNED
-        self.sizes = [*(parameter.numel() for parameter in named.values()), self.spare]
-        self.size = sum(self.sizes)
-
-    def flatten(self, module: nn.Module) -> Float[Tensor, " parameter"]:
-        """The module's parameters as a new vector."""
-        named = dict(module.named_parameters())
-        parts = [named[name].detach().float().flatten() for name in self.names]
-        return torch.cat([*parts, torch.zeros(self.spare, device=parts[0].device)])
-
-    def unflatten(self, vector: Float[Tensor, " parameter"]) -> dict[str, Tensor]:
-        """Named views into the vector."""
-        parts = vector.split(self.sizes)[:-1]
-        return {name: part.view(shape) for name, part, shape in zip(self.names, parts, self.shapes, strict=True)}
-
-    def unflatten_members(self, vectors: Float[Tensor, "member parameter"]) -> dict[str, Tensor]:
-        """Named views into all members' vectors."""
-        parts, members = vectors.split(self.sizes, dim=1)[:-1], len(vectors)
-        return {n: part.view(members, *shape) for n, part, shape in zip(self.names, parts, self.shapes, strict=True)}
