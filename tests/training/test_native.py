@@ -127,6 +127,7 @@ def test_narrow_convolutions_agree_with_torch(batch, channels, out, height, widt
         torch.set_num_threads(before)
     expected = functional.conv2d(*(leaf.double() for leaf in leaves), padding=1)
     theirs = torch.autograd.grad(expected.square().sum() / 2, wanted)
+    assert found.shape == (batch, out, height, width)
     near(found, expected.float(), least=1.0)
     for one, other in zip(ours, theirs, strict=True):
         near(one, other.float(), least=1.0)
