@@ -190,3 +190,15 @@ def test_members_stay_within_a_budget_of_memory(cuda, store_path):
     assert [run.status for run in runs] == ["done"] * len(specs)
     assert torch.cuda.max_memory_reserved() <= budget * 2**30
     assert runs[0].result["provenance"]["members_together"] < len(specs)
+
+
+def test_loss_takes_more_examples_than_a_grids_second_axis(cuda):
+    from recombine.accelerated.distance import PixelMeans
+
+    answers = torch.randn(300, 256, 3, device=cuda, requires_grad=True)
+    targets = torch.randn(300, 256, 3, device=cuda)
+    means = (answers - targets).square().mean(dim=2), (answers - targets).abs().mean(dim=2)
+    for ours, theirs in zip(PixelMeans.apply(answers, targets), means, strict=True):
+        slopes = [torch.autograd.grad(found.sum(), answers, retain_graph=True)[0] for found in (ours, theirs)]
+        torch.testing.assert_close(ours, theirs)
+        torch.testing.assert_close(*slopes)

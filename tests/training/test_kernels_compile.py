@@ -46,9 +46,9 @@ for up in (False, True):
     compiled(convolution._weight_product, **square, ROWS=32, UP=up)
 compiled(convolution._collect, SPLITS=4, TAPS=9, CI=64, CO=64)
 compiled(convolution._lay_out, TAPS=16, CI=64, CO=64, BLOCK=16)
-compiled(readout._drawn, C=64, ROWS=64)
-compiled(readout._spread, C=64, ROWS=64, EDGE=128)
-compiled(readout._weights, C=64, ROWS=64, PRECISION="tf32", STAGES=2)
+compiled(readout._drawn, C=64, ROWS=32)
+compiled(readout._spread, C=64, ROWS=32, EDGE=128)
+compiled(readout._weights, C=64, ROWS=32, PRECISION="tf32", STAGES=2)
 for back in (False, True):
     compiled(narrow._convolved, CI=2, CO=2, WIDE=2, BLOCK=512, BACK=back)
 compiled(narrow._weights, CI=2, CO=1, WIDE=1, BLOCK=256)

@@ -30,7 +30,7 @@ def _means(x, goal, square, absolute, pixels, BLOCK: tl.constexpr):
 @triton.jit
 def _means_back(x, goal, square, absolute, found, pixels, BLOCK: tl.constexpr):
     """The gradient of a block of an example's pixels, from those of its two means."""
-    row, column = tl.program_id(1).to(tl.int64), tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    row, column = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside, at = column < pixels, row * pixels + column
     away = tl.load(x + at, mask=inside, other=0.0).to(tl.float32) - tl.load(goal + at, mask=inside, other=0.0)
     sign = tl.where(away > 0, 1.0, tl.where(away < 0, -1.0, 0.0))
@@ -54,5 +54,5 @@ class PixelMeans(torch.autograd.Function):
         x, goal = ctx.saved_tensors
         square, absolute = (gradient.contiguous() for gradient in gradients)
         found, pixels = torch.empty_like(x), x[0, 0].numel()
-        _means_back[(triton.cdiv(pixels, BLOCK), square.numel())](x, goal, square, absolute, found, pixels, BLOCK=BLOCK)
+        _means_back[(square.numel(), triton.cdiv(pixels, BLOCK))](x, goal, square, absolute, found, pixels, BLOCK=BLOCK)
         return found, None

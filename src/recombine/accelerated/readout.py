@@ -13,8 +13,10 @@ from torch import Tensor
 
 from recombine.accelerated.convolution import clear_border, edge_of, inner
 
-ROWS = 64
+TILE = 2048
+"""Numbers of one tile: pixels times channels."""
 SPLITS = 8
+"""Parts over which a weight gradient's sum is divided; summed in order, so that results repeat."""
 PLACES = 9
 
 
@@ -103,12 +105,17 @@ def _shape(x: Tensor) -> tuple[int, int, int, int, int, int]:
     return members, images, images * height * width, height, width, channels
 
 
+def _rows(channels: int) -> int:
+    """Pixels of one tile; a product of matrices needs sixteen."""
+    return max(16, TILE // channels)
+
+
 def forward(x: Tensor, w: Tensor, bias: Tensor) -> Tensor:
     """Images in float32."""
     members, images, pixels, height, width, channels = _shape(x)
-    y = torch.empty(members, images, height, width, dtype=torch.float32, device=x.device)
-    _drawn[(triton.cdiv(pixels, ROWS), members)](
-        x, w, bias, y, pixels, height, width, x.stride(0), C=channels, ROWS=ROWS
+    y, rows = torch.empty(members, images, height, width, dtype=torch.float32, device=x.device), _rows(channels)
+    _drawn[(triton.cdiv(pixels, rows), members)](
+        x, w, bias, y, pixels, height, width, x.stride(0), C=channels, ROWS=rows
     )  # fmt: skip
     return y
 
@@ -116,10 +123,11 @@ def forward(x: Tensor, w: Tensor, bias: Tensor) -> Tensor:
 def input_gradient(z: Tensor, w: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
     """Gradient before the ReLU of the layer below, and its sums by channel; `z` is the images' gradient in float32."""
     members, images, pixels, height, width, channels = _shape(gate)
-    x, tiles = torch.empty_like(gate), triton.cdiv(pixels, ROWS)
+    x, rows = torch.empty_like(gate), _rows(channels)
+    tiles = triton.cdiv(pixels, rows)
     sums = torch.empty(members, tiles, channels, dtype=torch.float32, device=z.device)
     _spread[(tiles, members)](
-        z, w, gate, x, sums, images, height, width, x.stride(0), C=channels, ROWS=ROWS, EDGE=edge_of(height, width)
+        z, w, gate, x, sums, images, height, width, x.stride(0), C=channels, ROWS=rows, EDGE=edge_of(height, width)
     )  # fmt: skip
     return x, sums.sum(dim=1)
 
@@ -127,9 +135,10 @@ def input_gradient(z: Tensor, w: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
 def weight_gradient(x: Tensor, z: Tensor, precision: str) -> tuple[Tensor, Tensor]:
     """Gradients of weight `(member, place, channel)` and bias, in float32."""
     members, _, pixels, height, width, channels = _shape(x)
-    chunk = triton.cdiv(triton.cdiv(pixels, SPLITS), ROWS) * ROWS
+    rows = _rows(channels)
+    chunk = triton.cdiv(triton.cdiv(pixels, SPLITS), rows) * rows
     part = torch.empty(members, SPLITS, 16, channels, dtype=torch.float32, device=x.device)
     _weights[(SPLITS, members)](
-        x, z, part, pixels, height, width, x.stride(0), chunk, C=channels, ROWS=ROWS, PRECISION=precision, STAGES=2
+        x, z, part, pixels, height, width, x.stride(0), chunk, C=channels, ROWS=rows, PRECISION=precision, STAGES=2
     )  # fmt: skip
     return part.sum(dim=1)[:, :PLACES], z.flatten(1).sum(dim=1)

@@ -22,7 +22,7 @@ TINY = tl.constexpr(torch.finfo(torch.float32).tiny)
 @triton.jit
 def _places(count, length, VECTORS: tl.constexpr, WIDE: tl.constexpr):
     """Of a tile of vectors: their numbers, the places of their components, and which of these exist."""
-    row, column = tl.program_id(0) * VECTORS + tl.arange(0, VECTORS), tl.arange(0, WIDE)
+    row, column = tl.program_id(0).to(tl.int64) * VECTORS + tl.arange(0, VECTORS), tl.arange(0, WIDE)
     return row, row[:, None] * length + column[None, :], (row < count)[:, None] & (column < length)[None, :]
 
 

@@ -21,10 +21,6 @@ WEIGHTS: tuple[str, ...] = ("entropy", "variance", "absolute")
 """The recipe's weights of the terms beside the squared error, in the order of `Objective.loss`."""
 
 
-GRID = 2**16
-"""A kernel's grid is shorter than this along all axes but its first."""
-
-
 class Loss(NamedTuple):
     """Per member: what is minimised, and its squared-error part."""
 
@@ -112,7 +108,7 @@ def _distance(answers: Tensor, targets: Tensor, shares: Tensor, terms: Tensor) -
 
 def _member_distances(answers: Tensor, targets: Tensor, shares: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
     """The same, of many members' answers in any precision, by a kernel if there is one."""
-    if not (answers.is_cuda and available() and shares.numel() < GRID):
+    if not (answers.is_cuda and available()):
         return _distance(answers.float(), targets, shares, terms)
     from recombine.accelerated.distance import PixelMeans
 
