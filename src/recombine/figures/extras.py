@@ -201,7 +201,7 @@ def encoding_width_figure(result: xarray.Dataset) -> Figure:
         ax.set_yscale("log")
         ax.set_xlabel("variance of the code, s²")
         ax.set_ylabel("MSE / blank")
-        ax.legend(loc="center right")
+        ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
         axes = right.subplots(2, len(variances), squeeze=False)
         for column, variance in enumerate(variances):
             for row in range(2):
