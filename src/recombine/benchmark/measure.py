@@ -111,36 +111,43 @@ def members(setting: Setting, limits: dict[str, float]) -> list[dict[str, Any]]:
     """One recipe, by the number of members that train together."""
     spec = CASES["CNN depth 4"].spec(setting.precision)
     counts = MEMBERS if setting.device.type == "cuda" else (1, 2, 4)
-    return [_row(setting, spec, "members", count, count) for count in counts]
+    return _rows(setting, "members", [(count, spec, count, _steps(setting, count)) for count in counts])
 
 
 def growth(setting: Setting, limits: dict[str, float]) -> list[dict[str, Any]]:
     """One recipe, by size, depth and width, and by steps."""
-    gpu = setting.device.type == "cuda"
-    count = GROWTH_MEMBERS if gpu else 1
+    count = GROWTH_MEMBERS if setting.device.type == "cuda" else 1
     rows = []
     for axis, values in GROWTH.items():
+        timings = []
         for value in values:
             task = {**PUBLISHED, **({"size": value} if axis == "size" else {})}
             decoder = "cnn" if axis == "size" else f"cnn:{axis}={value}"
             case = Case(axis, decoder, count, task, {"epochs": 50})
-            rows.append(_row(setting, case.spec(setting.precision), axis, value, count))
+            timings.append((value, case.spec(setting.precision), count, _steps(setting, count)))
+        rows += _rows(setting, axis, timings)
     base = CASES["CNN depth 4"].spec(setting.precision)
-    for times in (1, 2, 4):
-        rows.append(_row(setting, base, "steps", times * setting.steps, count, times * setting.steps))
-    return rows
+    lengths = [times * setting.steps for times in (1, 2, 4)]
+    return rows + _rows(setting, "steps", [(length, base, count, length) for length in lengths])
 
 
-def _row(
-    setting: Setting, spec: RunSpec, axis: str, value: int, count: int, steps: int | None = None
-) -> dict[str, Any]:
-    steps = steps or max(4, min(setting.steps, 64 * 64 // count))
+def _steps(setting: Setting, count: int) -> int:
+    return max(4, min(setting.steps, 64 * 64 // count))
+
+
+def _rows(setting: Setting, axis: str, timings: list[tuple[int, RunSpec, int, int]]) -> list[dict[str, Any]]:
+    """Along an axis: values, with spec, members and steps of each. On a CPU they are timed in turn, several times:
+    the medians of a machine that is slow for a while are then still comparable."""
     rounds = [
-        timed(spec, count, setting.device, steps) for _ in range(1 if setting.device.type == "cuda" else CPU_ROUNDS)
+        [timed(spec, count, setting.device, steps) for _, spec, count, steps in timings]
+        for _ in range(1 if setting.device.type == "cuda" else CPU_ROUNDS)
     ]
-    done = sorted(rounds, key=lambda found: found.seconds)[len(rounds) // 2]
-    setting.say(f"{axis} {value}: {done.seconds:.3g} s a model, {1e3 * done.step:.3g} ms a step of {count}")
-    return {"axis": axis, "value": value, **asdict(done), "members": count}
+    rows = []
+    for (value, _, count, _), found in zip(timings, zip(*rounds, strict=True), strict=True):
+        done = sorted(found, key=lambda one: one.seconds)[len(found) // 2]
+        setting.say(f"{axis} {value}: {done.seconds:.3g} s a model, {1e3 * done.step:.3g} ms a step of {count}")
+        rows.append({"axis": axis, "value": value, **asdict(done), "members": count})
+    return rows
 
 
 def geometry(setting: Setting, limits: dict[str, float]) -> dict[str, float]:
