@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from recombine.claims import CLAIMS, Judgement
 from recombine.errors import InvalidValue, listed
+from recombine.files import explained, write
 from recombine.store import Run
-from recombine.store.files import explained, write
 from recombine.store.run import ARRAYS, MANIFEST, WEIGHTS
 from recombine.studies import STUDIES
 

@@ -12,9 +12,9 @@ from rich.table import Table
 
 from recombine.cli.tables import console
 from recombine.errors import InvalidValue, listed
+from recombine.files import explained
+from recombine.files import write as write_file
 from recombine.report.verdicts import marked_blocks, with_blocks
-from recombine.store.files import explained
-from recombine.store.files import write as write_file
 
 
 def bench(

@@ -14,8 +14,8 @@ from rich.table import Table
 
 from recombine.cli.tables import console
 from recombine.errors import InvalidValue
+from recombine.files import explained, write
 from recombine.store import Store
-from recombine.store.files import explained, write
 
 RUN = "run:"
 """What a factory begins with that is a run of a store."""

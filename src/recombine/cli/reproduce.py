@@ -14,6 +14,8 @@ from recombine.claims import Judgement
 from recombine.cli.progress import TrainingBar
 from recombine.cli.tables import console
 from recombine.errors import InvalidValue, listed
+from recombine.files import explained
+from recombine.files import write as write_file
 from recombine.report.verdicts import (
     claim_by_claim,
     headline,
@@ -25,8 +27,6 @@ from recombine.report.verdicts import (
     with_blocks,
 )
 from recombine.results import Results
-from recombine.store.files import explained
-from recombine.store.files import write as write_file
 from recombine.studies import STUDIES, Study, preset_named
 
 COLORS = {"supported": "green", "partly supported": "yellow", "not supported": "red", "undecided": "yellow"}

@@ -15,8 +15,8 @@ from rich.table import Table
 
 from recombine.cli.tables import HEADINGS, console
 from recombine.errors import InvalidValue
+from recombine.files import explained, write
 from recombine.store import Run, Store
-from recombine.store.files import explained, write
 from recombine.store.summary import flattened
 
 app = App(name="runs", help="List, show, verify, prune and export the runs of a store.", help_format="plaintext")

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from recombine.figures import FigureSpec
 from recombine.figures.panels import styled
-from recombine.store.files import explained, write
+from recombine.files import explained, write
 
 if TYPE_CHECKING:
     import xarray

@@ -12,9 +12,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from recombine.claims import FEWEST_SEEDS, Judgement
 from recombine.figures import FIGURES
+from recombine.files import write
 from recombine.report.drawing import save_figure
 from recombine.report.verdicts import shown_case
-from recombine.store.files import write
 
 if TYPE_CHECKING:
     import xarray

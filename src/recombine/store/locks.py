@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from recombine.store.files import explained
+from recombine.files import explained
 
 
 class Lock:

@@ -9,7 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recombine.store.files import digest_of, unpack
+from recombine.files import digest_of
+from recombine.store.arrays import unpack
 
 if TYPE_CHECKING:
     from recombine.decoders import StagedDecoder

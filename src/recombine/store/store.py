@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from recombine.errors import InvalidValue, StoreError, listed
-from recombine.store.files import digest_of, explained, flush_directory, pack, unpack, write
+from recombine.files import digest_of, explained, flush_directory, write
+from recombine.store.arrays import pack, unpack
 from recombine.store.index import Index
 from recombine.store.locks import Lock
 from recombine.store.run import ARRAYS, MANIFEST, RESULT, SPEC, WEIGHTS, Run, manifest_text

@@ -1,0 +1,183 @@
+"""Files: read only where they are regular files, written whole or not at all.
+
+Every file of a user's or of a store goes through here. A file is written under a temporary name, flushed, then renamed;
+while it is written its writer holds the kernel's lock on it, so that what a killed process left behind can be told
+from what another process is writing. Whatever the operating system refuses becomes one line.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from recombine.errors import InvalidValue, StoreError
+
+CHUNK = 1 << 20
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
+"""What a file system answers that has no file locks."""
+TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<process>\d+)")
+"""Names under which files are written: `.NAME.PROCESS`."""
+
+
+class NotRegular(OSError):
+    """A path that is not a regular file: a folder, a link, a pipe, a device."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(errno.EINVAL, "not a regular file", str(path))
+
+
+@contextmanager
+def explained(path: Path, field: str = "store") -> Iterator[None]:
+    """Turn the operating system's refusals into one line about the field that gave the path."""
+    try:
+        yield
+    except OSError as error:
+        refused(path, error, field)
+
+
+def refused(path: Path, error: OSError, field: str = "store") -> NoReturn:
+    """Raise what the operating system refused as one line."""
+    if error.errno in FULL:
+        allowed = "a directory on a disk with room left"
+    elif error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        allowed = "a directory that can be read and written"
+    elif error.errno in {errno.ENOTDIR, errno.EEXIST, errno.EISDIR}:
+        allowed = "a directory, or a path where one can be made"
+    elif error.errno in NO_LOCKS:
+        allowed = "a directory on a file system with file locks"
+    elif isinstance(error, NotRegular):
+        raise StoreError(f"{field}: {str(path)!r} is not allowed; allowed: a regular file") from None
+    else:
+        allowed = "a path that exists and works"
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    raise StoreError(f"{field}: {str(path)!r} is not allowed; allowed: {allowed} ({reason})") from None
+
+
+def open_regular(path: Path, *, follow: bool = False) -> int:
+    """A descriptor for reading a regular file; never waits for a pipe, and follows a link only if told to."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
+    try:
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.EMLINK, errno.ENXIO}:  # a link; a socket
+            raise NotRegular(path) from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise NotRegular(path)
+    return descriptor
+
+
+def read(path: Path, *, follow: bool = False) -> bytes:
+    """All of a regular file; `OSError` otherwise."""
+    with os.fdopen(open_regular(path, follow=follow), "rb") as file:
+        return file.read()
+
+
+def read_given(path: Path, field: str) -> bytes:
+    """All of a file that a user named, through links too; what is wrong with it is one line about the field."""
+    try:
+        return read(path, follow=True)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno and not isinstance(error, NotRegular) else error.strerror
+        raise InvalidValue(field, str(path), f"a readable file ({reason})") from None
+
+
+def parsed_json(content: bytes | str) -> Any:
+    """The value of a JSON text; `ValueError` for anything else, however deep."""
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def write(path: Path, content: bytes, field: str = "store") -> None:
+    """Write a file so that it holds all of the content or does not exist."""
+    with explained(path, field):
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            with os.fdopen(_created(temporary), "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+                os.replace(temporary, path)
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+        flush_directory(path.parent)
+
+
+def _created(path: Path) -> int:
+    """A descriptor of a new file under the kernel's lock, still there once the lock is held."""
+    while True:
+        with suppress(FileNotFoundError):
+            path.unlink()
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                os.close(descriptor)
+                raise
+        if os.fstat(descriptor).st_nlink:
+            return descriptor
+        os.close(descriptor)  # somebody took it for abandoned before we had the lock
+
+
+def abandoned(folder: Path, ours: Callable[[str], bool]) -> list[Path]:
+    """Temporary files in a folder that a killed process left; `ours` says which final names are this package's."""
+    return [path for path in sorted(folder.iterdir()) if _is_abandoned(path, ours)]
+
+
+def _is_abandoned(path: Path, ours: Callable[[str], bool]) -> bool:
+    match = TEMPORARY.fullmatch(path.name)
+    if match is None or not ours(match["name"]):
+        return False
+    try:
+        descriptor = open_regular(path)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False  # being written, or nothing can be said here
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def remove_abandoned(folder: Path, ours: Callable[[str], bool]) -> None:
+    """Delete what killed processes left in a folder; what cannot be deleted stays."""
+    with suppress(OSError):
+        for path in abandoned(folder, ours):
+            with suppress(OSError):
+                path.unlink()
+
+
+def flush_directory(path: Path) -> None:
+    """Make renames in a directory survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a regular file's content."""
+    digest = hashlib.sha256()
+    with os.fdopen(open_regular(path), "rb") as file:
+        while part := file.read(CHUNK):
+            digest.update(part)
+    return digest.hexdigest()
