@@ -165,6 +165,15 @@ def remove_abandoned(folder: Path, ours: Callable[[str], bool]) -> None:
                 path.unlink()
 
 
+def entries(folder: Path) -> list[str]:
+    """Names in a folder, in order; none where there is no folder."""
+    with explained(folder):
+        try:
+            return sorted(os.listdir(folder))
+        except FileNotFoundError:
+            return []
+
+
 def flush_directory(path: Path) -> None:
     """Make renames in a directory survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
