@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -172,6 +173,18 @@ def entries(folder: Path) -> list[str]:
             return sorted(os.listdir(folder))
         except FileNotFoundError:
             return []
+
+
+def delete(path: Path) -> None:
+    """Delete a file, a link itself, or a folder with what is in it."""
+    with explained(path):
+        try:
+            if stat.S_ISDIR(os.lstat(path).st_mode):
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        except FileNotFoundError:  # another process was first
+            pass
 
 
 def flush_directory(path: Path) -> None:

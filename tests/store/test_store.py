@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import shutil
 import sqlite3
+from itertools import pairwise
 
 import numpy as np
 import pytest

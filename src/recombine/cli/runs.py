@@ -15,8 +15,9 @@ from rich.table import Table
 
 from recombine.cli.tables import HEADINGS, console
 from recombine.errors import InvalidValue
+from recombine.files import delete as delete_leftover
 from recombine.files import write
-from recombine.store import Run, Store, care, flattened
+from recombine.store import Run, Store, flattened
 from recombine.store.names import is_key
 
 app = App(name="runs", help="List, show, verify, prune and export the runs of a store.", help_format="plaintext")
@@ -139,7 +140,7 @@ def prune(
     verb = "would delete" if dry_run else "deleted"
     for path in paths:
         if not dry_run:
-            care.delete(path)
+            delete_leftover(path)
         out.print(f"{verb} {path}", highlight=False)
     counts = {"run": 0, "checkpoint of": 0}
     for key in [*sorted(keys), *loose]:

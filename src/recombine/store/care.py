@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recombine.errors import StoreError
-from recombine.files import TEMPORARY, entries, explained, remove_abandoned
+from recombine.files import TEMPORARY, delete, entries, remove_abandoned
 from recombine.store.index import ASIDE, SUFFIXES
 from recombine.store.names import FOLDERS, INDEX, MARKER, is_key, key_of
 from recombine.store.run import Problem, Run, stray
@@ -84,15 +82,3 @@ def clean(store: Store) -> None:
         for name in entries(store.path / "locks"):
             if key_of("locks", name):
                 store.is_busy(name)  # taking and releasing a free lock removes its file
-
-
-def delete(path: Path) -> None:
-    """Delete a file, a link itself, or a folder with what is in it."""
-    with explained(path):
-        try:
-            if stat.S_ISDIR(os.lstat(path).st_mode):
-                shutil.rmtree(path)
-            else:
-                path.unlink()
-        except FileNotFoundError:  # another process was first
-            pass

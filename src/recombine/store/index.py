@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from recombine.errors import StoreError
-from recombine.files import parsed_json
+from recombine.files import delete, parsed_json
 from recombine.store.locks import Lock
 
 BUSY_SECONDS = 2.0
@@ -131,8 +131,10 @@ class Index:
             with Lock(self.lock_path):
                 if not self._is_sound():
                     for suffix in SUFFIXES:
-                        with suppress(FileNotFoundError):
-                            os.replace(f"{self.path}{suffix}", f"{self.path}{suffix}{ASIDE}")
+                        here, aside = Path(f"{self.path}{suffix}"), Path(f"{self.path}{suffix}{ASIDE}")
+                        if os.path.lexists(here):
+                            delete(aside)
+                            os.replace(here, aside)
             return True
         except (OSError, StoreError):
             return False
@@ -187,4 +189,4 @@ def _digest(text: object) -> str:
 
 
 def _seal(key: object, finished: object, digest: object) -> str:
-    return hashlib.sha256(repr((key, finished, digest)).encode(errors="replace")).hexdigest()
+    return hashlib.sha256(f"{key}\0{finished!r}\0{digest}".encode(errors="replace")).hexdigest()

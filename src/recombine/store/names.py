@@ -21,9 +21,12 @@ _LEFT = {
 }
 
 
+_is_key = re.compile(_KEY).fullmatch
+
+
 def is_key(name: str) -> bool:
     """Whether a name is the key of a run."""
-    return re.fullmatch(_KEY, name) is not None
+    return _is_key(name) is not None
 
 
 def key_of(folder: str, name: str) -> str | None:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recombine.errors import InvalidValue, StoreError, listed
-from recombine.files import TEMPORARY, entries, explained, flush_directory, parsed_json, read, write
+from recombine.files import TEMPORARY, delete, entries, explained, flush_directory, parsed_json, read, write
 from recombine.store import care
 from recombine.store.arrays import pack
 from recombine.store.checkpoints import Checkpoints
@@ -216,7 +216,7 @@ class Store:
                 away = self.path / "tmp" / f"{key}.gone.{time.time_ns()}"
                 os.replace(run.path, away)
             self.index.update([], gone=[key])
-            care.delete(away)
+            delete(away)
             self.checkpoints.forget(key)
         finally:
             lock.release()
