@@ -30,6 +30,8 @@ MEMBERS_AT_ONCE = {"cpu": 1, "cuda": 128}
 GPU more than this are hardly faster."""
 CHECKPOINT_SECONDS = 30.0
 POLL_SECONDS = 0.2
+FEW = 64
+"""Pending runs that are looked for one by one."""
 STOPPED = "interrupted; the same command goes on from here"
 
 
@@ -154,8 +156,9 @@ class Sweep:
                     lock.release()
 
     def serve_finished(self) -> None:
-        """Serve what is in the store by now: one look at the folder, however many runs are pending."""
-        for key in self.pending.keys() & set(self.store.keys()):
+        """Serve what is in the store by now: a look at each of a few pending runs, or at the names of all runs."""
+        pending = list(self.pending)
+        for key in pending if len(pending) <= FEW else set(pending).intersection(self.store.keys()):
             self.serve(key)
 
     def serve(self, key: str, *, locked: bool = False) -> bool:
