@@ -43,8 +43,13 @@ class DeviceError(RecombineError):
 
 
 def shown(value: object) -> str:
-    """The value as a message repeats it: `repr`, on one line, shortened."""
-    text = " ".join(repr(value).split())
+    """The value as a message repeats it: `repr`, on one line, shortened; of an array its kind and shape."""
+    try:
+        is_array = hasattr(value, "dtype") and bool(getattr(value, "shape", ()))
+        text = f"{type(value).__name__} {value.dtype} {tuple(value.shape)}" if is_array else repr(value)  # type: ignore[attr-defined]
+    except Exception:  # numbers of thousands of digits, lists inside themselves, whatever a `__repr__` may raise
+        text = f"{type(value).__name__} object"
+    text = " ".join(text.split())
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
 
 

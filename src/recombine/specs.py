@@ -66,7 +66,7 @@ class Recipe(Frozen):
             return {**fields, "epochs": None}
         return fields
 
-    def replace(self, **fields: Any) -> Self:
+    def replace(self, /, **fields: Any) -> Self:
         """A copy with some fields changed; a new `steps` takes the place of `epochs`, and the other way round."""
         for given, other in (("steps", "epochs"), ("epochs", "steps")):
             if fields.get(given) is not None and other not in fields:
@@ -113,4 +113,6 @@ class RunSpec(Frozen):
 
     def seeds(self, seeds: Iterable[int]) -> list[RunSpec]:
         """The same run for several seeds."""
+        if isinstance(seeds, (str, bytes)) or not isinstance(seeds, Iterable):
+            raise InvalidValue("seeds", seeds, "several whole numbers, as range(4) or [0, 1, 5]")
         return [self.replace(seed=seed) for seed in seeds]

@@ -34,6 +34,7 @@ class Walkable(Protocol):
     def walk(self, inputs: Tensor) -> Iterator[tuple[str, Tensor]]: ...
 
 
+@checked
 def decoder_reader(decoder: Walkable, encode: Encode) -> Reader:
     """Reads the input and every stage of one decoder."""
 
@@ -57,6 +58,7 @@ class _Walk(nn.Module):
         return dict(self.decoder.walk(inputs))  # type: ignore[operator]
 
 
+@checked
 def ensemble_reader(decoder: nn.Module, weights: Mapping[str, Tensor], encode: Encode) -> Reader:
     """Reads all members at once: `weights` are named as the decoder's parameters, with a leading member axis."""
     walk = _Walk(decoder)
@@ -78,6 +80,7 @@ def flat(activation: Tensor, members: int = 0) -> Tensor:
     return whole.reshape(*whole.shape[: members + 1], -1)
 
 
+@checked
 def stage_sizes(reader: Reader, points: Float[Tensor, "point factor"], members: int = 0) -> dict[str, int]:
     """Numbers that each stage holds for one point, all members together."""
     sizes: dict[str, int] = {}
@@ -90,6 +93,7 @@ def stage_sizes(reader: Reader, points: Float[Tensor, "point factor"], members: 
     return sizes
 
 
+@checked
 def features(
     reader: Reader, points: Float[Tensor, "point factor"], *, members: int = 0, memory: int = MEMORY
 ) -> Iterator[tuple[str, Tensor]]:

@@ -29,6 +29,7 @@ from torch import Tensor
 SHUFFLES = 20
 
 
+@checked
 def averaged_codes(
     codes: Float[Tensor, "point code"], sizes: Sequence[int], training: Float[Tensor, "row code"]
 ) -> list[Float[Tensor, "point code"]]:
@@ -43,6 +44,7 @@ def averaged_codes(
     return found
 
 
+@checked
 def averaged_prediction(
     signal: Callable[[Tensor], Tensor],
     codes: Float[Tensor, "point code"],
@@ -53,6 +55,7 @@ def averaged_prediction(
     return torch.stack([signal(part) for part in averaged_codes(codes, sizes, training)]).sum(dim=0)
 
 
+@checked
 def memorised_prediction(
     signals: Float[Tensor, "*member point pixel"],
     positions: Float[Tensor, "point factor"],
@@ -63,6 +66,7 @@ def memorised_prediction(
     return shares.sum(dim=-1).to(signals.dtype) @ signals[..., ~held_out, :]
 
 
+@checked
 def explained_variance(
     signals: Float[Tensor, "*member point pixel"], prediction: Float[Tensor, "*member point pixel"]
 ) -> Float[Tensor, "*member"]:
@@ -75,6 +79,7 @@ def explained_variance(
     return 1 - residual / truth.square().sum(dim=(-2, -1))
 
 
+@checked
 def superposition_scores(
     signals: Float[Tensor, "*member point pixel"],
     positions: Float[Tensor, "point factor"],

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import cached_property
-from typing import Annotated, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import torch
 from jaxtyping import Bool, Float
-from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, SerializeAsAny, model_validator
 from torch import Tensor
 
 from recombine.encodings import AnyEncoding, Bump
 from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
 from recombine.frozen import Variant
-from recombine.holdouts import AnyHoldout, Center, unseen_values
+from recombine.holdouts import AnyHoldout, Center, Holdout, unseen_values
 from recombine.registry import Registry
 from recombine.streams import stream
 from recombine.tasks.training_sets import AnyTrainingRule, Draws, Each
@@ -63,6 +63,9 @@ class Task(Variant):
     position_factors: ClassVar[tuple[str, ...]] = ("x", "y")
     """Factors that say where in the image (column, row) its extreme pixel belongs; none where nothing does."""
 
+    _given_holdout: Holdout | None = PrivateAttr(default=None)
+    """The hold-out before bounds that follow the grid's size were written out; `replace` begins with it again."""
+
     # -- what a renderer supplies ------------------------------------------------------------------------------
 
     @abstractmethod
@@ -82,6 +85,14 @@ class Task(Variant):
     @abstractmethod
     def render(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row y x"]:
         """The image of each row of factor values; a NaN factor is absent."""
+
+    def resolved_holdout(self) -> Holdout:
+        """The hold-out with every bound written out; a task may have a hold-out of its own where none is given."""
+        return self.holdout.resolved(self.grid)
+
+    def replace(self, /, **fields: Any) -> Self:
+        """A copy with some fields changed and validated; bounds of the hold-out that were not given follow the grid."""
+        return super().replace(**{"holdout": self._given_holdout or self.holdout, **fields})
 
     # -- derived -----------------------------------------------------------------------------------------------
 
@@ -119,7 +130,7 @@ class Task(Variant):
         return Examples(images[:, None].float(), codes.float())
 
     @cached_property
-    def blank(self) -> Float[Tensor, ...]:
+    def blank(self) -> Float[Tensor, " ..."]:
         """The answer that ignores the input: an empty image, or the mean code over the grid."""
         if self.direction == "decode":
             return torch.full(self.image_shape, self.background)
@@ -172,7 +183,9 @@ class Task(Variant):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        object.__setattr__(self, "holdout", self.holdout.resolved(self.grid))
+        if self._given_holdout is None:  # a task inside a spec is validated once more
+            self._given_holdout = self.holdout
+        object.__setattr__(self, "holdout", self.resolved_holdout())
         if not self.allow_unseen and (gone := unseen_values(self.holdout.mask(self.grid), self.grid)):
             some = ", ".join(gone[:3]) + (", …" if len(gone) > 3 else "")
             raise InvalidValue(

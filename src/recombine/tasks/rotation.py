@@ -30,7 +30,7 @@ from torch.nn import functional
 from recombine.encodings import ANGLE, AnyEncoding, Polar
 from recombine.errors import InvalidValue
 from recombine.factors import Factor, FactorGrid
-from recombine.holdouts import Center
+from recombine.holdouts import Center, Holdout
 from recombine.tasks.base import TASKS, Task
 
 TURN = 360
@@ -114,10 +114,11 @@ class RotationTask(Task):
         places = functional.affine_grid(back, list(upright.shape), align_corners=False)
         return functional.grid_sample(upright, places, align_corners=False)[:, 0]
 
+    def resolved_holdout(self) -> Holdout:
+        return self.gap(self.angles, self.digits) if self.holdout == Center() else super().resolved_holdout()
+
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.holdout == Center():
-            object.__setattr__(self, "holdout", self.gap(self.angles, self.digits))
         if self.isolated:
             raise InvalidValue("isolated", True, "false: a digit is never seen without an angle")
         if self.centers == "real" and self.digits > 1:
