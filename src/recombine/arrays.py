@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recombine.errors import InvalidValue
+from recombine.errors import InvalidValue, reason_of
 from recombine.files import read_given
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def read_array(path: Path, field: str) -> numpy.ndarray:
     except InvalidValue:
         raise
     except Exception as error:  # numpy parses the header as Python: syntax, memory, recursion may all go wrong there
-        raise InvalidValue(field, str(path), f"a whole .npy file ({_first_line(error)})") from error
+        raise InvalidValue(field, str(path), f"a whole .npy file ({reason_of(error)})") from error
     if not isinstance(array, numpy.ndarray):
         raise InvalidValue(field, str(path), "a .npy file with one array, not an .npz archive")
     return array.astype(array.dtype.newbyteorder("="), copy=False)
@@ -39,7 +39,3 @@ def as_numbers(array: numpy.ndarray, field: str) -> numpy.ndarray:
     if not numpy.isfinite(numbers).all():
         raise InvalidValue(field, "NaN or infinity", "finite numbers only")
     return numbers.reshape(array.shape)  # `ascontiguousarray` gives a lone number an axis
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:120]

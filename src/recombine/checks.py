@@ -70,6 +70,12 @@ def given_path(field: str, value: Any) -> Path:
     return Path(text)
 
 
+def finite(field: str, tensor: Any) -> None:
+    """Refuse a tensor that is empty or holds NaN or infinity: matrices of such numbers have no decomposition."""
+    if not tensor.numel() or not bool(tensor.isfinite().all()):
+        raise InvalidValue(field, tensor, "finite numbers, at least one")
+
+
 def grid_shape(shape: Any, points: int) -> tuple[int, ...]:
     """The shape of a grid with so many points."""
     if not (fits(shape, Sequence[int]) and len(shape) and min(shape) >= 1 and math.prod(shape) == points):

@@ -11,6 +11,8 @@ from typing import Any
 
 LONGEST_VALUE = 80
 """Characters of an offending value that a message repeats."""
+LONGEST_REASON = 160
+"""Characters of another library's error that a message repeats."""
 
 
 class RecombineError(Exception):
@@ -51,6 +53,12 @@ def shown(value: object) -> str:
         text = f"{type(value).__name__} object"
     text = " ".join(text.split())
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
+
+
+def reason_of(error: BaseException) -> str:
+    """What somebody else's error says, on one line: its type and text, shortened."""
+    text = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+    return text if len(text) <= LONGEST_REASON else text[: LONGEST_REASON - 1] + "…"
 
 
 def listed(names: Iterable[object]) -> str:

@@ -19,8 +19,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from recombine.checks import checked, number
-from recombine.errors import InvalidValue
+from recombine.checks import checked, finite, number
 
 RIDGE = 1e-3
 """Relative ridge of the held-out probe."""
@@ -40,9 +39,8 @@ class LinearProbe:
     @checked
     def fit(self, features: Float[Tensor, "*member point feature"], values: Float[Tensor, "point factor"]) -> Fitted:
         """Fit on some points. Costs points³ / 3 + points² × features, however many features there are."""
-        for field, given in (("features", features), ("values", values)):
-            if not given.numel() or not bool(torch.isfinite(given).all()):
-                raise InvalidValue(field, given, "finite numbers, for at least one point")
+        finite("features", features)
+        finite("values", values)
         center = features.double().mean(dim=-2, keepdim=True)
         centred = features.double() - center
         gram = centred @ centred.mT

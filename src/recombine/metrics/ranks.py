@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from recombine.checks import checked, grid_shape
+from recombine.checks import checked, finite, grid_shape
 from recombine.errors import InvalidValue
 
 
@@ -27,6 +27,7 @@ def effective_rank(spectrum: Float[Tensor, "*shape mode"]) -> Float[Tensor, "*sh
 @checked
 def matrix_effective_rank(images: Float[Tensor, "*shape y x"]) -> Float[Tensor, "*shape"]:
     """Effective rank of the squared singular values of matrices."""
+    finite("images", images)
     return effective_rank(torch.linalg.svdvals(images.double()).square())
 
 
@@ -47,6 +48,7 @@ def schmidt_spectrum(
     """Normalised operator-Schmidt values of a Gram matrix over a two-factor grid, largest first."""
     if len(shape) != 2:
         raise InvalidValue("grid", shape, f"two factors with {gram.shape[-1]} combinations")
+    finite("gram", gram)
     a, b = grid_shape(shape, gram.shape[-1])
     paired = gram.double().unflatten(-1, (a, b)).unflatten(-3, (a, b))
     matrix = paired.transpose(-3, -2).flatten(-4, -3).flatten(-2)

@@ -26,6 +26,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from recombine.checks import checked, whole_number
+from recombine.errors import InvalidValue
+
 SHUFFLES = 20
 
 
@@ -34,6 +37,10 @@ def averaged_codes(
     codes: Float[Tensor, "point code"], sizes: Sequence[int], training: Float[Tensor, "row code"]
 ) -> list[Float[Tensor, "point code"]]:
     """For each factor, the codes with that factor kept and every other one replaced by its mean over training."""
+    for size in sizes:
+        whole_number("sizes", size)
+    if sum(sizes) != codes.shape[1]:
+        raise InvalidValue("sizes", list(sizes), f"lengths of the factors' codes, {codes.shape[1]} in all")
     mean = training.mean(dim=0).expand_as(codes)
     found, start = [], 0
     for size in sizes:
@@ -93,6 +100,7 @@ def superposition_scores(
 
     `memorised` and `memorised_null` always; `averaged` and `averaged_null`, and `truth`, where these are given.
     """
+    whole_number("seed", seed, at_least=0)
     answers = signals[..., held_out, :]
     predictions = {"memorised": memorised_prediction(signals, positions, held_out)}
     if averaged is not None:

@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from recombine.checks import given_path
 from recombine.errors import InvalidValue, StoreError, listed
 from recombine.files import digest_of, explained, flush_directory, write
 from recombine.store.arrays import pack, unpack
@@ -42,7 +43,8 @@ SPARE = 16_000_000
 
 def store_path(path: str | os.PathLike[str] | None = None) -> Path:
     """The path given, or `RECOMBINE_STORE`, or `./runs`."""
-    return Path(path or os.environ.get(VARIABLE) or DEFAULT_STORE)
+    chosen = os.environ.get(VARIABLE) or DEFAULT_STORE if path is None or path == "" else path
+    return given_path("store", chosen)
 
 
 class Store:

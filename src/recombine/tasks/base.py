@@ -17,8 +17,9 @@ from jaxtyping import Bool, Float
 from pydantic import BeforeValidator, Field, PrivateAttr, SerializeAsAny, model_validator
 from torch import Tensor
 
+from recombine.checks import checked, whole_number
 from recombine.encodings import AnyEncoding, Bump
-from recombine.errors import InvalidValue
+from recombine.errors import InvalidValue, listed
 from recombine.factors import FactorGrid
 from recombine.frozen import Variant
 from recombine.holdouts import AnyHoldout, Center, Holdout, unseen_values
@@ -117,8 +118,10 @@ class Task(Variant):
         """Neurons of each factor's code."""
         return tuple(self.encoding.size(factor) for factor in self.grid.factors)
 
+    @checked
     def codes(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row code"]:
         """The factors' codes side by side; zeros for an absent factor."""
+        self.check_columns(values)
         blocks = [self.encoding.present(values[:, k], factor) for k, factor in enumerate(self.grid.factors)]
         return torch.cat(blocks, dim=-1)
 
@@ -145,8 +148,14 @@ class Task(Variant):
             blocks.append(block)
         return torch.cat(blocks)
 
+    def check_columns(self, values: Float[Tensor, "row factor"]) -> None:
+        """Refuse rows of values that have not one for each factor."""
+        if values.shape[1] != len(self.grid.factors):
+            raise InvalidValue("values", values, f"rows of one value for each of {listed(self.grid.names)}")
+
     def training_values(self, seed: int) -> Float[Tensor, "row factor"]:
         """The training set of one seed, one row an example of an epoch."""
+        whole_number("seed", seed, at_least=0)
         usable = self._usable()
         combined = self._real_values(usable, seed) if self.centers == "real" else self._grid_values(usable, seed)
         if not self.isolated:
