@@ -23,7 +23,9 @@ from recombine.errors import InvalidValue, RecombineError, reason_of
 if TYPE_CHECKING:
     from torch import nn
 
-ALLOWED = "package.module:name or file.py:name of a function or class that needs no arguments and returns a torch module"
+ALLOWED = "package.module:name or file.py:name of a function or class without arguments that returns a torch module"
+    "package.module:name or file.py:name of a function or class that needs no arguments and returns a torch module"
+)
 
 
 def module_from(factory: str) -> nn.Module:
