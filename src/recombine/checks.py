@@ -10,19 +10,22 @@ from __future__ import annotations
 import inspect
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache, wraps
-from numbers import Integral, Real
+from numbers import Integral, Rational, Real
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from recombine.errors import InvalidValue, listed
+from recombine.errors import InvalidValue, RecombineError, listed, reason_of
 
 T = TypeVar("T")
 P = ParamSpec("P")
 LARGEST_WHOLE = 2**63 - 1
 """Whole numbers above this fit no tensor, no file and no random generator."""
+DENSE = "torch.strided"
+"""Layout of tensors that have a number in every place; few operations know any other."""
 
 
 def one_of(field: str, value: Any, choices: Iterable[T]) -> T:
@@ -42,21 +45,36 @@ def whole_number(field: str, value: Any, at_least: int = 1, at_most: int = LARGE
     raise InvalidValue(field, value, f"a whole number, at least {at_least}{upper}")
 
 
-def number(field: str, value: Any, *, at_least: float = -math.inf, above: float = -math.inf) -> float:
-    """The value as a finite `float`, not below one bound and above another."""
-    if _is_finite(value) and value >= at_least and value > above:
+def number(
+    field: str,
+    value: Any,
+    *,
+    at_least: float = -math.inf,
+    above: float = -math.inf,
+    at_most: float = math.inf,
+    or_infinity: bool = False,
+) -> float:
+    """The value as a finite `float` within the bounds."""
+    if or_infinity and isinstance(value, float) and value == math.inf:
+        return value
+    if _is_finite(value) and at_least <= value <= at_most and value > above:
         return float(value)
-    bounds = [f"at least {at_least:g}"] * (at_least > -math.inf) + [f"greater than {above:g}"] * (above > -math.inf)
-    raise InvalidValue(field, value, ", ".join(["a finite number", *bounds]))
+    bounds = {"at least": at_least, "greater than": above, "at most": at_most}
+    stated = [f"{words} {bound:g}" for words, bound in bounds.items() if math.isfinite(bound)]
+    raise InvalidValue(field, value, ", ".join(["a finite number", *stated]))
 
 
-def items(field: str, values: Any, kind: type[T], *, example: str) -> list[T]:
-    """All of an iterable, each an instance of `kind`; a lone instance is a list of one."""
-    if isinstance(values, kind):
+def items(field: str, values: Any, kind: type[T], *, example: str, lone: bool = True) -> list[T]:
+    """All of an iterable, each an instance of `kind`; a lone instance is a list of one, unless that is a mistake."""
+    if lone and isinstance(values, kind):
         return [values]
-    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+    try:
+        iterator = None if isinstance(values, (str, bytes, Mapping)) else iter(values)
+    except TypeError:  # not an iterable, or one that only seems so, as an array without axes
+        iterator = None
+    if iterator is None:
         raise InvalidValue(field, values, example)
-    elements = list(values)
+    elements = list(iterator)
     for position, element in enumerate(elements):
         if not isinstance(element, kind):
             raise InvalidValue(f"{field}[{position}]", element, example)
@@ -65,8 +83,11 @@ def items(field: str, values: Any, kind: type[T], *, example: str) -> list[T]:
 
 def given_path(field: str, value: Any) -> Path:
     """The value as a path that an operating system can be asked for."""
-    if not isinstance(value, (str, os.PathLike)) or not isinstance(text := os.fspath(value), str) or "\0" in text:
-        raise InvalidValue(field, value, "a path")
+    try:
+        if b"\0" in os.fsencode(text := os.fspath(value)) or not isinstance(text, str):
+            raise ValueError
+    except (TypeError, ValueError):  # not a path at all, or not one that can be written in bytes
+        raise InvalidValue(field, value, "a path") from None
     return Path(text)
 
 
@@ -74,6 +95,17 @@ def finite(field: str, tensor: Any) -> None:
     """Refuse a tensor that is empty or holds NaN or infinity: matrices of such numbers have no decomposition."""
     if not tensor.numel() or not bool(tensor.isfinite().all()):
         raise InvalidValue(field, tensor, "finite numbers, at least one")
+
+
+@contextmanager
+def users_function(field: str, function: Any) -> Iterator[None]:
+    """Say in one line what a user's own function raises, with that error as the cause."""
+    try:
+        yield
+    except RecombineError:
+        raise
+    except Exception as error:
+        raise InvalidValue(field, function, f"a function that takes what it is given ({reason_of(error)})") from error
 
 
 def grid_shape(shape: Any, points: int) -> tuple[int, ...]:
@@ -126,6 +158,8 @@ def fits(value: Any, hint: Any) -> bool:
         return isinstance(value, Mapping) and all(fits(k, inner[0]) and fits(v, inner[1]) for k, v in pairs)
     if origin is Callable or hint is Callable:
         return callable(value)
+    if hasattr(hint, "dim_str") and str(getattr(value, "layout", DENSE)) != DENSE:
+        return False
     return isinstance(value, origin or hint)
 
 
@@ -134,10 +168,9 @@ def _is_whole(value: Any) -> bool:
 
 
 def _is_finite(value: Any) -> bool:
-    try:
-        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-    except OverflowError:  # a whole number that no float can hold
-        return False
+    if isinstance(value, Rational):  # torch takes whole numbers up to its own largest one, and no fractions
+        return _is_whole(value) and abs(int(value)) <= LARGEST_WHOLE
+    return isinstance(value, Real) and math.isfinite(value)
 
 
 PLAIN = {int: "a whole number", float: "a finite number", str: "a text", bool: "true or false", type(None): "nothing"}

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from recombine.errors import InvalidValue, from_pydantic, shown
+from recombine.errors import InvalidValue, from_pydantic, reason_of, shown
 from recombine.files import parsed_json
 
 DIGEST_LENGTH = 20
@@ -31,6 +31,8 @@ class Frozen(BaseModel):
             super().__init__(**fields)
         except ValidationError as error:
             raise from_pydantic(error, type(self).model_fields) from None
+        except TypeError as error:  # a mapping in the place of a record, with names that are no texts
+            raise InvalidValue(type(self).__name__, fields, f"fields that are records ({reason_of(error)})") from error
 
     def to_json(self) -> str:
         """The record as canonical JSON: sorted names, no white space, all defaults written out."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from torch import nn
 
 ALLOWED = "package.module:name or file.py:name of a function or class without arguments that returns a torch module"
-    "package.module:name or file.py:name of a function or class that needs no arguments and returns a torch module"
-)
 
 
 def module_from(factory: str) -> nn.Module:

@@ -146,16 +146,15 @@ def explaining(function: Callable[..., T]) -> Callable[..., T]:
     def call(module: nn.Module, *args: Any, **kwargs: Any) -> T:
         try:
             return function(module, *args, **kwargs)
-        except RecombineError:
-            raise
         except Exception as error:
-            codes = _running(error.__traceback__)
-            if nn.Module._call_impl.__code__ in codes:
-                allowed = f"a module that runs at every grid point ({reason_of(error)})"
-                raise InvalidValue("module", type(module).__name__, allowed) from error
+            own = error.__cause__ if isinstance(error, RecombineError) else error
+            codes = _running(own.__traceback__) if own is not None else set()
+            if nn.Module._call_impl.__code__ in codes and getattr(error, "field", "") != "module":
+                allowed = f"a module that runs at every grid point ({reason_of(own)})"
+                raise InvalidValue("module", type(module).__name__, allowed) from own
             if encode_values.__code__ in codes:
-                allowed = f"a function of (point, factor) values ({reason_of(error)})"
-                raise InvalidValue("encode", kwargs.get("encode"), allowed) from error
+                allowed = f"a function of (point, factor) values ({reason_of(own)})"
+                raise InvalidValue("encode", kwargs.get("encode"), allowed) from own
             raise
 
     return call

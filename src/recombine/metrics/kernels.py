@@ -38,6 +38,9 @@ MOST_PERMUTATIONS = 10**6
 WIDTHS: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Range from which the radial kernel takes its width, in grid spacings."""
 
+WIDEST = 1e9
+"""Largest width of a bump, and one over the smallest, whose square is still an ordinary number."""
+
 Kernel = Literal["cosine", "l2", "overlap"]
 
 
@@ -79,7 +82,7 @@ def theoretical_kernel(
 ) -> Float[Tensor, "row column"]:
     """A kernel between points given by their positions, rows summing to 1 (or to 0 where nothing is alike)."""
     one_of("kernel", name, THEORIES)
-    number("width", width, above=0)
+    number("width", width, at_least=1 / WIDEST, at_most=WIDEST)
     return normalised(THEORIES[name](rows, columns, width))
 
 
@@ -127,8 +130,8 @@ def kernel_agreement(
     whole_number("seed", seed, at_least=0)
     if not bool(held_out.any()) or bool(held_out.all()):
         raise InvalidValue("holdout", int(held_out.sum()), "a mask with points on both sides")
-    rows, columns = positions[held_out], positions[~held_out]
-    block = normalised(gram[..., held_out, :][..., ~held_out])
+    rows, columns = positions[held_out].double(), positions[~held_out].double()
+    block = normalised(gram.double()[..., held_out, :][..., ~held_out])
     found = {name: correlation(block, theoretical_kernel(name, rows, columns, width)) for name in THEORIES}
     radial = [correlation(block, theoretical_kernel("gaussian_product", rows, columns, w)) for w in WIDTHS]
     found["gaussian_radial"] = torch.stack(radial).amax(dim=0)

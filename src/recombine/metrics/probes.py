@@ -20,6 +20,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from recombine.checks import checked, finite, number
+from recombine.errors import InvalidValue
 
 RIDGE = 1e-3
 """Relative ridge of the held-out probe."""
@@ -67,6 +68,8 @@ class Fitted:
     @checked
     def predict(self, features: Float[Tensor, "*member point feature"]) -> Float[Tensor, "*member point factor"]:
         """The factor values read off the features."""
+        if features.shape[-1] != self.weights.shape[-2]:
+            raise InvalidValue("features", features, f"{self.weights.shape[-2]} features, as many as were fitted")
         return (features.double() - self.center) @ self.weights + self.mean
 
     @checked

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from recombine.checks import checked, whole_number
+from recombine.checks import checked, users_function, whole_number
 from recombine.errors import InvalidValue
 
 Tap = Callable[[str, Tensor], None]
@@ -98,7 +98,7 @@ def stage_sizes(reader: Reader, points: Float[Tensor, "point factor"], members: 
             raise InvalidValue("members", members, f"the number of member axes; stage {name!r} has {activation.ndim}")
         sizes[name] = activation.numel() // activation.shape[members]
 
-    with torch.no_grad():
+    with torch.no_grad(), users_function("reader", reader):
         reader(points[:1], tap)
     if not sum(sizes.values()):
         raise InvalidValue("reader", reader, "a reader that hands at least one stage to its tap")

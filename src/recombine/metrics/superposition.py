@@ -26,7 +26,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from recombine.checks import checked, whole_number
+from recombine.checks import checked, users_function, whole_number
 from recombine.errors import InvalidValue
 
 SHUFFLES = 20
@@ -59,7 +59,9 @@ def averaged_prediction(
     training: Float[Tensor, "row code"],
 ) -> Tensor:
     """Σ over factors of the network's signal for that factor with the others averaged."""
-    return torch.stack([signal(part) for part in averaged_codes(codes, sizes, training)]).sum(dim=0)
+    parts = averaged_codes(codes, sizes, training)
+    with users_function("signal", signal):
+        return torch.stack([signal(part) for part in parts]).sum(dim=0)
 
 
 @checked

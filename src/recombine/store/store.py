@@ -43,8 +43,8 @@ SPARE = 16_000_000
 
 def store_path(path: str | os.PathLike[str] | None = None) -> Path:
     """The path given, or `RECOMBINE_STORE`, or `./runs`."""
-    chosen = os.environ.get(VARIABLE) or DEFAULT_STORE if path is None or path == "" else path
-    return given_path("store", chosen)
+    given = path if path is not None and not (isinstance(path, str) and not path) else None
+    return given_path("store", os.environ.get(VARIABLE) or DEFAULT_STORE if given is None else given)
 
 
 class Store:

@@ -9,7 +9,6 @@ processes may work on one store: a run that another one is training is waited fo
 from __future__ import annotations
 
 import gc
-import math
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -77,8 +76,7 @@ def train(
         check_precision(spec.recipe.precision, place)
     if members is not None:
         members = whole_number("members", members)
-    if checkpoint_seconds != math.inf:
-        checkpoint_seconds = number("checkpoint_seconds", checkpoint_seconds, at_least=0)
+    checkpoint_seconds = number("checkpoint_seconds", checkpoint_seconds, at_least=0, or_infinity=True)
     if watch is not None and not callable(watch):
         raise InvalidValue("watch", watch, "a function that is told the Progress")
     if memory is not None and number("memory", memory, above=0) and place.type != "cuda":

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from recombine.checks import checked, whole_number
+from recombine.checks import checked, users_function, whole_number
 from recombine.errors import InvalidValue
 from recombine.metrics import extreme_pixel, hits, region_mean, squared_error
 from recombine.tasks import Task
@@ -60,7 +60,12 @@ class Examination:
 @checked
 def evaluate(task: Task, answer: Callable[[Tensor], Tensor], device: torch.device, chunk: int = 32) -> Evaluation:
     """One member's examination."""
-    return Examination(task, device, chunk).of(answer, task.held_out)
+
+    def answers(inputs: Tensor) -> Tensor:
+        with users_function("answer", answer):
+            return answer(inputs)
+
+    return Examination(task, device, chunk).of(answers, task.held_out)
 
 
 def _hit(task: Task, answers: Tensor, points: Tensor) -> Tensor:
