@@ -168,9 +168,9 @@ def _is_whole(value: Any) -> bool:
 
 
 def _is_finite(value: Any) -> bool:
-    if isinstance(value, Rational):  # torch takes whole numbers up to its own largest one, and no fractions
+    if isinstance(value, Integral):  # torch takes whole numbers up to its own largest one
         return _is_whole(value) and abs(int(value)) <= LARGEST_WHOLE
-    return isinstance(value, Real) and math.isfinite(value)
+    return isinstance(value, Real) and not isinstance(value, Rational) and math.isfinite(value)
 
 
 PLAIN = {int: "a whole number", float: "a finite number", str: "a text", bool: "true or false", type(None): "nothing"}
