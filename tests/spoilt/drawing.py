@@ -21,7 +21,7 @@ from torch import nn
 
 import recombine as rc
 from recombine.errors import reason_of, shown
-from tests.spoilt.calls import all_calls
+from tests.spoilt.calls import all_calls, spec
 
 MEMORY = 16 << 30
 SECONDS = 30
@@ -36,7 +36,7 @@ COLLECTIONS = [
 ]  # fmt: skip
 OBJECTS = [
     None, True, Ellipsis, int, object(), lambda *given, **named: None, nn.Linear(2, 2), rc.Factor("a", 0, 1, 2),
-    rc.FactorGrid((rc.Factor("a", 0, 1, 2),)), rc.RunSpec(), torch.float32, torch.device("cpu"),
+    rc.FactorGrid((rc.Factor("a", 0, 1, 2),)), spec(), torch.float32, torch.device("cpu"),
 ]  # fmt: skip
 ARRAYS = [
     np.arange(3), np.array("s"), np.array(3.0), np.zeros((3, 3), dtype=">f8"), np.array([{}], dtype=object),
