@@ -60,7 +60,7 @@ MISTAKES = {
     "background NaN": ("measure(background=nan)", "background: nan"),
     "background infinite": ("measure(background=inf, holdout=held_out())", "background: inf"),
     "memory a fraction": ("measure(memory=1.5)", "memory: 1.5"),
-    "a mask of another shape": ("measure(holdout=mask(1, 9))", "(1, 9) is not allowed; allowed: a boolean mask"),
+    "a mask of another shape": ("measure(holdout=mask(1, 9))", "holdout: (1, 9) is not allowed; allowed: a boolean"),
     "a transposed mask": ("measure(grid='x=0:2,y=0:1', holdout=mask(2, 3))", "of shape (3, 2) or (6,)"),
     "a mask of numbers": ("measure(holdout=torch.zeros(3, 3))", "a boolean mask over the grid"),
     "targets NaN": ("measure(targets=torch.full((9, 3), nan))", "targets: 'NaN or infinity'"),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from cyclopts import Parameter
 from rich.table import Table
 
 from recombine.arrays import as_numbers, read_array
-from recombine.checks import whole_number
+from recombine.checks import one_of, whole_number
 from recombine.cli.factories import module_from
 from recombine.cli.tables import console
 from recombine.errors import InvalidValue, reason_of
@@ -70,9 +70,11 @@ def diagnose(
         Folder for the Dataset (diagnosis.nc) and figures.
     """
     import recombine.diagnosis as engine
+    from recombine.diagnosis.measure import Geometry
 
     settings: dict[str, Any] = {
-        "geometry": geometry, "memory": whole_number("memory", memory, at_most=LARGEST_MEMORY) << 20, "stages": stages
+        "geometry": one_of("geometry", geometry, get_args(Geometry)),
+        "memory": whole_number("memory", memory, at_most=LARGEST_MEMORY) << 20, "stages": stages
     }  # fmt: skip
     if factory.startswith(RUN):
         given = {"grid": grid, "weights": weights, "encoding": encoding, "holdout": holdout, "targets": targets}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import wraps
+from inspect import unwrap
 from types import CodeType, TracebackType
 from typing import Any, TypeVar
 
@@ -109,7 +110,8 @@ def holdout_mask(holdout: Holdout | Tensor | np.ndarray | str | None, grid: Fact
     except (TypeError, ValueError, RuntimeError):
         mask = torch.empty(0)
     if mask.dtype != torch.bool or tuple(mask.shape) not in (grid.shape, (grid.size,)):
-        raise InvalidValue("holdout", holdout, f"a boolean mask over the grid, of shape {grid.shape} or ({grid.size},)")
+        value = tuple(mask.shape) if mask.numel() else holdout
+        raise InvalidValue("holdout", value, f"a boolean mask over the grid, of shape {grid.shape} or ({grid.size},)")
     if bool(mask.all()):
         raise InvalidValue("holdout", int(mask.sum()), "a mask that keeps at least one combination")
     return mask.flatten().cpu()
@@ -149,10 +151,12 @@ def explaining(function: Callable[..., T]) -> Callable[..., T]:
         except Exception as error:
             own = error.__cause__ if isinstance(error, RecombineError) else error
             codes = _running(own.__traceback__) if own is not None else set()
-            if nn.Module._call_impl.__code__ in codes and getattr(error, "field", "") != "module":
+            if getattr(error, "field", None) == "module":  # said already
+                raise
+            if nn.Module._call_impl.__code__ in codes:
                 allowed = f"a module that runs at every grid point ({reason_of(own)})"
                 raise InvalidValue("module", type(module).__name__, allowed) from own
-            if encode_values.__code__ in codes:
+            if unwrap(encode_values).__code__ in codes:
                 allowed = f"a function of (point, factor) values ({reason_of(own)})"
                 raise InvalidValue("encode", kwargs.get("encode"), allowed) from own
             raise

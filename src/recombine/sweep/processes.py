@@ -122,7 +122,8 @@ class _Crew:
     def _early(self) -> RecombineError:
         """Why all children have left too early."""
         codes = [child.exitcode for child in self.children.values()]
-        if UNGUARDED in codes or not self.reports:
+        killed = all(code < 0 for code in codes)
+        if UNGUARDED in codes or not (self.reports or killed):
             reason = "" if UNGUARDED in codes else f" (they ended at once, with exit codes {listed(codes)})"
             return InvalidValue("processes", len(codes), f"1, or {GUARDED}{reason}")
         return RecombineError(f"processes: all ended with runs left to train (exit codes {listed(codes)})")
