@@ -18,6 +18,7 @@ from jaxtyping import Float
 from pydantic import BeforeValidator, Field, SerializeAsAny
 from torch import Tensor
 
+from recombine.checks import checked
 from recombine.errors import InvalidValue
 from recombine.factors import Factor
 from recombine.frozen import Variant
@@ -43,6 +44,7 @@ class Encoding(Variant):
     def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
         """The code of each value."""
 
+    @checked
     def present(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
         """The code of each value, with zeros where the value is NaN: the factor is absent there."""
         if not self.population:
@@ -70,9 +72,11 @@ class Bump(Encoding):
     variance: Annotated[float, Field(gt=0, le=1e9)] = 1.0
     """s², in squared neuron spacings (the encoding-width study uses 1, 3, … 11)."""
 
+    @checked
     def size(self, factor: Factor) -> int:
         return factor.count
 
+    @checked
     def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
         distance = _neurons(factor, values) - factor.position(values)[..., None]
         return torch.exp(-(distance**2) / (2 * self.variance))
@@ -85,9 +89,11 @@ class OneHot(Encoding):
     kind: Literal["onehot"] = "onehot"
     differentiable: ClassVar[bool] = False
 
+    @checked
     def size(self, factor: Factor) -> int:
         return factor.count
 
+    @checked
     def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
         position = factor.position(values)
         if bool(((position - position.round()).abs() > 1e-6).any()):
@@ -104,9 +110,11 @@ class Rate(Encoding):
     scale: Literal["raw", "unit"] = "raw"
     """`raw`: the factor's value as it is (pixels; the published scripts). `unit`: scaled to [−1, 1]."""
 
+    @checked
     def size(self, factor: Factor) -> int:
         return 1
 
+    @checked
     def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
         if self.scale == "unit":
             half = (factor.high - factor.low) / 2 or 1.0
@@ -120,9 +128,11 @@ class Ramp(Encoding):
 
     kind: Literal["ramp"] = "ramp"
 
+    @checked
     def size(self, factor: Factor) -> int:
         return factor.count
 
+    @checked
     def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
         return (factor.position(values)[..., None] - _neurons(factor, values) + 0.5).clamp(0.0, 1.0)
 
@@ -137,9 +147,11 @@ class Positional(Encoding):
     base: Annotated[float, Field(gt=1, le=1e12)] = 10000.0
     """Ratio of the wavelength past the last to the first."""
 
+    @checked
     def size(self, factor: Factor) -> int:
         return 2 * self.pairs
 
+    @checked
     def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
         exponent = torch.arange(self.pairs, dtype=values.dtype, device=values.device) / self.pairs
         angle = factor.position(values)[..., None] / self.base**exponent
@@ -156,9 +168,11 @@ class Polar(Encoding):
 
     kind: Literal["polar"] = "polar"
 
+    @checked
     def size(self, factor: Factor) -> int:
         return 2 if factor.name == ANGLE else factor.count
 
+    @checked
     def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
         if factor.name == ANGLE:
             angle = torch.deg2rad(values)

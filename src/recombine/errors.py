@@ -11,6 +11,8 @@ from typing import Any
 
 LONGEST_VALUE = 80
 """Characters of an offending value that a message repeats."""
+LONGEST_REASON = 160
+"""Characters of another library's error that a message repeats."""
 
 
 class RecombineError(Exception):
@@ -43,9 +45,20 @@ class DeviceError(RecombineError):
 
 
 def shown(value: object) -> str:
-    """The value as a message repeats it: `repr`, on one line, shortened."""
-    text = " ".join(repr(value).split())
+    """The value as a message repeats it: `repr`, on one line, shortened; of an array its kind and shape."""
+    try:
+        is_array = hasattr(value, "dtype") and bool(getattr(value, "shape", ()))
+        text = f"{type(value).__name__} {value.dtype} {tuple(value.shape)}" if is_array else repr(value)  # type: ignore[attr-defined]
+    except Exception:  # numbers of thousands of digits, lists inside themselves, whatever a `__repr__` may raise
+        text = f"{type(value).__name__} object"
+    text = " ".join(text.split())
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
+
+
+def reason_of(error: BaseException | None) -> str:
+    """What somebody else's error says, on one line: its type and text, shortened."""
+    text = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+    return text if len(text) <= LONGEST_REASON else text[: LONGEST_REASON - 1] + "…"
 
 
 def listed(names: Iterable[object]) -> str:

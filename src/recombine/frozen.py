@@ -12,7 +12,8 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from recombine.errors import InvalidValue, from_pydantic, shown
+from recombine.errors import InvalidValue, from_pydantic, reason_of, shown
+from recombine.files import parsed_json
 
 DIGEST_LENGTH = 20
 """Hexadecimal digits of an identity: 80 bits, no collision among any number of runs one can train."""
@@ -25,11 +26,13 @@ class Frozen(BaseModel):
         frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
 
-    def __init__(self, **fields: Any) -> None:
+    def __init__(self, /, **fields: Any) -> None:
         try:
             super().__init__(**fields)
         except ValidationError as error:
             raise from_pydantic(error, type(self).model_fields) from None
+        except TypeError as error:  # a mapping in the place of a record, with names that are no texts
+            raise InvalidValue(type(self).__name__, fields, f"fields that are records ({reason_of(error)})") from error
 
     def to_json(self) -> str:
         """The record as canonical JSON: sorted names, no white space, all defaults written out."""
@@ -39,8 +42,8 @@ class Frozen(BaseModel):
     def from_json(cls, text: str) -> Self:
         """The record that `to_json` wrote."""
         try:
-            fields = json.loads(text)
-        except ValueError:
+            fields = parsed_json(text)
+        except (ValueError, TypeError):
             raise InvalidValue(cls.__name__, text, "JSON") from None
         if not isinstance(fields, dict):
             raise InvalidValue(cls.__name__, text, "a JSON object with named fields")
@@ -57,7 +60,7 @@ class Frozen(BaseModel):
     def __hash__(self) -> int:
         return hash(self.digest)
 
-    def replace(self, **fields: Any) -> Self:
+    def replace(self, /, **fields: Any) -> Self:
         """A copy with some fields changed, validated anew."""
         return type(self)(**{**{name: getattr(self, name) for name in type(self).model_fields}, **fields})
 

@@ -13,7 +13,6 @@ Known answer: the centred box of the paper holds out 17 × 17 = 289 of 28 × 28 
 
 from __future__ import annotations
 
-import json
 from abc import abstractmethod
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -23,8 +22,11 @@ from jaxtyping import Bool, Int
 from pydantic import BeforeValidator, Field, SerializeAsAny
 from torch import Tensor
 
+from recombine.arrays import read_array
+from recombine.checks import checked
 from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
+from recombine.files import parsed_json, read_given
 from recombine.frozen import Variant
 from recombine.registry import Registry
 
@@ -48,7 +50,7 @@ class Holdout(Variant):
     """Grid to mask."""
 
     @abstractmethod
-    def mask(self, grid: FactorGrid) -> Bool[Tensor, ...]:
+    def mask(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         """True where a combination is held out; the grid's shape."""
 
     def resolved(self, grid: FactorGrid) -> Self:
@@ -60,7 +62,7 @@ HOLDOUTS: Registry[Holdout] = Registry("holdout", Holdout)
 AnyHoldout = Annotated[SerializeAsAny[Holdout], BeforeValidator(HOLDOUTS.parse)]
 
 
-def unseen_values(mask: Bool[Tensor, ...], grid: FactorGrid) -> list[str]:
+def unseen_values(mask: Bool[Tensor, " ..."], grid: FactorGrid) -> list[str]:
     """The single factor values that the mask removes altogether, as `x=3`."""
     gone = []
     for axis, factor in enumerate(grid.factors):
@@ -109,7 +111,8 @@ class Nothing(Holdout):
 
     kind: Literal["none"] = "none"
 
-    def mask(self, grid: FactorGrid) -> Bool[Tensor, ...]:
+    @checked
+    def mask(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         return torch.zeros(grid.shape, dtype=torch.bool)
 
 
@@ -125,6 +128,7 @@ class Center(Holdout):
     fraction: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Span of the centred box as a share of each factor, instead of bounds."""
 
+    @checked
     def resolved(self, grid: FactorGrid) -> Self:
         if self.fraction is not None and (self.low is not None or self.high is not None):
             raise InvalidValue("holdout.fraction", self.fraction, "either a fraction or bounds, not both")
@@ -135,7 +139,8 @@ class Center(Holdout):
             fraction=None,
         )
 
-    def mask(self, grid: FactorGrid) -> Bool[Tensor, ...]:
+    @checked
+    def mask(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         box = self.resolved(grid)
         low, high = _each("low", box.low, grid), _each("high", box.high, grid)
         _ordered("high", low, high)
@@ -152,6 +157,7 @@ class Corner(Holdout):
     side: Literal["high", "low"] = "high"
     """`high`: positions start … last are held out; `low`: positions 0 … start."""
 
+    @checked
     def resolved(self, grid: FactorGrid) -> Self:
         if self.start is not None:
             return self
@@ -160,7 +166,8 @@ class Corner(Holdout):
             starts = [count - 1 - start for count, start in zip(grid.shape, starts, strict=True)]
         return self.replace(start=_joined(starts))
 
-    def mask(self, grid: FactorGrid) -> Bool[Tensor, ...]:
+    @checked
+    def mask(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         start = _each("start", self.resolved(grid).start, grid)
         first, last = (0,) * len(grid.shape), tuple(count - 1 for count in grid.shape)
         low, high = (start, last) if self.side == "high" else (first, start)
@@ -185,12 +192,14 @@ class Cross(Holdout):
     high: Bound | None = None
     """Highest held-out position of each factor."""
 
+    @checked
     def resolved(self, grid: FactorGrid) -> Self:
         arms, box = _centred(ARM_FRACTION, grid), _centred(CENTER_FRACTION, grid)
         given = {"arm_low": arms[0], "arm_high": arms[1], "low": box[0], "high": box[1]}
         return self.replace(**{name: value for name, value in given.items() if getattr(self, name) is None})
 
-    def mask(self, grid: FactorGrid) -> Bool[Tensor, ...]:
+    @checked
+    def mask(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         cross = self.resolved(grid)
         arm_low, arm_high = _each("arm_low", cross.arm_low, grid), _each("arm_high", cross.arm_high, grid)
         low, high = _each("low", cross.low, grid), _each("high", cross.high, grid)
@@ -212,6 +221,7 @@ class Ell(Holdout):
     notch: Bound | None = None
     """Where the part that is cut out of the box begins."""
 
+    @checked
     def resolved(self, grid: FactorGrid) -> Self:
         low, high = _centred(CENTER_FRACTION, grid)
         bounds = self.replace(low=low if self.low is None else self.low, high=high if self.high is None else self.high)
@@ -220,7 +230,8 @@ class Ell(Holdout):
         lows, highs = _each("low", bounds.low, grid), _each("high", bounds.high, grid)
         return bounds.replace(notch=_joined([(a + b + 1) // 2 for a, b in zip(lows, highs, strict=True)]))
 
-    def mask(self, grid: FactorGrid) -> Bool[Tensor, ...]:
+    @checked
+    def mask(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         ell = self.resolved(grid)
         low, high = _each("low", ell.low, grid), _each("high", ell.high, grid)
         notch = _each("notch", ell.notch, grid)
@@ -241,7 +252,8 @@ class Scattered(Holdout):
     seed: Annotated[int, Field(ge=0)] = 0
     """Which draw; independent of the members' seeds."""
 
-    def mask(self, grid: FactorGrid) -> Bool[Tensor, ...]:
+    @checked
+    def mask(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         wanted = round(self.fraction * grid.size)
         order = torch.randperm(grid.size, generator=torch.Generator().manual_seed(self.seed))
         left = [[grid.size // count] * count for count in grid.shape]
@@ -275,6 +287,7 @@ class Mask(Holdout):
     shape: tuple[int, ...] | None = None
     """Shape of the grid that the points are meant for, if that is known."""
 
+    @checked
     def resolved(self, grid: FactorGrid) -> Self:
         """In order and each point once, so that equal masks are equal specs."""
         self.mask(grid)
@@ -283,21 +296,20 @@ class Mask(Holdout):
     @classmethod
     def from_text(cls, parts: list[str]) -> Self:
         path = Path(":".join(parts).removeprefix("points="))
+        if path.suffix == ".npy":
+            import numpy
+
+            array = read_array(path, "mask")
+            if array.dtype != bool:
+                raise InvalidValue("mask", str(path), "a boolean .npy array over the grid, True where held out")
+            return cls(points=numpy.argwhere(array).tolist(), shape=array.shape)
         try:
-            if path.suffix == ".npy":
-                import numpy
-
-                array = numpy.load(path, allow_pickle=False)
-                if array.dtype != bool:
-                    raise InvalidValue("mask", str(path), "a boolean .npy array over the grid, True where held out")
-                points, shape = numpy.argwhere(array).tolist(), array.shape
-            else:
-                points, shape = json.loads(path.read_text()), None
-        except (OSError, ValueError):
+            return cls(points=parsed_json(read_given(path, "mask")))
+        except ValueError:
             raise InvalidValue("mask", str(path), "a readable file: .npy (boolean) or .json (list of points)") from None
-        return cls(points=points, shape=shape)
 
-    def mask(self, grid: FactorGrid) -> Bool[Tensor, ...]:
+    @checked
+    def mask(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         if self.shape is not None and self.shape != grid.shape:
             raise InvalidValue("holdout.shape", self.shape, f"{grid.shape}, the grid's")
         held = torch.zeros(grid.shape, dtype=torch.bool)

@@ -29,6 +29,8 @@ class Registry(Mapping[str, type[V]], Generic[V]):
 
     def register(self, cls: type[V]) -> type[V]:
         """Class decorator: make the class known under its `kind`."""
+        if not (isinstance(cls, type) and issubclass(cls, self.base)):
+            raise InvalidValue(self.field, cls, f"a subclass of {self.base.__name__}")
         name = cls.kind_name()
         if name in self._classes and self._classes[name] is not cls:
             raise InvalidValue(self.field, name, "a name that is not taken yet")
@@ -37,10 +39,10 @@ class Registry(Mapping[str, type[V]], Generic[V]):
 
     def unregister(self, name: str) -> None:
         """Forget a class (for tests that register a passing one)."""
-        del self._classes[name]
+        del self._classes[self[name].kind_name()]
 
     def __getitem__(self, name: str) -> type[V]:
-        if name not in self._classes:
+        if name not in self:
             raise InvalidValue(self.field, name, listed(self._classes))
         return self._classes[name]
 
@@ -51,7 +53,7 @@ class Registry(Mapping[str, type[V]], Generic[V]):
         return len(self._classes)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._classes
+        return isinstance(name, str) and name in self._classes
 
     def parse(self, value: Any) -> V:
         """An instance from an instance, a text `name:…` or a mapping with `kind`."""
@@ -61,7 +63,7 @@ class Registry(Mapping[str, type[V]], Generic[V]):
             if isinstance(value, str):
                 name, *parts = value.split(":")
                 return self[name].from_text(parts)
-            if isinstance(value, Mapping) and isinstance(value.get("kind"), str):
+            if isinstance(value, Mapping) and all(isinstance(name, str) for name in (value.get("kind"), *value)):
                 return self[value["kind"]](**value)
         except InvalidValue as error:
             if error.field.split(".")[0] == self.field:

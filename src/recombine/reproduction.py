@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from recombine.checks import items
 from recombine.errors import InvalidValue, listed
 from recombine.results import SETTINGS, Results, content_digest, question_digest
 from recombine.specs import RunSpec
@@ -27,10 +28,10 @@ Watch = Callable[[Progress], None]
 
 
 def reproduce(
-    studies: Sequence[Study],
+    studies: Iterable[Study] | Study,
     preset: Preset,
     store: Store | str | os.PathLike[str] | None,
-    out: Path,
+    out: Path | str,
     *,
     device: str = "auto",
     members: int | None = None,
@@ -39,6 +40,9 @@ def reproduce(
     say: Callable[[str], None] = lambda line: None,
 ) -> Results:
     """The studies' results in a folder; runs that several studies share are trained once."""
+    studies = items("studies", studies, Study, example="studies, as STUDIES.values()")
+    if not isinstance(preset, Preset):
+        raise InvalidValue("preset", preset, 'a Preset, as PRESETS["quick"]')
     began = time.perf_counter()
     place = resolve_device(device)
     results = Results(out)

@@ -20,6 +20,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from recombine.checks import given_path
 from recombine.claims import CLAIMS, Judgement
 from recombine.errors import InvalidValue, listed
 from recombine.files import explained, write
@@ -75,7 +76,7 @@ class Results:
     """Datasets and provenance in a folder."""
 
     def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
+        self.path = given_path("results", path)
         self._loaded: dict[str, xarray.Dataset] = {}
 
     @classmethod

@@ -9,10 +9,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from numbers import Integral
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from recombine.checks import items
 from recombine.decoders import CNN, AnyDecoder, Interface, StagedDecoder, build_seeded
 from recombine.errors import InvalidValue
 from recombine.frozen import Frozen
@@ -66,7 +68,7 @@ class Recipe(Frozen):
             return {**fields, "epochs": None}
         return fields
 
-    def replace(self, **fields: Any) -> Self:
+    def replace(self, /, **fields: Any) -> Self:
         """A copy with some fields changed; a new `steps` takes the place of `epochs`, and the other way round."""
         for given, other in (("steps", "epochs"), ("epochs", "steps")):
             if fields.get(given) is not None and other not in fields:
@@ -113,4 +115,5 @@ class RunSpec(Frozen):
 
     def seeds(self, seeds: Iterable[int]) -> list[RunSpec]:
         """The same run for several seeds."""
-        return [self.replace(seed=seed) for seed in seeds]
+        example = "several whole numbers, as range(4) or [0, 1, 5]"
+        return [self.replace(seed=seed) for seed in items("seeds", seeds, Integral, example=example, lone=False)]

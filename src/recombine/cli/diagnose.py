@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import os
-import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from cyclopts import Parameter
 from rich.table import Table
 
+from recombine.arrays import as_numbers, read_array
+from recombine.checks import one_of, whole_number
+from recombine.cli.factories import module_from
 from recombine.cli.tables import console
-from recombine.errors import InvalidValue
-from recombine.files import explained, write
+from recombine.errors import InvalidValue, reason_of
+from recombine.files import explained, read_given, write
 from recombine.store import Store
 
+LARGEST_MEMORY = 2**30
+"""Megabytes: more than any machine has."""
 RUN = "run:"
 """What a factory begins with that is a run of a store."""
 
@@ -42,8 +45,8 @@ def diagnose(
     Parameters
     ----------
     factory
-        package.module:name of a function or class that returns the module (or of the module itself), or run:KEY for a
-        finished run of a store, whose spec says everything else.
+        package.module:name or file.py:name of a function or class that returns the module (or of the module itself),
+        or run:KEY for a finished run of a store, whose spec says everything else.
     grid
         Factors and their values: x=0:27,y=0:27, both ends included; x=0:1:5 has five values.
     weights
@@ -67,8 +70,12 @@ def diagnose(
         Folder for the Dataset (diagnosis.nc) and figures.
     """
     import recombine.diagnosis as engine
+    from recombine.diagnosis.measure import Geometry
 
-    settings: dict[str, Any] = {"geometry": _geometry(geometry), "memory": memory << 20, "stages": stages}
+    settings: dict[str, Any] = {
+        "geometry": one_of("geometry", geometry, get_args(Geometry)),
+        "memory": whole_number("memory", memory, at_most=LARGEST_MEMORY) << 20, "stages": stages
+    }  # fmt: skip
     if factory.startswith(RUN):
         given = {"grid": grid, "weights": weights, "encoding": encoding, "holdout": holdout, "targets": targets}
         for name, value in given.items():
@@ -83,11 +90,11 @@ def diagnose(
     else:
         if grid is None:
             raise InvalidValue("grid", None, "factors and their values, as x=0:27,y=0:27")
-        parsed, module = engine.parse_grid(grid), _module(factory)
+        parsed, module = engine.parse_grid(grid), module_from(factory)
         if weights is not None:
             _load(module, weights)
         result = engine.diagnose(
-            module, parsed, encode=encoding, holdout=holdout, targets=_targets(targets, parsed.size),
+            module, parsed, encode=encoding, holdout=holdout, targets=_targets(targets),
             background=background, **settings,
         )  # fmt: skip
     printer = console()
@@ -105,26 +112,6 @@ def diagnose(
         printer.print(f"written to {out}", highlight=False)
 
 
-def _module(factory: str) -> Any:
-    from torch import nn
-
-    place, colon, name = factory.partition(":")
-    allowed = "package.module:name of a function or class that returns a torch module"
-    if not (place and colon and name):
-        raise InvalidValue("factory", factory, allowed)
-    sys.path.insert(0, os.getcwd())
-    try:
-        found = getattr(importlib.import_module(place), name)
-    except (ImportError, AttributeError) as error:
-        raise InvalidValue("factory", factory, f"{allowed} ({error})") from None
-    finally:
-        sys.path.pop(0)
-    made = found if isinstance(found, nn.Module) else found()
-    if not isinstance(made, nn.Module):
-        raise InvalidValue("factory", factory, f"{allowed}, not {type(made).__name__}")
-    return made
-
-
 def _stored(key: str, store: Path | None) -> tuple[Any, Any]:
     """Task and trained network of a finished run."""
     run = Store(store, create=False).resolve(key)
@@ -135,40 +122,21 @@ def _stored(key: str, store: Path | None) -> tuple[Any, Any]:
     return run.spec.task, run.module()
 
 
-def _geometry(word: str) -> Any:
-    if word not in ("auto", "exact", "differences"):
-        raise InvalidValue("geometry", word, "auto, exact, differences")
-    return word
-
-
 def _load(module: Any, weights: Path) -> None:
     from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    from safetensors.torch import load
 
+    content = read_given(weights, "weights")
     try:
-        with explained(weights, "weights"):
-            state = load_file(weights)
-        module.load_state_dict(state)
+        module.load_state_dict(load(content))
     except SafetensorError as error:
-        raise InvalidValue("weights", str(weights), f"a whole .safetensors file ({error})") from None
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())[:160]
-        raise InvalidValue("weights", str(weights), f"the state of this module ({reason})") from None
+        raise InvalidValue("weights", str(weights), f"a whole .safetensors file ({reason_of(error)})") from error
+    except Exception as error:  # also what a module's own way of loading raises
+        raise InvalidValue("weights", str(weights), f"the state of this module ({reason_of(error)})") from error
 
 
-def _targets(path: Path | None, size: int) -> Any:
-    import numpy
-    import torch
-
-    if path is None:
-        return None
-    try:
-        array = numpy.load(path, allow_pickle=False)
-    except (OSError, ValueError):
-        raise InvalidValue("targets", str(path), "a readable .npy file") from None
-    if len(array) != size:
-        raise InvalidValue("targets", array.shape, f"{size} rows, one a grid point")
-    return torch.from_numpy(array)
+def _targets(path: Path | None) -> Any:
+    return None if path is None else as_numbers(read_array(path, "targets"), "targets")
 
 
 def _write(out: Path, result: Any) -> None:

@@ -19,6 +19,8 @@ import torch
 from pydantic import BeforeValidator, SerializeAsAny
 from torch import Tensor, nn
 
+from recombine.checks import checked
+from recombine.errors import InvalidValue
 from recombine.frozen import Variant
 from recombine.registry import Registry
 
@@ -56,9 +58,13 @@ class StagedDecoder(nn.Module):
     rounds: ClassVar[bool] = False
     """Whether `member_answers` wants weights and inputs in float32 and rounds them itself."""
 
+    @checked
     def __init__(self, stages: Mapping[str, nn.Module]) -> None:
         super().__init__()
-        self.stages = nn.ModuleDict(stages)
+        try:
+            self.stages = nn.ModuleDict(stages)
+        except KeyError as error:  # a name with a dot in it, or one that torch needs itself
+            raise InvalidValue("stages", list(stages), f"names of modules ({error})") from error
 
     @property
     def stage_names(self) -> tuple[str, ...]:

@@ -24,12 +24,18 @@ from torch.nn import functional
 
 from recombine import native
 from recombine.accelerated import available
+from recombine.checks import checked, whole_number
 from recombine.decoders.base import DECODERS, DecoderSpec, Interface, MemberAnswers, StagedDecoder
 from recombine.decoders.flat import FlatLayout
 from recombine.decoders.low_rank_parts import EmbeddingParts, KernelParts, PlainParts
 from recombine.decoders.members import narrow_convolution, prelu
+from recombine.errors import InvalidValue
 
 Convention = Literal["unit", "raw"]
+LARGEST_SIDE = 2**16
+"""Values of a factor, pixels of a side, and ranks, of which an embedding may have as many."""
+LARGEST_EMBEDDING = 2**30
+"""Numbers that all vectors of an embedding may have."""
 
 
 @DECODERS.register
@@ -101,6 +107,7 @@ class LowRankDecoder(StagedDecoder):
 class LowRankEmbedding(nn.Module):
     """Codes to one rendered image a factor: `(batch, code)` to `(batch, factor, y, x)`."""
 
+    @checked
     def __init__(
         self,
         code_sizes: tuple[int, ...],
@@ -110,6 +117,13 @@ class LowRankEmbedding(nn.Module):
     ) -> None:
         super().__init__()
         rank = min(image_shape) if rank is None else rank
+        for field, sizes in (("code_sizes", code_sizes), ("image_shape", image_shape), ("rank", (rank,))):
+            for size in sizes:
+                whole_number(field, size, at_most=LARGEST_SIDE)
+        if len(image_shape) != 2 or not code_sizes:
+            raise InvalidValue("image_shape", image_shape, "rows and columns, and a code of at least one factor")
+        if sum(code_sizes) * rank * sum(image_shape) > LARGEST_EMBEDDING:
+            raise InvalidValue("rank", rank, f"embeddings of at most {LARGEST_EMBEDDING} numbers")
         self.code_sizes = tuple(code_sizes)
         self.vectors = vectors
         rows, columns = image_shape

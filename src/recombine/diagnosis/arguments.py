@@ -1,20 +1,39 @@
-"""What `diagnose` is given, in the many forms it may have, made one."""
+"""What `diagnose` is given, in the many forms it may have, made one; what cannot be used is refused in one line.
+
+A user's own module and encoding may raise anything. That becomes one line too, and the error itself is its cause, so
+that in Python the traceback leads into the user's code.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from functools import wraps
+from inspect import unwrap
+from types import CodeType, TracebackType
+from typing import Any, TypeVar
+
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from recombine.encodings import Encoding
-from recombine.errors import InvalidValue
+from recombine.arrays import as_numbers
+from recombine.encodings import ENCODINGS, Encoding
+from recombine.errors import InvalidValue, RecombineError, listed, reason_of
 from recombine.factors import Factor, FactorGrid
 from recombine.holdouts import HOLDOUTS, Holdout
 from recombine.metrics.stages import Encode
 
+T = TypeVar("T")
+GRID = "NAME=LOW:HIGH or NAME=LOW:HIGH:COUNT, separated by commas"
+GRAM_MATRICES = 4
+"""Matrices of a number for each pair of points that are in memory together."""
+
 
 def parse_grid(text: str) -> FactorGrid:
     """`x=0:27,y=0:27`: whole numbers, both ends included; `b=0.25:1:4` has a number of values as well."""
+    if not isinstance(text, str):
+        raise InvalidValue("grid", text, GRID)
     factors = []
     for part in text.split(","):
         name, equals, span = part.partition("=")
@@ -25,32 +44,92 @@ def parse_grid(text: str) -> FactorGrid:
             if len(bounds) < 3 and high - low != count - 1:
                 raise ValueError
         except (ValueError, IndexError, OverflowError):
-            raise InvalidValue("grid", part, "NAME=LOW:HIGH or NAME=LOW:HIGH:COUNT, separated by commas") from None
+            raise InvalidValue("grid", part, GRID) from None
         if not (equals and name.strip().isidentifier()) or len(bounds) > 3:
-            raise InvalidValue("grid", part, "NAME=LOW:HIGH or NAME=LOW:HIGH:COUNT, separated by commas")
+            raise InvalidValue("grid", part, GRID)
         factors.append(Factor(name.strip(), low, high, count))
     return FactorGrid(tuple(factors))
 
 
+def given_grid(grid: FactorGrid | str, reserved: frozenset[str]) -> FactorGrid:
+    """The grid of a text, small enough and without names that the result uses itself."""
+    parsed = parse_grid(grid) if isinstance(grid, str) else grid
+    if not isinstance(parsed, FactorGrid):
+        raise InvalidValue("grid", grid, 'a FactorGrid, or a text as "x=0:27,y=0:27" or "x=0:1:5"')
+    for name in parsed.names:
+        if name in reserved:
+            raise InvalidValue("grid", name, f"names of factors other than {listed(sorted(reserved))}")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    needed = GRAM_MATRICES * parsed.size**2 * torch.float64.itemsize
+    if needed > memory:
+        sizes = f"{needed / 2**30:.0f} GiB, this machine has {memory / 2**30:.0f}"
+        raise InvalidValue("grid", parsed.size, f"fewer points (matrices of all pairs need {sizes})")
+    return parsed
+
+
+def given_module(module: Any) -> nn.Module:
+    """The module; of anything that has one, the error says how to take it out."""
+    if isinstance(module, nn.Module):
+        return module
+    allowed = "a torch.nn.Module"
+    if hasattr(type(module), "spec"):
+        allowed += ": run.module(), with grid=run.spec.task.grid, encode=run.spec.task.encoding and "
+        allowed += "holdout=run.spec.task.holdout"
+    elif hasattr(type(module), "module"):
+        allowed += ": spec.module() has not been trained, run.module() has"
+    raise InvalidValue("module", module, allowed)
+
+
+def given_encoding(encode: Any) -> Encode | Encoding | None:
+    """The encoding of a text, or as it is given."""
+    encoding = ENCODINGS.parse(encode) if isinstance(encode, str) else encode
+    if encoding is None or isinstance(encoding, Encoding) or callable(encoding):
+        return encoding
+    raise InvalidValue("encode", encode, f"{listed(ENCODINGS)}, a function of (point, factor) values, or nothing")
+
+
 def encode_values(values: Tensor, encoding: Encode | Encoding | None, grid: FactorGrid) -> Tensor:
+    """The inputs of the module for rows of factor values."""
     if encoding is None:
         return values
-    if not isinstance(encoding, Encoding):
-        return encoding(values)
-    return torch.cat([encoding.code(values[:, k], factor) for k, factor in enumerate(grid.factors)], dim=-1)
+    if isinstance(encoding, Encoding):
+        return torch.cat([encoding.code(values[:, k], factor) for k, factor in enumerate(grid.factors)], dim=-1)
+    inputs = encoding(values)
+    if not isinstance(inputs, Tensor) or inputs.shape[:1] != values.shape[:1]:
+        raise InvalidValue("encode", inputs, "a function that returns a tensor with a row for each point")
+    return inputs
 
 
 def holdout_mask(holdout: Holdout | Tensor | np.ndarray | str | None, grid: FactorGrid) -> Tensor:
+    """True where a point of the grid is held out, in the grid's order."""
     if holdout is None:
         return torch.zeros(grid.size, dtype=torch.bool)
-    if isinstance(holdout, str):
-        holdout = HOLDOUTS.parse(holdout)
-    mask = holdout.mask(grid) if isinstance(holdout, Holdout) else torch.as_tensor(holdout)
-    if mask.dtype != torch.bool or mask.numel() != grid.size:
-        raise InvalidValue("holdout", tuple(mask.shape), f"a boolean mask over the grid of shape {grid.shape}")
+    given = HOLDOUTS.parse(holdout) if isinstance(holdout, str) else holdout
+    try:
+        mask = given.mask(grid) if isinstance(given, Holdout) else torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError):
+        mask = torch.empty(0)
+    if mask.dtype != torch.bool or tuple(mask.shape) not in (grid.shape, (grid.size,)):
+        value = tuple(mask.shape) if mask.numel() else holdout
+        raise InvalidValue("holdout", value, f"a boolean mask over the grid, of shape {grid.shape} or ({grid.size},)")
     if bool(mask.all()):
         raise InvalidValue("holdout", int(mask.sum()), "a mask that keeps at least one combination")
     return mask.flatten().cpu()
+
+
+def given_targets(targets: Any, grid: FactorGrid) -> Tensor | None:
+    """The right outputs as a tensor of finite numbers, a row a grid point."""
+    if targets is None:
+        return None
+    if isinstance(targets, np.ndarray):
+        targets = torch.from_numpy(as_numbers(targets, "targets"))
+    if not isinstance(targets, Tensor) or targets.is_complex() or targets.layout != torch.strided:
+        raise InvalidValue("targets", targets, "a tensor or array of real numbers")
+    if not bool(targets.isfinite().all()):
+        raise InvalidValue("targets", "NaN or infinity", "finite numbers only")
+    if targets.ndim == 0 or len(targets) != grid.size:
+        raise InvalidValue("targets", tuple(targets.shape), f"{grid.size} rows, one a grid point")
+    return targets
 
 
 def checked_targets(targets: Tensor | None, answers: Tensor) -> Tensor | None:
@@ -60,3 +139,35 @@ def checked_targets(targets: Tensor | None, answers: Tensor) -> Tensor | None:
     if targets.ndim == 0 or len(targets) != len(answers) or targets.numel() != answers.numel():
         raise InvalidValue("targets", tuple(targets.shape), f"{tuple(answers.shape)} numbers, a row a grid point")
     return targets.to(answers).reshape(answers.shape)
+
+
+def explaining(function: Callable[..., T]) -> Callable[..., T]:
+    """The function of a module, saying in one line what the user's module or encoding raised while it ran."""
+
+    @wraps(function)
+    def call(module: nn.Module, *args: Any, **kwargs: Any) -> T:
+        try:
+            return function(module, *args, **kwargs)
+        except Exception as error:
+            own = error.__cause__ if isinstance(error, RecombineError) else error
+            codes = _running(own.__traceback__) if own is not None else set()
+            if getattr(error, "field", None) == "module":  # said already
+                raise
+            if nn.Module._call_impl.__code__ in codes:
+                allowed = f"a module that runs at every grid point ({reason_of(own)})"
+                raise InvalidValue("module", type(module).__name__, allowed) from own
+            if unwrap(encode_values).__code__ in codes:
+                allowed = f"a function of (point, factor) values ({reason_of(own)})"
+                raise InvalidValue("encode", kwargs.get("encode"), allowed) from own
+            raise
+
+    return call
+
+
+def _running(trace: TracebackType | None) -> set[CodeType]:
+    """The functions that a traceback goes through."""
+    codes = set()
+    while trace is not None:
+        codes.add(trace.tb_frame.f_code)
+        trace = trace.tb_next
+    return codes

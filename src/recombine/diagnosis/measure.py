@@ -12,13 +12,23 @@ spectra a stage, kernels and superposition of the answers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recombine.diagnosis.arguments import checked_targets, encode_values, holdout_mask, parse_grid
+from recombine.checks import items, number, one_of, whole_number
+from recombine.diagnosis.arguments import (
+    checked_targets,
+    encode_values,
+    explaining,
+    given_encoding,
+    given_grid,
+    given_module,
+    given_targets,
+    holdout_mask,
+)
 from recombine.diagnosis.reading import (
     OUTPUT,
     check_stages,
@@ -30,8 +40,8 @@ from recombine.diagnosis.reading import (
     undisturbed,
 )
 from recombine.diagnosis.result import RESERVED, Diagnosis, dataset
-from recombine.encodings import ENCODINGS, Encoding
-from recombine.errors import InvalidValue, listed
+from recombine.encodings import Encoding
+from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
 from recombine.holdouts import Holdout
 from recombine.metrics import (
@@ -60,8 +70,10 @@ PERMUTATIONS = 499
 """Permutations of the kernel test; a study that needs smaller p-values asks for more."""
 ROWS_AT_ONCE = 64
 """Rows that a module is given at a time where nothing says how large they are."""
+Geometry = Literal["auto", "exact", "differences"]
 
 
+@explaining
 def diagnose(
     module: nn.Module,
     grid: FactorGrid | str,
@@ -69,10 +81,10 @@ def diagnose(
     encode: Encode | Encoding | str | None = None,
     holdout: Holdout | Tensor | np.ndarray | str | None = None,
     stages: Sequence[str] | None = None,
-    targets: Tensor | None = None,
+    targets: Tensor | np.ndarray | None = None,
     background: float = 0.0,
     memory: int = MEMORY,
-    geometry: Literal["auto", "exact", "differences"] = "auto",
+    geometry: Geometry = "auto",
 ) -> Diagnosis:
     """Measure a module over a factor grid.
 
@@ -81,14 +93,15 @@ def diagnose(
     `targets` are the right answers, a row a grid point in its order, for errors and superposition. `geometry` is exact
     wherever the encoding has a derivative, unless differences between grid points are asked for.
     """
-    grid = parse_grid(grid) if isinstance(grid, str) else grid
-    if memory < 1:
-        raise InvalidValue("memory", memory, "a number of bytes, 1 or more")
-    for name in grid.names:
-        if name in RESERVED:
-            raise InvalidValue("grid", name, f"names of factors other than {listed(sorted(RESERVED))}")
-    encoding = ENCODINGS.parse(encode) if isinstance(encode, str) else encode
+    given_module(module)
+    grid = given_grid(grid, RESERVED)
+    encoding = given_encoding(encode)
     mask = holdout_mask(holdout, grid)
+    targets = given_targets(targets, grid)
+    one_of("geometry", geometry, get_args(Geometry))
+    number("background", background)
+    whole_number("memory", memory)
+    stages = stages if stages is None else items("stages", stages, str, example="paths of submodules")
     place = next((p for p in (*module.parameters(), *module.buffers())), torch.empty(0))
     dtype = place.dtype if place.is_floating_point() else torch.float32
     points = grid.points.to(place.device, torch.float32 if place.device.type == "mps" else torch.float64)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from recombine.errors import InvalidValue, listed
+from recombine.errors import InvalidValue, listed, reason_of
 from recombine.metrics import Reader, Tap
 from recombine.metrics.stages import INPUT, Encode
 
@@ -62,10 +62,9 @@ def try_inputs(module: nn.Module, inputs: Tensor) -> None:
     try:
         with torch.no_grad():
             module(inputs)
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        reason = " ".join(str(error).split())[:160]
-        allowed = f"a module that takes the encoded grid, {tuple(inputs.shape[1:])} numbers a row ({reason})"
-        raise InvalidValue("module", type(module).__name__, allowed) from None
+    except Exception as error:
+        allowed = f"a module that takes the encoded grid, {tuple(inputs.shape[1:])} numbers a row ({reason_of(error)})"
+        raise InvalidValue("module", type(module).__name__, allowed) from error
 
 
 def tensor_in(output: object) -> Tensor | None:

@@ -11,26 +11,41 @@ is a hit, two off is not.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from recombine.checks import checked
+from recombine.errors import InvalidValue
+
+Polarity = Literal["bright", "dark"]
 TOLERANCE = 1.0
 """Pixels that a coordinate may be off and still count."""
 
 
-def squared_error(answers: Float[Tensor, ...], targets: Float[Tensor, point * pixel]) -> Float[Tensor, "... point"]:
+@checked
+def squared_error(
+    answers: Float[Tensor, " ..."], targets: Float[Tensor, " point *pixel"]
+) -> Float[Tensor, "... point"]:
     """Mean squared error of each point's answer; answers may have member axes before the point's."""
+    if answers.shape[answers.ndim - targets.ndim :] != targets.shape or targets.ndim < 2:
+        raise InvalidValue("answers", answers, f"answers of shape {tuple(targets.shape)}, as the targets")
     return (answers - targets).square().flatten(-(targets.ndim - 1)).mean(dim=-1)
 
 
-def extreme_pixel(images: Float[Tensor, "*point y x"], polarity: str = "bright") -> Int[Tensor, "*point 2"]:
+@checked
+def extreme_pixel(images: Float[Tensor, "*point y x"], polarity: Polarity = "bright") -> Int[Tensor, "*point 2"]:
     """Column and row of the brightest (or darkest) pixel; the first one among equals."""
+    if not images.shape[-1] * images.shape[-2]:
+        raise InvalidValue("images", images, "images with at least one pixel")
     flat = images.flatten(-2)
     index = flat.argmax(dim=-1) if polarity == "bright" else flat.argmin(dim=-1)
     return torch.stack([index % images.shape[-1], index // images.shape[-1]], dim=-1)
 
 
+@checked
 def hits(
     found: Float[Tensor, "*member point axis"] | Int[Tensor, "*member point axis"],
     truth: Float[Tensor, "point axis"],
@@ -40,6 +55,7 @@ def hits(
     return ((found - truth).abs() <= tolerance).all(dim=-1)
 
 
+@checked
 def region_mean(values: Float[Tensor, "*member point"], region: Bool[Tensor, " point"]) -> Float[Tensor, "*member"]:
     """Mean over the points of a region; NaN where there are none."""
     return values[..., region].mean(dim=-1)

@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from recombine.errors import InvalidValue
+from recombine.checks import checked, grid_shape, whole_number
 
 Weight = Literal["square", "absolute"]
 
@@ -41,15 +41,13 @@ def _projected(kernel: Tensor, inside: tuple[int, ...], factors: int, first: int
     return kernel
 
 
+@checked
 def interaction_weights(
     gram: Float[Tensor, "*member point point"], shape: tuple[int, ...], weight: Weight = "square"
 ) -> dict[tuple[int, ...], Float[Tensor, "*member"]]:
     """Weight of each set of factors (by their indices), the constant left out."""
-    points = 1
-    for count in shape:
-        points *= count
-    if points != gram.shape[-1] or gram.shape[-1] != gram.shape[-2]:
-        raise InvalidValue("grid", shape, f"one with {gram.shape[-1]} combinations")
+    points = gram.shape[-1]
+    shape = grid_shape(shape, points)
     lead, factors = gram.ndim - 2, len(shape)
     paired = gram.double().unflatten(-1, shape).unflatten(lead, shape)
     found = {}
@@ -62,12 +60,12 @@ def interaction_weights(
     return found
 
 
+@checked
 def partial_factorization(
     gram: Float[Tensor, "*member point point"], shape: tuple[int, ...], order: int = 1, weight: Weight = "square"
 ) -> Float[Tensor, "*member"]:
     """PF_Coeff (Eq. 33, 35): share of the weight in terms of at most `order` factors; NaN for a constant kernel."""
-    if not 1 <= order <= len(shape):
-        raise InvalidValue("order", order, f"1 to {len(shape)}, the number of factors")
+    whole_number("order", order, at_most=len(shape))
     weights = interaction_weights(gram, shape, weight)
     total = torch.stack(list(weights.values())).sum(dim=0)
     low = torch.stack([value for inside, value in weights.items() if len(inside) <= order]).sum(dim=0)

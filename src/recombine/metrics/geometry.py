@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.func import jvp, vmap
 
+from recombine.checks import checked, grid_shape, whole_number
 from recombine.errors import InvalidValue
 from recombine.metrics.stages import INPUT, MEMORY, Reader, flat, stage_sizes
 
@@ -34,6 +35,7 @@ COPIES = 4
 """Room for what a layer needs beside its input and output."""
 
 
+@checked
 def metric_tensor(
     reader: Reader,
     points: Float[Tensor, "point factor"],
@@ -48,6 +50,7 @@ def metric_tensor(
     `repeated` runs every point once a factor instead, in a plain batch: slower, and good for modules that do not stand
     being batched over tangents.
     """
+    whole_number("memory", memory)
     factors = points.shape[1]
     sizes = stage_sizes(reader, points, members)
     chunk = max(1, memory // (4 * (factors + 1) * COPIES * sum(sizes.values())))
@@ -106,11 +109,15 @@ def _unit_tangents(points: Tensor) -> Tensor:
     return torch.eye(points.shape[1], dtype=points.dtype, device=points.device)
 
 
+@checked
 def finite_difference_metric(
     activations: Float[Tensor, "... point feature"], shape: tuple[int, ...], spacing: tuple[float, ...] | None = None
 ) -> Float[Tensor, "... point factor factor"]:
     """The metric tensor by differences between neighbouring grid points (`points` in the grid's order)."""
+    shape = grid_shape(shape, activations.shape[-2])
     spacing = spacing or (1.0,) * len(shape)
+    if len(spacing) != len(shape) or min(spacing) <= 0:
+        raise InvalidValue("spacing", spacing, f"{len(shape)} numbers above 0, one for each factor")
     if min(shape) < 2:
         raise InvalidValue("grid", shape, "at least 2 values a factor, for differences")
     lead = activations.ndim - 2
@@ -123,11 +130,13 @@ def finite_difference_metric(
     return jacobian.mT @ jacobian
 
 
+@checked
 def volume_element(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "*point"]:
     """√det g (Eq. 6, 39): how much a unit cell of factor space is blown up."""
     return torch.linalg.det(metric.double()).clamp(min=0).sqrt()
 
 
+@checked
 def local_factorization(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "*point"]:
     """1 − |g_ab| / (|g_aa| + |g_bb|) at each point (Eq. 7, 42), averaged over pairs of factors.
 
@@ -136,6 +145,7 @@ def local_factorization(metric: Float[Tensor, "*point factor factor"]) -> Float[
     return _mean_over_pairs(metric.double().abs())
 
 
+@checked
 def mean_factorization(
     metric: Float[Tensor, "*member point factor factor"], averaging: Averaging = "points"
 ) -> Float[Tensor, "*member"]:

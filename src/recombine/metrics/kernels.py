@@ -28,17 +28,23 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from recombine.errors import InvalidValue, listed
+from recombine.checks import checked, number, one_of, whole_number
+from recombine.errors import InvalidValue
 
 DARK_THRESHOLD = 0.3
 """A dark pixel is below this (published scripts)."""
 PERMUTATIONS = 1999
+MOST_PERMUTATIONS = 10**6
 WIDTHS: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Range from which the radial kernel takes its width, in grid spacings."""
+
+WIDEST = 1e9
+"""Largest width of a bump, and one over the smallest, whose square is still an ordinary number."""
 
 Kernel = Literal["cosine", "l2", "overlap"]
 
 
+@checked
 def gram_matrix(
     answers: Float[Tensor, "*member point pixel"], kernel: Kernel = "cosine", *, dark: bool = False
 ) -> Float[Tensor, "*member point point"]:
@@ -50,10 +56,8 @@ def gram_matrix(
     if kernel == "l2":
         square = flat.square().sum(dim=-1)
         return (square[..., :, None] + square[..., None, :] - 2 * flat @ flat.mT).clamp(min=0).sqrt()
-    if kernel == "overlap":
-        past = (flat < DARK_THRESHOLD if dark else flat > 1 - DARK_THRESHOLD).double()
-        return past @ past.mT / flat.shape[-1]
-    raise InvalidValue("kernel", kernel, "cosine, l2, overlap")
+    past = (flat < DARK_THRESHOLD if dark else flat > 1 - DARK_THRESHOLD).double()
+    return past @ past.mT / flat.shape[-1]
 
 
 def _equal(rows: Tensor, columns: Tensor) -> Tensor:
@@ -72,12 +76,13 @@ THEORIES: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
 }
 
 
+@checked
 def theoretical_kernel(
     name: str, rows: Float[Tensor, "row factor"], columns: Float[Tensor, "column factor"], width: float = 1.0
 ) -> Float[Tensor, "row column"]:
     """A kernel between points given by their positions, rows summing to 1 (or to 0 where nothing is alike)."""
-    if name not in THEORIES:
-        raise InvalidValue("kernel", name, listed(THEORIES))
+    one_of("kernel", name, THEORIES)
+    number("width", width, at_least=1 / WIDEST, at_most=WIDEST)
     return normalised(THEORIES[name](rows, columns, width))
 
 
@@ -110,6 +115,7 @@ class KernelAgreement:
         return self.agreement["binary"] > torch.stack(rivals).amax(dim=0)
 
 
+@checked
 def kernel_agreement(
     gram: Float[Tensor, "*member point point"],
     positions: Float[Tensor, "point factor"],
@@ -120,10 +126,12 @@ def kernel_agreement(
     seed: int = 0,
 ) -> KernelAgreement:
     """Compare the held-out × kept block of a Gram matrix with every theory."""
+    whole_number("permutations", permutations, at_least=0, at_most=MOST_PERMUTATIONS)
+    whole_number("seed", seed, at_least=0)
     if not bool(held_out.any()) or bool(held_out.all()):
         raise InvalidValue("holdout", int(held_out.sum()), "a mask with points on both sides")
-    rows, columns = positions[held_out], positions[~held_out]
-    block = normalised(gram[..., held_out, :][..., ~held_out])
+    rows, columns = positions[held_out].double(), positions[~held_out].double()
+    block = normalised(gram.double()[..., held_out, :][..., ~held_out])
     found = {name: correlation(block, theoretical_kernel(name, rows, columns, width)) for name in THEORIES}
     radial = [correlation(block, theoretical_kernel("gaussian_product", rows, columns, w)) for w in WIDTHS]
     found["gaussian_radial"] = torch.stack(radial).amax(dim=0)
@@ -151,6 +159,7 @@ def _permutation_p(block: Tensor, theory: Tensor, agreement: Tensor, permutation
     return (beaten + 1).to(agreement.dtype) / (permutations + 1)
 
 
+@checked
 def block_contrast(
     gram: Float[Tensor, "*member point point"], positions: Float[Tensor, "point factor"]
 ) -> Float[Tensor, "*member"]:

@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from recombine.checks import checked, finite, number
 from recombine.errors import InvalidValue
 
 RIDGE = 1e-3
@@ -33,10 +34,14 @@ class LinearProbe:
 
     ridge: float = RIDGE
 
+    def __post_init__(self) -> None:
+        number("ridge", self.ridge, at_least=0)
+
+    @checked
     def fit(self, features: Float[Tensor, "*member point feature"], values: Float[Tensor, "point factor"]) -> Fitted:
         """Fit on some points. Costs points³ / 3 + points² × features, however many features there are."""
-        if not self.ridge >= 0:
-            raise InvalidValue("ridge", self.ridge, "0 or more")
+        finite("features", features)
+        finite("values", values)
         center = features.double().mean(dim=-2, keepdim=True)
         centred = features.double() - center
         gram = centred @ centred.mT
@@ -60,10 +65,14 @@ class Fitted:
     weights: Float[Tensor, "*member feature factor"]
     mean: Float[Tensor, " factor"]
 
+    @checked
     def predict(self, features: Float[Tensor, "*member point feature"]) -> Float[Tensor, "*member point factor"]:
         """The factor values read off the features."""
+        if features.shape[-1] != self.weights.shape[-2]:
+            raise InvalidValue("features", features, f"{self.weights.shape[-2]} features, as many as were fitted")
         return (features.double() - self.center) @ self.weights + self.mean
 
+    @checked
     def score(
         self, features: Float[Tensor, "*member point feature"], values: Float[Tensor, "point factor"]
     ) -> Float[Tensor, "*member factor"]:
@@ -73,6 +82,7 @@ class Fitted:
         return 1 - residual / (truth - truth.mean(dim=0)).square().sum(dim=0)
 
 
+@checked
 def probe_scores(
     features: Float[Tensor, "*member point feature"],
     values: Float[Tensor, "point factor"],

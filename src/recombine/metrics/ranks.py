@@ -13,20 +13,25 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from recombine.checks import checked, finite, grid_shape
 from recombine.errors import InvalidValue
 
 
+@checked
 def effective_rank(spectrum: Float[Tensor, "*shape mode"]) -> Float[Tensor, "*shape"]:
     """exp of the entropy of a spectrum, normalised to sum to 1 first."""
     share = spectrum.double() / spectrum.double().sum(dim=-1, keepdim=True)
     return torch.exp(-torch.special.xlogy(share, share).sum(dim=-1))
 
 
+@checked
 def matrix_effective_rank(images: Float[Tensor, "*shape y x"]) -> Float[Tensor, "*shape"]:
     """Effective rank of the squared singular values of matrices."""
+    finite("images", images)
     return effective_rank(torch.linalg.svdvals(images.double()).square())
 
 
+@checked
 def band_index(images: Float[Tensor, "*shape y x"]) -> Float[Tensor, "*shape"]:
     """Share of an image's variance along one axis alone; NaN for a constant image."""
     image = images.double()
@@ -36,13 +41,15 @@ def band_index(images: Float[Tensor, "*shape y x"]) -> Float[Tensor, "*shape"]:
     return torch.maximum(rows, columns) / torch.where(variance > 0, variance, torch.nan)
 
 
+@checked
 def schmidt_spectrum(
     gram: Float[Tensor, "*member point point"], shape: tuple[int, ...]
 ) -> Float[Tensor, "*member mode"]:
     """Normalised operator-Schmidt values of a Gram matrix over a two-factor grid, largest first."""
-    if len(shape) != 2 or shape[0] * shape[1] != gram.shape[-1]:
+    if len(shape) != 2:
         raise InvalidValue("grid", shape, f"two factors with {gram.shape[-1]} combinations")
-    a, b = shape
+    finite("gram", gram)
+    a, b = grid_shape(shape, gram.shape[-1])
     paired = gram.double().unflatten(-1, (a, b)).unflatten(-3, (a, b))
     matrix = paired.transpose(-3, -2).flatten(-4, -3).flatten(-2)
     values = torch.linalg.svdvals(matrix)

@@ -17,6 +17,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from recombine.checks import checked, users_function, whole_number
+from recombine.errors import InvalidValue
+
 Tap = Callable[[str, Tensor], None]
 Reader = Callable[[Tensor, Tap], None]
 Encode = Callable[[Tensor], Tensor]
@@ -34,6 +37,7 @@ class Walkable(Protocol):
     def walk(self, inputs: Tensor) -> Iterator[tuple[str, Tensor]]: ...
 
 
+@checked
 def decoder_reader(decoder: Walkable, encode: Encode) -> Reader:
     """Reads the input and every stage of one decoder."""
 
@@ -57,8 +61,11 @@ class _Walk(nn.Module):
         return dict(self.decoder.walk(inputs))  # type: ignore[operator]
 
 
+@checked
 def ensemble_reader(decoder: nn.Module, weights: Mapping[str, Tensor], encode: Encode) -> Reader:
     """Reads all members at once: `weights` are named as the decoder's parameters, with a leading member axis."""
+    if not weights or min(weight.ndim for weight in weights.values()) < 1:
+        raise InvalidValue("weights", weights, "parameters by name, each with a leading member axis")
     walk = _Walk(decoder)
     stacked = {f"decoder.{name}": weight for name, weight in weights.items()}
     members = len(next(iter(weights.values())))
@@ -78,18 +85,27 @@ def flat(activation: Tensor, members: int = 0) -> Tensor:
     return whole.reshape(*whole.shape[: members + 1], -1)
 
 
+@checked
 def stage_sizes(reader: Reader, points: Float[Tensor, "point factor"], members: int = 0) -> dict[str, int]:
     """Numbers that each stage holds for one point, all members together."""
+    whole_number("members", members, at_least=0)
+    if not len(points):
+        raise InvalidValue("points", points, "at least one point")
     sizes: dict[str, int] = {}
 
     def tap(name: str, activation: Tensor) -> None:
+        if activation.ndim <= members:
+            raise InvalidValue("members", members, f"the number of member axes; stage {name!r} has {activation.ndim}")
         sizes[name] = activation.numel() // activation.shape[members]
 
-    with torch.no_grad():
+    with torch.no_grad(), users_function("reader", reader):
         reader(points[:1], tap)
+    if not sum(sizes.values()):
+        raise InvalidValue("reader", reader, "a reader that hands at least one stage to its tap")
     return sizes
 
 
+@checked
 def features(
     reader: Reader, points: Float[Tensor, "point factor"], *, members: int = 0, memory: int = MEMORY
 ) -> Iterator[tuple[str, Tensor]]:
@@ -98,6 +114,7 @@ def features(
     As many stages are kept at a time as fit into half of the budget (at least one); the network runs again for the
     next ones. Points go through in chunks that fit the other half.
     """
+    whole_number("memory", memory)
     sizes = stage_sizes(reader, points, members)
     chunk = max(1, memory // 2 // (4 * sum(sizes.values())))
     for group in _groups(sizes, memory // 2 // (4 * len(points))):

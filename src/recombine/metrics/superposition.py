@@ -26,13 +26,21 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from recombine.checks import checked, users_function, whole_number
+from recombine.errors import InvalidValue
+
 SHUFFLES = 20
 
 
+@checked
 def averaged_codes(
     codes: Float[Tensor, "point code"], sizes: Sequence[int], training: Float[Tensor, "row code"]
 ) -> list[Float[Tensor, "point code"]]:
     """For each factor, the codes with that factor kept and every other one replaced by its mean over training."""
+    for size in sizes:
+        whole_number("sizes", size)
+    if sum(sizes) != codes.shape[1]:
+        raise InvalidValue("sizes", list(sizes), f"lengths of the factors' codes, {codes.shape[1]} in all")
     mean = training.mean(dim=0).expand_as(codes)
     found, start = [], 0
     for size in sizes:
@@ -43,6 +51,7 @@ def averaged_codes(
     return found
 
 
+@checked
 def averaged_prediction(
     signal: Callable[[Tensor], Tensor],
     codes: Float[Tensor, "point code"],
@@ -50,9 +59,12 @@ def averaged_prediction(
     training: Float[Tensor, "row code"],
 ) -> Tensor:
     """Σ over factors of the network's signal for that factor with the others averaged."""
-    return torch.stack([signal(part) for part in averaged_codes(codes, sizes, training)]).sum(dim=0)
+    parts = averaged_codes(codes, sizes, training)
+    with users_function("signal", signal):
+        return torch.stack([signal(part) for part in parts]).sum(dim=0)
 
 
+@checked
 def memorised_prediction(
     signals: Float[Tensor, "*member point pixel"],
     positions: Float[Tensor, "point factor"],
@@ -63,6 +75,7 @@ def memorised_prediction(
     return shares.sum(dim=-1).to(signals.dtype) @ signals[..., ~held_out, :]
 
 
+@checked
 def explained_variance(
     signals: Float[Tensor, "*member point pixel"], prediction: Float[Tensor, "*member point pixel"]
 ) -> Float[Tensor, "*member"]:
@@ -75,6 +88,7 @@ def explained_variance(
     return 1 - residual / truth.square().sum(dim=(-2, -1))
 
 
+@checked
 def superposition_scores(
     signals: Float[Tensor, "*member point pixel"],
     positions: Float[Tensor, "point factor"],
@@ -88,6 +102,7 @@ def superposition_scores(
 
     `memorised` and `memorised_null` always; `averaged` and `averaged_null`, and `truth`, where these are given.
     """
+    whole_number("seed", seed, at_least=0)
     answers = signals[..., held_out, :]
     predictions = {"memorised": memorised_prediction(signals, positions, held_out)}
     if averaged is not None:

@@ -19,6 +19,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from recombine.checks import checked, grid_shape
+
 SILENT = 1e-12
 """Variance, relative to the stage's largest, below which a neuron counts as silent."""
 
@@ -33,8 +35,10 @@ class Tuning:
     localisation_index: Float[Tensor, "*member feature"]
 
 
+@checked
 def neuron_tuning(activations: Float[Tensor, "*member point feature"], shape: tuple[int, ...]) -> Tuning:
     """Tuning of every neuron, from activations over the grid in its order."""
+    shape = grid_shape(shape, activations.shape[-2])
     lead, factors = activations.ndim - 2, len(shape)
     maps = activations.double().unflatten(lead, shape)
     axes = tuple(range(lead, lead + factors))

@@ -26,6 +26,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from recombine.checks import given_path
 from recombine.errors import InvalidValue, StoreError, listed
 from recombine.files import TEMPORARY, delete, entries, explained, flush_directory, parsed_json, read, write
 from recombine.store import care
@@ -48,7 +49,8 @@ SPARE = 16_000_000
 
 def store_path(path: str | os.PathLike[str] | None = None) -> Path:
     """The path given, or `RECOMBINE_STORE`, or `./runs`."""
-    return Path(path or os.environ.get(VARIABLE) or DEFAULT_STORE)
+    given = path if path is not None and not (isinstance(path, str) and not path) else None
+    return given_path("store", os.environ.get(VARIABLE) or DEFAULT_STORE if given is None else given)
 
 
 class Listing(NamedTuple):

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from recombine.checks import items
 from recombine.store.run import Run
 from recombine.store.store import flattened
 
@@ -50,6 +51,7 @@ class Summary:
 
 def summarize(runs: Iterable[Run]) -> list[Summary]:
     """One summary an arm, in order of first appearance."""
+    runs = items("runs", runs, Run, example="runs, as `train` returns them")
     arms: dict[str, list[Run]] = {}
     fields: dict[str, dict[str, Any]] = {}
     for run in {run.key: run for run in runs}.values():

@@ -13,11 +13,16 @@ from typing import NamedTuple
 
 import torch
 
-from recombine.errors import RecombineError
+from recombine.errors import InvalidValue, RecombineError, reason_of
 from recombine.store import Store
 from recombine.sweep.group import Group
 from recombine.sweep.interrupts import SIGNALS, Interruptions
 from recombine.sweep.local import Sweep
+
+IMPORTABLE = (
+    "classes that a new process can import: at the top of a module on the path, or of the script outside "
+    '`if __name__ == "__main__":`'
+)
 
 
 class Report(NamedTuple):
@@ -59,9 +64,13 @@ def live(parent: Connection, store: Store, members: int, every: float) -> None:
 
     try:
         parent.send(Report())
-        sweep = _Child(parent.recv(), store, torch.device("cpu"), members, every, None)
+        specs = parent.recv()
     except (EOFError, OSError):
         return
+    except Exception as error:  # whatever the import of a user's module raises
+        _send(parent, InvalidValue("specs", reason_of(error), IMPORTABLE))
+        return
+    sweep = _Child(specs, store, torch.device("cpu"), members, every, None)
     sweep.parent = parent
     for number in SIGNALS:
         signal.signal(number, stop)
@@ -74,5 +83,10 @@ def live(parent: Connection, store: Store, members: int, every: float) -> None:
     except Exception as error:
         if not isinstance(error, RecombineError):
             error.add_note(traceback.format_exc())
-        with suppress(OSError):  # in parts, since not every exception can be made again from its message alone
-            parent.send((type(error), error.args, vars(error)))
+        _send(parent, error)
+
+
+def _send(parent: Connection, error: Exception) -> None:
+    """Send an error in parts, since not every one can be made again from its message alone."""
+    with suppress(OSError):
+        parent.send((type(error), error.args, vars(error)))

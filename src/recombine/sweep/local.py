@@ -11,12 +11,13 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
 
 from recombine import native
+from recombine.checks import items, number, whole_number
 from recombine.errors import Interrupted, InvalidValue
 from recombine.specs import RunSpec
 from recombine.store import Run, Store
@@ -53,7 +54,7 @@ class Progress:
 
 
 def train(
-    specs: Sequence[RunSpec],
+    specs: Iterable[RunSpec] | RunSpec,
     store: Store | str | os.PathLike[str] | None = None,
     *,
     device: str = "auto",
@@ -63,7 +64,7 @@ def train(
     processes: int | None = None,
     memory: float | None = None,
 ) -> list[Run]:
-    """The finished runs of all specs, in their order; what is missing is trained.
+    """The finished runs of all specs (or of one), in their order; what is missing is trained.
 
     On a GPU, `members` is the most that train together, and `memory` the most GiB that they may take, by default what
     is free; members that do not fit are trained after the others.
@@ -71,23 +72,21 @@ def train(
     On a CPU, `processes` trains with that many processes of one thread each, to the same bits for any number of
     them; a script that asks for several keeps its own work under `if __name__ == "__main__":`.
     """
+    specs = items("specs", specs, RunSpec, example="specs, as RunSpec(…) or RunSpec(…).seeds(range(4))")
     place = resolve_device(device)
     for spec in specs:
         check_precision(spec.recipe.precision, place)
-    if members is not None and members < 1:
-        raise InvalidValue("members", members, "at least 1")
-    if not checkpoint_seconds >= 0:
-        raise InvalidValue("checkpoint_seconds", checkpoint_seconds, "at least 0")
-    if memory is not None and not memory > 0:
-        raise InvalidValue("memory", memory, "a number of GiB above 0")
-    if memory is not None and place.type != "cuda":
+    if members is not None:
+        members = whole_number("members", members)
+    checkpoint_seconds = number("checkpoint_seconds", checkpoint_seconds, at_least=0, or_infinity=True)
+    if watch is not None and not callable(watch):
+        raise InvalidValue("watch", watch, "a function that is told the Progress")
+    if memory is not None and number("memory", memory, above=0) and place.type != "cuda":
         raise InvalidValue("memory", memory, f"device cuda (on {place.type} members train in turn)")
-    if processes is not None and processes < 1:
-        raise InvalidValue("processes", processes, "at least 1")
-    if processes is not None and place.type != "cpu":
+    if processes is not None and whole_number("processes", processes) and place.type != "cpu":
         raise InvalidValue("processes", processes, f"device cpu (on {place.type} one program trains all members)")
     store = store if isinstance(store, Store) else Store(store)
-    sweep = Sweep(list(specs), store, place, members or MEMBERS_AT_ONCE[place.type], checkpoint_seconds, watch, memory)
+    sweep = Sweep(specs, store, place, members or MEMBERS_AT_ONCE[place.type], checkpoint_seconds, watch, memory)
     if processes is None:
         with within(memory, place):
             sweep.run()

@@ -13,19 +13,25 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+import pickle
 import signal
+import sys
 from contextlib import suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from recombine.errors import Interrupted, InvalidValue, RecombineError, listed
-from recombine.sweep.child import Report, live
+from recombine.errors import Interrupted, InvalidValue, RecombineError, listed, reason_of
+from recombine.sweep.child import IMPORTABLE, Report, live
 from recombine.sweep.interrupts import SIGNALS, Interruptions
 from recombine.sweep.local import POLL_SECONDS, STOPPED, Progress, Sweep
 
+UNGUARDED = 78
+"""Exit code of a child whose script trains while it is imported."""
+GUARDED = 'a script that does its own work under `if __name__ == "__main__":`, since new processes import it'
 LEAVE_SECONDS = 10.0
 """How long a child that has said its last word may take to be gone."""
 
@@ -40,6 +46,7 @@ def train_apart(sweep: Sweep, processes: int) -> None:
             return sweep.run()
         finally:
             torch.set_num_threads(threads)
+    _check_importable(sweep, count)
     with Interruptions() as interruptions:
         crew = _Crew(sweep)
         try:
@@ -48,6 +55,19 @@ def train_apart(sweep: Sweep, processes: int) -> None:
         finally:
             crew.disband()
     return None
+
+
+def _check_importable(sweep: Sweep, count: int) -> None:
+    """Refuse what a new process cannot import: it begins with the script that started it."""
+    if getattr(multiprocessing.current_process(), "_inheriting", False):  # this is such a process, at its beginning
+        sys.exit(UNGUARDED)
+    script = getattr(sys.modules["__main__"], "__file__", None)
+    if script is not None and not Path(script).exists():
+        raise InvalidValue("processes", count, f"1, or a script in a file: new processes import it, not {script}")
+    try:
+        pickle.dumps(list(sweep.pending.values()))
+    except Exception as error:
+        raise InvalidValue("specs", reason_of(error), IMPORTABLE) from error
 
 
 class _Crew:
@@ -95,10 +115,17 @@ class _Crew:
         for child in self.children.values():
             child.join(LEAVE_SECONDS)
         sweep.serve_finished()  # also what a killed child could not tell
-        codes = listed(child.exitcode for child in self.children.values())
         if sweep.pending:
-            early = RecombineError(f"processes: all ended with runs left to train (exit codes {codes})")
-            raise self.failure or (Interrupted(STOPPED) if interruptions.asked else early)
+            raise self.failure or (Interrupted(STOPPED) if interruptions.asked else self._early())
+
+    def _early(self) -> RecombineError:
+        """Why all children have left too early."""
+        codes = [child.exitcode for child in self.children.values()]
+        killed = all(code < 0 for code in codes)
+        if UNGUARDED in codes or not (self.reports or killed):
+            reason = "" if UNGUARDED in codes else f" (they ended at once, with exit codes {listed(codes)})"
+            return InvalidValue("processes", len(codes), f"1, or {GUARDED}{reason}")
+        return RecombineError(f"processes: all ended with runs left to train (exit codes {listed(codes)})")
 
     def _hear(self, ours: Any) -> bool:
         """Take all messages; false when the child is gone."""

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import cached_property
-from typing import Annotated, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import torch
 from jaxtyping import Bool, Float
-from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, SerializeAsAny, model_validator
 from torch import Tensor
 
+from recombine.checks import checked, whole_number
 from recombine.encodings import AnyEncoding, Bump
-from recombine.errors import InvalidValue
+from recombine.errors import InvalidValue, listed
 from recombine.factors import FactorGrid
 from recombine.frozen import Variant
-from recombine.holdouts import AnyHoldout, Center, unseen_values
+from recombine.holdouts import AnyHoldout, Center, Holdout, unseen_values
 from recombine.registry import Registry
 from recombine.streams import stream
 from recombine.tasks.training_sets import AnyTrainingRule, Draws, Each
@@ -63,6 +64,9 @@ class Task(Variant):
     position_factors: ClassVar[tuple[str, ...]] = ("x", "y")
     """Factors that say where in the image (column, row) its extreme pixel belongs; none where nothing does."""
 
+    _given_holdout: Holdout | None = PrivateAttr(default=None)
+    """The hold-out before bounds that follow the grid's size were written out; `replace` begins with it again."""
+
     # -- what a renderer supplies ------------------------------------------------------------------------------
 
     @abstractmethod
@@ -82,6 +86,14 @@ class Task(Variant):
     @abstractmethod
     def render(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row y x"]:
         """The image of each row of factor values; a NaN factor is absent."""
+
+    def resolved_holdout(self) -> Holdout:
+        """The hold-out with every bound written out; a task may have a hold-out of its own where none is given."""
+        return self.holdout.resolved(self.grid)
+
+    def replace(self, /, **fields: Any) -> Self:
+        """A copy with some fields changed and validated; bounds of the hold-out that were not given follow the grid."""
+        return super().replace(**{"holdout": self._given_holdout or self.holdout, **fields})
 
     # -- derived -----------------------------------------------------------------------------------------------
 
@@ -106,8 +118,10 @@ class Task(Variant):
         """Neurons of each factor's code."""
         return tuple(self.encoding.size(factor) for factor in self.grid.factors)
 
+    @checked
     def codes(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row code"]:
         """The factors' codes side by side; zeros for an absent factor."""
+        self.check_columns(values)
         blocks = [self.encoding.present(values[:, k], factor) for k, factor in enumerate(self.grid.factors)]
         return torch.cat(blocks, dim=-1)
 
@@ -119,7 +133,7 @@ class Task(Variant):
         return Examples(images[:, None].float(), codes.float())
 
     @cached_property
-    def blank(self) -> Float[Tensor, ...]:
+    def blank(self) -> Float[Tensor, " ..."]:
         """The answer that ignores the input: an empty image, or the mean code over the grid."""
         if self.direction == "decode":
             return torch.full(self.image_shape, self.background)
@@ -134,8 +148,14 @@ class Task(Variant):
             blocks.append(block)
         return torch.cat(blocks)
 
+    def check_columns(self, values: Float[Tensor, "row factor"]) -> None:
+        """Refuse rows of values that have not one for each factor."""
+        if values.shape[1] != len(self.grid.factors):
+            raise InvalidValue("values", values, f"rows of one value for each of {listed(self.grid.names)}")
+
     def training_values(self, seed: int) -> Float[Tensor, "row factor"]:
         """The training set of one seed, one row an example of an epoch."""
+        whole_number("seed", seed, at_least=0)
         usable = self._usable()
         combined = self._real_values(usable, seed) if self.centers == "real" else self._grid_values(usable, seed)
         if not self.isolated:
@@ -172,7 +192,9 @@ class Task(Variant):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        object.__setattr__(self, "holdout", self.holdout.resolved(self.grid))
+        if self._given_holdout is None:  # a task inside a spec is validated once more
+            self._given_holdout = self.holdout
+        object.__setattr__(self, "holdout", self.resolved_holdout())
         if not self.allow_unseen and (gone := unseen_values(self.holdout.mask(self.grid), self.grid)):
             some = ", ".join(gone[:3]) + (", …" if len(gone) > 3 else "")
             raise InvalidValue(

@@ -27,10 +27,11 @@ from pydantic import Field, model_validator
 from torch import Tensor
 from torch.nn import functional
 
+from recombine.checks import checked, whole_number
 from recombine.encodings import ANGLE, AnyEncoding, Polar
 from recombine.errors import InvalidValue
 from recombine.factors import Factor, FactorGrid
-from recombine.holdouts import Center
+from recombine.holdouts import Center, Holdout
 from recombine.tasks.base import TASKS, Task
 
 TURN = 360
@@ -70,8 +71,12 @@ class RotationTask(Task):
     position_factors: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
-    def gap(cls, angles: int, digits: int = 1, edges: tuple[float, float] = GAP) -> Center:
+    @checked
+    def gap(cls, angles: int, digits: int = 1, edges: tuple[float, ...] = GAP) -> Center:
         """The hold-out of the grid angles strictly between the edges (degrees), of digit 0 where there are several."""
+        whole_number("angles", angles)
+        if len(edges) != 2:
+            raise InvalidValue("edges", edges, "two angles in degrees")
         low, high = floor(edges[0] * angles / TURN) + 1, ceil(edges[1] * angles / TURN) - 1
         if low > high:
             raise InvalidValue("angles", angles, f"enough that one lies between {edges[0]:g} and {edges[1]:g} degrees")
@@ -102,22 +107,27 @@ class RotationTask(Task):
             return chosen
         return functional.interpolate(chosen[:, None], size=self.image_shape, mode="area")[:, 0]
 
+    @checked
     def render(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row y x"]:
-        if bool(torch.isnan(values).any()):
-            raise InvalidValue("values", "NaN", "a value for every factor: a digit is never seen without an angle")
+        self.check_columns(values)
+        if not bool(torch.isfinite(values).all()):
+            raise InvalidValue("values", "NaN or infinity", "numbers: a digit is never seen without an angle")
         angle = torch.deg2rad(values[:, -1].double())
         cos, sin, none = angle.cos(), angle.sin(), torch.zeros_like(angle)
         # Where each pixel of the image is found in the upright one: turned back, with y downwards.
         back = torch.stack([cos, -sin, none, sin, cos, none], dim=-1).reshape(-1, 2, 3)
         which = values[:, 0].round().long() if self.digits > 1 else torch.zeros_like(angle, dtype=torch.int64)
+        if bool(((which < 0) | (which >= self.digits)).any()):
+            raise InvalidValue("values", which.unique().tolist(), f"digits by their position, 0 to {self.digits - 1}")
         upright = self.upright.to(values.device)[which][:, None]
         places = functional.affine_grid(back, list(upright.shape), align_corners=False)
         return functional.grid_sample(upright, places, align_corners=False)[:, 0]
 
+    def resolved_holdout(self) -> Holdout:
+        return self.gap(self.angles, self.digits) if self.holdout == Center() else super().resolved_holdout()
+
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.holdout == Center():
-            object.__setattr__(self, "holdout", self.gap(self.angles, self.digits))
         if self.isolated:
             raise InvalidValue("isolated", True, "false: a digit is never seen without an angle")
         if self.centers == "real" and self.digits > 1:

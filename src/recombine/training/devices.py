@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import torch
 
 from recombine import accelerated, native
+from recombine.checks import one_of
 from recombine.errors import DeviceError, InvalidValue
 
 DEVICES: tuple[str, ...] = ("auto", "cpu", "cuda")
@@ -17,8 +18,7 @@ DEFAULT_PRECISION = {"cpu": "float32", "cuda": "bf16"}
 
 def resolve_device(name: str) -> torch.device:
     """`auto` takes a GPU where there is one; asking for an absent one is an error."""
-    if name not in DEVICES:
-        raise InvalidValue("device", name, ", ".join(DEVICES))
+    one_of("device", name, DEVICES)
     if name == "cuda" and not torch.cuda.is_available():
         raise DeviceError("device: 'cuda' is not allowed; allowed: auto, cpu (no CUDA device is present)")
     return torch.device("cuda" if name == "cuda" or (name == "auto" and torch.cuda.is_available()) else "cpu")

@@ -8,13 +8,14 @@ Examples live on the device once: members point into one table of the distinct e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from recombine.checks import items
 from recombine.errors import InvalidValue
 from recombine.specs import RunSpec
 from recombine.tasks import Examples
@@ -66,14 +67,17 @@ class State:
 class Ensemble:
     """K members and what they need to take a step."""
 
-    def __init__(self, specs: Sequence[RunSpec], device: torch.device) -> None:
+    def __init__(self, specs: Iterable[RunSpec] | RunSpec, device: torch.device) -> None:
+        specs = items("specs", specs, RunSpec, example="specs, as RunSpec(…).seeds(range(4))")
+        if not isinstance(device, torch.device):
+            raise InvalidValue("device", device, 'a torch.device, as torch.device("cpu")')
         if not specs:
             raise InvalidValue("specs", specs, "at least one")
         for spec in specs:
             if program_of(spec) != program_of(specs[0]):
                 raise InvalidValue("specs", spec.digest, "members with one decoder, shapes, batch, precision and betas")
             check_precision(spec.recipe.precision, device)
-        self.specs, self.device, self.recipe = list(specs), device, specs[0].recipe
+        self.specs, self.device, self.recipe = specs, device, specs[0].recipe
         decoder = specs[0].module().to(device)
         self.objective = Objective(decoder, specs[0].decoder.penalised, self.recipe.precision)
         self.layout = self.objective.layout

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from recombine.checks import checked, users_function, whole_number
+from recombine.errors import InvalidValue
 from recombine.metrics import extreme_pixel, hits, region_mean, squared_error
 from recombine.tasks import Task
 from recombine.training.devices import arithmetic
@@ -26,6 +28,7 @@ class Examination:
     """
 
     def __init__(self, task: Task, device: torch.device, chunk: int = 32) -> None:
+        whole_number("chunk", chunk)
         self.task, self.device = task, device
         parts = [*task.examples(task.grid.points), task.grid.points]
         place = device if sum(part.nbytes for part in parts) <= HELD else torch.device("cpu")
@@ -43,7 +46,10 @@ class Examination:
         with arithmetic("float32"):
             for chunk in self.chunks:
                 inputs, targets, points = (part.to(self.device) for part in chunk)
-                answers = answer(inputs).float()
+                answers = answer(inputs)
+                if not isinstance(answers, Tensor) or answers.shape != targets.shape:
+                    raise InvalidValue("answer", answers, f"a function that returns {tuple(targets.shape)} numbers")
+                answers = answers.float()
                 errors.append(squared_error(answers, targets))
                 found.append(_hit(self.task, answers, points))
         return {
@@ -51,9 +57,15 @@ class Examination:
         }  # fmt: skip
 
 
+@checked
 def evaluate(task: Task, answer: Callable[[Tensor], Tensor], device: torch.device, chunk: int = 32) -> Evaluation:
     """One member's examination."""
-    return Examination(task, device, chunk).of(answer, task.held_out)
+
+    def answers(inputs: Tensor) -> Tensor:
+        with users_function("answer", answer):
+            return answer(inputs)
+
+    return Examination(task, device, chunk).of(answers, task.held_out)
 
 
 def _hit(task: Task, answers: Tensor, points: Tensor) -> Tensor:
@@ -76,8 +88,12 @@ def _read_code(task: Task, codes: Tensor) -> Tensor:
     return torch.stack(columns, dim=-1)
 
 
+@checked
 def scores(evaluation: Evaluation) -> dict[str, float]:
     """The numbers of a run: mean error, the same over blank, and accuracy, inside and outside the hold-out."""
+    for name in ("error", "blank", "hit", "held_out"):
+        if name not in evaluation or evaluation[name].shape != evaluation["error"].shape:
+            raise InvalidValue("evaluation", list(evaluation), "error, blank, hit and held_out for each grid point")
     held_out = evaluation["held_out"].bool()
     found: dict[str, float] = {}
     for name, region in (("id", ~held_out), ("ood", held_out)):

@@ -16,6 +16,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from recombine.checks import checked
+from recombine.errors import InvalidValue
 from recombine.training.adamw import adamw_update
 from recombine.training.devices import arithmetic
 from recombine.training.ensemble import Ensemble, State
@@ -29,8 +31,11 @@ WARM_UP_STEPS = 3
 """Steps taken, and undone, before a CUDA graph is captured."""
 
 
+@checked
 def fit(ensemble: Ensemble, state: State) -> Iterator[None]:
     """Train all members to their last step, in place, yielding now and then."""
+    if state.weights.shape != (len(ensemble), ensemble.layout.size):
+        raise InvalidValue("state", state.weights, f"the state of this ensemble's {len(ensemble)} members")
     stepper = Stepper(ensemble, state)
     span = 1
     while left := stepper.left():

@@ -1,0 +1,233 @@
+"""A user's own code and files at the command line: used as they are meant, or refused in one line."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+import recombine
+from recombine.cli import main
+from recombine.errors import InvalidValue
+from recombine.holdouts import HOLDOUTS
+
+CODE = """
+import sys
+from torch import nn
+import beside
+
+module = nn.Linear(2, 3)
+
+def factory():
+    return nn.Linear(2, 3)
+
+class Group:
+    member = staticmethod(factory)
+
+def needs(width):
+    return nn.Linear(2, width)
+
+def raises():
+    return {}["missing"]
+
+def leaves():
+    sys.exit(3)
+
+class Never(nn.Module):
+    def forward(self, values):
+        raise KeyError("no such layer")
+
+class Sometimes(nn.Module):
+    def forward(self, values):
+        assert values.max() < 3, "too far"
+        return values * 2
+
+class Picky(nn.Linear):
+    def load_state_dict(self, state):
+        raise AttributeError("not like this")
+
+def picky():
+    return Picky(2, 3)
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A user's folder with code, code that cannot be imported, and arrays of all kinds."""
+    path = tmp_path_factory.mktemp("user")
+    (path / "below").mkdir()
+    for name in ("mods.py", "below/mods.py", "below/json.py"):
+        (path / name).write_text(CODE)
+    for name in ("beside.py", "below/beside.py"):
+        (path / name).write_text("")
+    (path / "broken.py").write_text("def factory(:\n")
+    (path / "imports.py").write_text("import a_package_that_is_not_there\n")
+    right = np.arange(75, dtype=float).reshape(25, 3) / 75
+    arrays = {
+        "right": right, "big_endian": right.astype(">f4"), "extended": right.astype(np.longdouble),
+        "whole": right.astype("int16"), "flat": right.reshape(-1), "lone": np.array(2.0), "texts": np.full(25, "a"),
+        "records": np.zeros(25, dtype=[("a", "f4")]), "complex": right.astype(complex), "none": np.zeros((0, 3)),
+        "objects": np.array([{}] * 25, dtype=object), "dates": np.zeros(25, dtype="M8[s]"),
+        "nan": np.full((25, 3), np.nan), "huge": np.full((25, 3), np.longdouble("1e4000")),
+        "points": np.ones((5, 5), dtype=">i4"), "mask": np.eye(5, dtype=bool), "other_mask": np.eye(4, dtype=bool),
+    }  # fmt: skip
+    for name, array in arrays.items():
+        np.save(path / f"{name}.npy", array)
+    np.savez(path / "archive.npz", right)
+    os.replace(path / "archive.npz", path / "zipped.npy")
+    (path / "empty.npy").write_bytes(b"")
+    (path / "cut.npy").write_bytes((path / "right.npy").read_bytes()[:150])
+    header = (path / "right.npy").read_bytes().replace(b"(25, 3), }", b"(9**9, 3)}")
+    (path / "program.npy").write_bytes(header)
+    (path / "deep.json").write_text("[" * 100_000)
+    (path / "odd.json").write_text('{"a": 1}')
+    os.mkfifo(path / "pipe.npy")
+    os.mkfifo(path / "pipe.json")
+    os.mkfifo(path / "pipe.safetensors")
+    save_file(nn.Linear(2, 3).state_dict(), path / "right.safetensors")
+    save_file(nn.Linear(2, 4).state_dict(), path / "other.safetensors")
+    return path
+
+
+@pytest.fixture
+def diagnose(folder, monkeypatch, capsys):
+    """Runs the command in the user's folder: exit code, output, error."""
+    monkeypatch.chdir(folder)
+
+    def command(words):
+        with pytest.raises(SystemExit) as caught:
+            main(["diagnose", *words.split(), "--grid", "x=0:4,y=0:4"])
+        return caught.value.code, *capsys.readouterr()
+
+    return command
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "mods:factory", "mods.py:factory", "./mods.py:factory", "below/mods.py:factory", "below/json.py:factory",
+        "{folder}/mods.py:module", "mods:Group.member", "mods:module --weights right.safetensors",
+        "mods:module --targets right.npy", "mods:module --targets big_endian.npy", "mods:module --targets whole.npy",
+        "mods:module --targets extended.npy", "mods:module --holdout mask:mask.npy",
+    ],
+)  # fmt: skip
+def test_a_users_code_and_files_are_taken(words, folder, diagnose):
+    code, out, err = diagnose(words.format(folder=folder))
+    assert code == 0, err
+    assert "output" in out
+    assert ("id_error" in out) == ("--targets" in words)
+
+
+@pytest.mark.parametrize("name", ["big_endian", "extended"])
+def test_other_number_formats_are_the_same_numbers(name, diagnose):
+    assert diagnose(f"mods:module --targets {name}.npy")[1] == diagnose("mods:module --targets right.npy")[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("mods:needs", "needs() missing 1 required positional argument: 'width'"),
+        ("mods:raises", "(KeyError: 'missing', mods.py line "),
+        ("mods:leaves", "(SystemExit: 3, mods.py line "),
+        ("mods:beside", "factory: 'mods:beside'"),
+        ("mods:absent", "no attribute 'absent'"),
+        ("broken:factory", "(SyntaxError: "),
+        ("./broken.py:factory", "(SyntaxError: "),
+        ("imports.py:factory", "No module named 'a_package_that_is_not_there', imports.py line 1"),
+        ("absent.py:factory", "no file absent.py"),
+        ("..mods:factory", "factory: '..mods:factory'"),
+        ("mods.py:", "factory: 'mods.py:'"),
+        (":", "factory: ':'"),
+        ("mods:Never", "(KeyError: 'no such layer')"),
+        ("mods:Sometimes", "a module that runs at every grid point (AssertionError: too far)"),
+        ("mods:picky --weights right.safetensors", "(AttributeError: not like this)"),
+        ("mods:module --weights other.safetensors", "the state of this module"),
+        ("mods:module --weights mods.py", "a whole .safetensors file"),
+        ("mods:module --weights pipe.safetensors", "a readable file (not a regular file)"),
+        ("mods:module --targets lone.npy", "targets: () is not allowed; allowed: 25 rows"),
+        ("mods:module --targets none.npy", "targets: (0, 3) is not allowed; allowed: 25 rows"),
+        ("mods:module --targets flat.npy", "targets: (75,) is not allowed; allowed: 25 rows"),
+        ("mods:module --targets texts.npy", "targets: 'an array of <U1' is not allowed; allowed: an array of real"),
+        ("mods:module --targets records.npy", "an array of real numbers"),
+        ("mods:module --targets complex.npy", "an array of real numbers"),
+        ("mods:module --targets dates.npy", "an array of real numbers"),
+        ("mods:module --targets objects.npy", "a whole .npy file"),
+        ("mods:module --targets nan.npy", "targets: 'NaN or infinity'"),
+        ("mods:module --targets huge.npy", "targets: 'NaN or infinity'"),
+        ("mods:module --targets zipped.npy", "one array, not an .npz archive"),
+        ("mods:module --targets empty.npy", "a whole .npy file"),
+        ("mods:module --targets cut.npy", "a whole .npy file"),
+        ("mods:module --targets program.npy", "a whole .npy file"),
+        ("mods:module --targets pipe.npy", "a readable file (not a regular file)"),
+        ("mods:module --targets below", "a readable file"),
+        ("mods:module --holdout mask:zipped.npy", "not an .npz archive"),
+        ("mods:module --holdout mask:empty.npy", "a whole .npy file"),
+        ("mods:module --holdout mask:cut.npy", "a whole .npy file"),
+        ("mods:module --holdout mask:points.npy", "a boolean .npy array"),
+        ("mods:module --holdout mask:other_mask.npy", "holdout.shape: (4, 4) is not allowed; allowed: (5, 5)"),
+        ("mods:module --holdout mask:deep.json", ".json (list of points)"),
+        ("mods:module --holdout mask:odd.json", "holdout.points: {'a': 1}"),
+        ("mods:module --holdout mask:pipe.json", "a readable file (not a regular file)"),
+        ("mods:module --holdout mask:pipe.npy", "a readable file (not a regular file)"),
+        ("mods:module --background nan", "background: nan"),
+        ("mods:module --memory -1", "memory: -1"),
+        ("mods:module --geometry exakt", "geometry: 'exakt' is not allowed; allowed: auto, exact, differences"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line(words, expected, diagnose):
+    code, out, err = diagnose(words)
+    assert code == 2, err
+    assert err.count("\n") == 1, err
+    assert expected in err
+    assert "allowed: " in err
+    assert out == ""
+
+
+def test_a_mask_of_any_file_is_refused_for_training_too(folder):
+    for name in ("zipped.npy", "empty.npy", "pipe.npy", "pipe.json", "deep.json", "absent.npy"):
+        with pytest.raises(InvalidValue, match=r"mask: .*allowed: "):
+            HOLDOUTS.parse(f"mask:{folder / name}")
+
+
+class Failing(nn.Module):
+    """Raises for some values only, so that it is found while it is measured."""
+
+    def forward(self, values):
+        if values.max() > self.limit:
+            raise ZeroDivisionError("in the user's own code")
+        return values
+
+    def __init__(self, limit):
+        super().__init__()
+        self.limit = limit
+
+
+@pytest.mark.parametrize("limit", [-1, 3])
+def test_in_python_the_users_error_is_the_cause(limit):
+    with pytest.raises(InvalidValue, match="module: 'Failing'") as caught:
+        recombine.diagnose(Failing(limit), "x=0:4,y=0:4")
+    cause = caught.value.__cause__
+    assert isinstance(cause, ZeroDivisionError)
+    frames = []
+    trace = cause.__traceback__
+    while trace:
+        frames.append(trace.tb_frame.f_code.co_filename)
+        trace = trace.tb_next
+    assert frames[-1] == __file__
+
+
+def test_in_python_an_encodings_error_is_the_cause():
+    with pytest.raises(InvalidValue, match=r"encode: .*IndexError") as caught:
+        recombine.diagnose(nn.Linear(2, 3), "x=0:4,y=0:4", encode=lambda values: values[:, [0, 7]])
+    assert isinstance(caught.value.__cause__, IndexError)
+
+
+def test_paths_are_searched_only_while_a_factory_is_loaded(folder, diagnose):
+    import sys
+
+    before = list(sys.path)
+    diagnose("below/mods.py:factory")
+    assert sys.path == before
+    assert torch.is_grad_enabled()

@@ -1,0 +1,243 @@
+"""One small valid call of every public function and class, by name, for `test_spoilt_calls.py` to spoil.
+
+A call is a function and a maker of its keyword arguments. Names without a call are listed in `NOT_CALLED` with the
+reason, so that a public name that is in neither is noticed.
+"""
+
+import inspect
+import os
+import tempfile
+from functools import cache, partial
+from pathlib import Path
+
+import torch
+from torch import nn
+
+import recombine as rc
+from recombine import diagnosis, metrics
+from recombine.frozen import Frozen
+
+NOT_CALLED = {
+    "DECODERS": "a registry, see its parse", "ENCODINGS": "likewise", "HOLDOUTS": "likewise", "TASKS": "likewise",
+    "TRAINING_RULES": "likewise", "PRESETS": "a dictionary", "STUDIES": "a dictionary",
+    "DecoderSpec": "abstract", "Encoding": "abstract", "Holdout": "abstract", "Task": "abstract", "Study": "abstract",
+    "DeviceError": "an exception", "InvalidValue": "an exception", "RecombineError": "an exception",
+    "StoreError": "an exception", "Diagnosis": "an xarray Dataset that diagnose makes",
+    "Reader": "a type", "Tap": "a type",
+}  # fmt: skip
+SHAPE = (3, 3)
+POINTS = 9
+
+
+def grid():
+    return rc.FactorGrid((rc.Factor("x", 0, 2, 3), rc.Factor("y", 0, 2, 3)))
+
+
+def held_out():
+    return torch.tensor([0, 0, 0, 0, 1, 1, 0, 1, 1], dtype=torch.bool)
+
+
+def randn(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0))
+
+
+def gram():
+    return randn(POINTS, 4) @ randn(POINTS, 4).mT
+
+
+@cache
+def spec():
+    return rc.RunSpec(
+        task=rc.BumpTask(size=6, training="draws:8"),
+        decoder=rc.MLP(width=4, depth=1),
+        recipe=rc.Recipe(steps=2, batch=4),
+    )
+
+
+@cache
+def network():
+    return spec().module()
+
+
+@cache
+def store():
+    return rc.Store(Path(tempfile.mkdtemp()) / "store")
+
+
+@cache
+def run():
+    return rc.train([spec()], store(), device="cpu")[0]
+
+
+@cache
+def ensemble():
+    return rc.Ensemble([spec()], torch.device("cpu"))
+
+
+def codes(values):
+    return spec().task.codes(values).float()
+
+
+def reader():
+    return metrics.decoder_reader(network(), codes)
+
+
+def evaluation():
+    return {
+        "error": torch.rand(POINTS), "blank": torch.ones(POINTS), "hit": torch.ones(POINTS), "held_out": held_out()
+    }  # fmt: skip
+
+
+def exhausted(function):
+    """The function, with what it yields taken to the end."""
+    return lambda **arguments: list(function(**arguments))
+
+
+MODULE = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 3))
+CPU = torch.device("cpu")
+METRICS = {
+    "KernelAgreement": lambda: {"agreement": {"binary": torch.ones(())}, "p_value": torch.ones(())},
+    "LinearProbe": lambda: {"ridge": 1e-3},
+    "Tuning": lambda: {"curves": (), "stripe_index": torch.ones(3), "localisation_index": torch.ones(3)},
+    "averaged_codes": lambda: {"codes": randn(5, 4), "sizes": [2, 2], "training": randn(6, 4)},
+    "averaged_prediction": lambda: {
+        "signal": lambda part: part, "codes": randn(5, 4), "sizes": [2, 2], "training": randn(6, 4)
+    },
+    "band_index": lambda: {"images": randn(2, 5, 4)},
+    "block_contrast": lambda: {"gram": gram(), "positions": grid().points},
+    "decoder_reader": lambda: {"decoder": network(), "encode": codes},
+    "effective_rank": lambda: {"spectrum": torch.rand(4)},
+    "ensemble_reader": lambda: {
+        "decoder": network(), "encode": codes,
+        "weights": {name: weight.detach()[None] for name, weight in network().named_parameters()},
+    },
+    "explained_variance": lambda: {"signals": randn(4, 5), "prediction": randn(4, 5)},
+    "extreme_pixel": lambda: {"images": randn(2, 5, 4), "polarity": "dark"},
+    "features": lambda: {"reader": reader(), "points": spec().task.grid.points[:4], "members": 0, "memory": 1 << 20},
+    "finite_difference_metric": lambda: {"activations": randn(POINTS, 4), "shape": SHAPE, "spacing": (1.0, 1.0)},
+    "gram_matrix": lambda: {"answers": randn(POINTS, 4), "kernel": "l2", "dark": False},
+    "hits": lambda: {"found": randn(POINTS, 2), "truth": randn(POINTS, 2), "tolerance": 1.0},
+    "interaction_weights": lambda: {"gram": gram(), "shape": SHAPE, "weight": "square"},
+    "kernel_agreement": lambda: {
+        "gram": gram(), "positions": grid().points, "held_out": held_out(), "width": 1.0, "permutations": 9, "seed": 0
+    },
+    "local_factorization": lambda: {"metric": randn(POINTS, 2, 2)},
+    "matrix_effective_rank": lambda: {"images": randn(2, 5, 4)},
+    "mean_factorization": lambda: {"metric": randn(POINTS, 2, 2), "averaging": "means"},
+    "memorised_prediction": lambda: {
+        "signals": randn(POINTS, 5), "positions": grid().points, "held_out": held_out()
+    },
+    "metric_tensor": lambda: {
+        "reader": reader(), "points": spec().task.grid.points[:4], "members": 0, "memory": 1 << 20, "repeated": True
+    },
+    "neuron_tuning": lambda: {"activations": randn(POINTS, 4), "shape": SHAPE},
+    "partial_factorization": lambda: {"gram": gram(), "shape": SHAPE, "order": 1, "weight": "absolute"},
+    "probe_scores": lambda: {
+        "features": randn(POINTS, 4), "values": grid().points, "held_out": held_out(), "ridge": 1e-3
+    },
+    "region_mean": lambda: {"values": randn(POINTS), "region": held_out()},
+    "schmidt_spectrum": lambda: {"gram": gram(), "shape": SHAPE},
+    "squared_error": lambda: {"answers": randn(2, POINTS, 4), "targets": randn(POINTS, 4)},
+    "stage_sizes": lambda: {"reader": reader(), "points": spec().task.grid.points[:4], "members": 0},
+    "superposition_scores": lambda: {
+        "signals": randn(POINTS, 5), "positions": grid().points, "held_out": held_out(), "truth": randn(POINTS, 5),
+        "averaged": randn(4, 5), "seed": 0,
+    },
+    "theoretical_kernel": lambda: {"name": "binary", "rows": randn(3, 2), "columns": randn(4, 2), "width": 1.0},
+    "volume_element": lambda: {"metric": randn(POINTS, 2, 2)},
+}  # fmt: skip
+ENGINE = {
+    "Ensemble": lambda: {"specs": [spec()], "device": CPU},
+    "Factor": lambda: {"name": "x", "low": 0.0, "high": 2.0, "count": 3},
+    "FactorGrid": lambda: {"factors": grid().factors},
+    "LowRankEmbedding": lambda: {"code_sizes": (3, 3), "image_shape": (4, 5), "rank": 2, "vectors": "raw"},
+    "Progress": lambda: {"runs": 1, "finished": 0, "members": 1, "steps_done": 1, "steps_left": 3, "error": 0.5},
+    "Results": lambda: {"path": os.path.join(tempfile.gettempdir(), "no results")},
+    "Run": lambda: {"key": "0" * 20, "path": store().path},
+    "StagedDecoder": lambda: {"stages": {"output": nn.Linear(2, 3)}},
+    "State": lambda: vars(ensemble().initial()),
+    "Store": lambda: {"path": store().path, "create": False},
+    "Summary": lambda: {"settings": {}, "seeds": 1, "diverged": 0, "scores": {}},
+    "diagnose": lambda: {
+        "module": MODULE, "grid": grid(), "encode": lambda values: values, "holdout": held_out(), "stages": ["0"],
+        "targets": randn(POINTS, 3), "background": 0.0, "memory": 1 << 20, "geometry": "auto",
+    },
+    "evaluate": lambda: {"task": spec().task, "answer": network(), "device": CPU, "chunk": 16},
+    "fit": lambda: {"ensemble": ensemble(), "state": ensemble().initial()},
+    "module_reader": lambda: {"module": MODULE, "encode": lambda values: values, "names": ["0"]},
+    "parse_grid": lambda: {"text": "x=0:2,y=0:1:5"},
+    "reproduce": lambda: {  # of no studies: it looks at its arguments and trains nothing
+        "studies": [], "preset": rc.PRESETS["quick"], "store": store(), "out": store().path.parent / "out",
+        "device": "cpu", "members": 1, "processes": 1, "watch": lambda progress: None, "say": lambda line: None,
+    },
+    "scores": lambda: {"evaluation": evaluation()},
+    "summarize": lambda: {"runs": [run()]},
+    "train": lambda: {
+        "specs": [spec()], "store": store(), "device": "cpu", "members": 1, "checkpoint_seconds": 30.0,
+        "watch": lambda progress: None, "processes": 1, "memory": None,
+    },
+}  # fmt: skip
+
+
+def fitted():
+    return metrics.LinearProbe().fit(randn(POINTS, 4), grid().points)
+
+
+METHODS = {
+    "Factor.position": (lambda values: grid().factors[0].position(values), lambda: {"values": torch.rand(4)}),
+    "FactorGrid.nearest": (lambda values: grid().nearest(values), lambda: {"values": torch.rand(4, 2)}),
+    "Fitted.predict": (lambda features: fitted().predict(features), lambda: {"features": randn(5, 4)}),
+    "Fitted.score": (lambda **given: fitted().score(**given), lambda: {"features": randn(5, 4), "values": randn(5, 2)}),
+    "LinearProbe.fit": (
+        lambda **given: metrics.LinearProbe().fit(**given),
+        lambda: {"features": randn(POINTS, 4), "values": grid().points},
+    ),
+    "RunSpec.from_json": (rc.RunSpec.from_json, lambda: {"text": spec().to_json()}),
+    "RunSpec.seeds": (lambda seeds: spec().seeds(seeds), lambda: {"seeds": range(2)}),
+    "Task.codes": (lambda values: spec().task.codes(values), lambda: {"values": torch.rand(4, 2)}),
+    "Task.examples": (lambda values: spec().task.examples(values), lambda: {"values": torch.rand(4, 2)}),
+    "Task.render": (lambda values: spec().task.render(values), lambda: {"values": torch.rand(4, 2)}),
+    "Task.training_values": (lambda seed: spec().task.training_values(seed), lambda: {"seed": 3}),
+    "RotationTask.gap": (rc.RotationTask.gap, lambda: {"angles": 36, "digits": 1, "edges": (160, 200)}),
+    "RotationTask.render": (
+        lambda values: rc.RotationTask(digits=2, angles=36).render(values),
+        lambda: {"values": torch.tensor([[0.0, 90.0], [1.0, 20.0]])},
+    ),
+}
+
+
+def record_calls():
+    """Every record with its defaults, made and changed, and each part's own function."""
+    for name in rc.__all__:
+        part = getattr(rc, name)
+        if not (inspect.isclass(part) and issubclass(part, Frozen)) or name in NOT_CALLED:
+            continue
+        fields = {field: info.default for field, info in part.model_fields.items()}
+        if name == "Recipe":
+            fields["steps"] = None
+        yield name, (part, partial(dict, fields))
+        yield f"{name}.replace", (part().replace, partial(dict, fields))
+        if issubclass(part, rc.Encoding):
+            yield f"{name}.code", (part().code, lambda: {"values": torch.arange(3.0), "factor": grid().factors[0]})
+            yield f"{name}.size", (part().size, lambda: {"factor": grid().factors[0]})
+        if issubclass(part, rc.Holdout):
+            yield f"{name}.mask", (part().mask, lambda: {"grid": grid()})
+            yield f"{name}.resolved", (part().resolved, lambda: {"grid": grid()})
+
+
+def all_calls():
+    """Every call by name."""
+    calls = {name: (getattr(metrics, name), maker) for name, maker in METRICS.items()}
+    calls |= {name: (getattr(rc, name, None) or getattr(diagnosis, name), maker) for name, maker in ENGINE.items()}
+    for name in ("features", "fit"):
+        calls[name] = (exhausted(calls[name][0]), calls[name][1])
+    for registry in ("DECODERS", "ENCODINGS", "HOLDOUTS", "TASKS", "TRAINING_RULES"):
+        parts = getattr(rc, registry)
+        calls[f"{registry}.parse"] = (parts.parse, lambda parts=parts: {"value": next(iter(parts))})
+        calls[f"{registry}.register"] = (parts.register, lambda parts=parts: {"cls": next(iter(parts.values()))})
+    return calls | METHODS | dict(record_calls())
+
+
+def public_names():
+    """Everything that the package offers."""
+    return {*rc.__all__, *metrics.__all__, *diagnosis.__all__}
