@@ -21,14 +21,22 @@ RESERVED = frozenset(
 )  # fmt: skip
 """Names in a diagnosis that a factor cannot have."""
 
+OF_THE_METRIC = frozenset({"metric", "volume", "factorization", "factorization_mean", "factorization_of_means"})
+"""Variables that depend on how the metric tensor was computed."""
+
 
 class Diagnosis(xarray.Dataset):
-    """A Dataset with a summary for a terminal."""
+    """A Dataset with a summary for a terminal, and what must be known to read its numbers."""
 
     __slots__ = ()
 
+    @property
+    def notes(self) -> list[str]:
+        """What was done to the module's rows, and which parts were left out."""
+        return said_notes(self)
+
     def summary(self) -> str:
-        """One line a stage, then what was found about the answers."""
+        """One line a stage, then scores of the outputs, how the metric was computed, and notes."""
         volume = self["volume"]
         depth = xarray.apply_ufunc(np.log10, volume.where(volume > 0))
         columns = {
@@ -53,12 +61,37 @@ class Diagnosis(xarray.Dataset):
                 cases = [""] if found.ndim == 0 else [f" {case}" for case in found[found.dims[0]].values]
                 values = np.atleast_1d(found.values)
                 lines += [f"{name}{case}: {value:.3g}" for case, value in zip(cases, values, strict=True)]
+        lines.append(f"metric: {metric_method(self)}")
+        lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)
 
 
+def metric_method(result: xarray.Dataset) -> str:
+    """How the metric was computed, in a few words, and why it is not exact."""
+    reason = result.attrs.get("metric_reason", "")
+    return (
+        f"{result.attrs['metric']}, {'as' if reason == 'asked for' else 'since'} {reason}"
+        if reason
+        else str(result.attrs["metric"])
+    )
+
+
+def said_notes(result: xarray.Dataset) -> list[str]:
+    """The notes of a diagnosis, also of one that was read from a file."""
+    return [line for line in str(result.attrs.get("notes", "")).splitlines() if line]
+
+
 def dataset(
-    rows: dict[str, list[Any]], order: list[str], result: dict[str, Any], grid: FactorGrid, mask: Tensor, how: str
+    rows: dict[str, list[Any]],
+    order: list[str],
+    result: dict[str, Any],
+    grid: FactorGrid,
+    mask: Tensor,
+    method: str,
+    reason: str,
+    notes: list[str],
 ) -> Diagnosis:
+    """The labelled Dataset; variables that depend on the metric say how it was computed."""
     names = grid.names
     axes = {
         "metric": (*names, "factor", "other_factor"), "volume": names, "factorization": names,
@@ -74,7 +107,11 @@ def dataset(
     coords = {factor.name: factor.values.numpy() for factor in grid.factors}
     data = {**columns, **result, "held_out": (names, mask.reshape(grid.shape).numpy())}
     labels = {"stage": order, "factor": list(names), "other_factor": list(names), **coords}
-    return Diagnosis(data, coords=labels, attrs={"metric": how})
+    said = {"metric": method, "metric_reason": reason}
+    diagnosis = Diagnosis(data, coords=labels, attrs={**said, "notes": "\n".join(notes)})
+    for name in OF_THE_METRIC & set(diagnosis.data_vars):
+        diagnosis[name].attrs.update(said)
+    return diagnosis
 
 
 def _grid_axes(result: xarray.Dataset) -> list[str]:
