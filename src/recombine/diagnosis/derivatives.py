@@ -31,7 +31,7 @@ STEPS = (1.0, 1 / 8, 1 / 64)
 
 @dataclass(frozen=True)
 class Geometry:
-    """Exact metric tensors, or none, and why there are none."""
+    """Exact metric tensors, or none, and why there are none: words that follow "finite differences, "."""
 
     metrics: dict[str, Tensor] | None
     reason: str = ""
@@ -56,12 +56,12 @@ def exact_geometry(reader: Reader, points: Tensor, grid: FactorGrid, memory: int
     except InvalidValue as error:
         if error.field != "encoding":
             raise
-        return Geometry(None, "the encoding has no derivative")
+        return Geometry(None, "since the encoding has no derivative")
     except (torch.OutOfMemoryError, MemoryError):
         raise
     except Exception as error:  # the module ran without tangents: what fails is its derivative
         reason = " ".join(str(error).split())[:100] or type(error).__name__
-        return Geometry(None, f"the module has no forward-mode derivative ({reason})")
+        return Geometry(None, f"since the module has no forward-mode derivative ({reason})")
     still = [name for name, metric in metrics.items() if not bool(metric.any())]
     if still and (lost := _varying(reader, points, still, memory)):
         return Geometry(None, _lost(lost))
@@ -98,11 +98,11 @@ def _wrong_derivative(reader: Reader, grid: FactorGrid, points: Tensor, epsilon:
         if not contradicted:
             return None
     name = next(name for name in exact if contradicted and name in contradicted)
-    return f"the derivative at {name} is not that of its activations" if bool(exact[name].any()) else _lost(name)
+    return f"since the derivative at {name} is not that of its activations" if bool(exact[name].any()) else _lost(name)
 
 
 def _lost(name: str) -> str:
-    return f"the derivative is lost at {name}, which varies over the grid"
+    return f"since the derivative is lost at {name}"
 
 
 def _contradicted(reader: Reader, values: Tensor, step: Tensor, exact: dict[str, Tensor], epsilon: float) -> set[str]:

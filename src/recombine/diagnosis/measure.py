@@ -164,15 +164,15 @@ def _geometry(
 ) -> Geometry:
     """Exact metric tensors, unless something speaks against them; then the reason, which `exact` refuses."""
     if asked == "differences":
-        return Geometry(None, "asked for")
+        return Geometry(None, "as asked for")
     if isinstance(encoding, Encoding) and not encoding.differentiable:
-        geometry = Geometry(None, "one-hot codes have no derivative")
+        geometry = Geometry(None, "since one-hot codes have no derivative")
     elif rows.how == "whole":
-        geometry = Geometry(None, "the rows of a batch meet")
+        geometry = Geometry(None, "since the rows of a batch meet")
     else:
         geometry = exact_geometry(reader, points, grid, memory, epsilon)
     if asked == "exact" and geometry.metrics is None:
-        raise InvalidValue("geometry", asked, f"auto or differences, since {geometry.reason}")
+        raise InvalidValue("geometry", asked, f"auto or differences, {geometry.reason}")
     return geometry
 
 

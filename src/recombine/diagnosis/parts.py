@@ -3,7 +3,7 @@
 Without a word from the user these are the parts that the module runs, in the order in which they finish. A container
 that never runs as a module of its own (a list, a wrapper that calls methods of its parts) is replaced by its parts, and
 a part is opened that holds more than half of all layers, or at least a quarter where fewer than `FEW` parts run. A
-part of fewer than `SMALL` layers stays closed, and so does one that would give more than `MANY` stages.
+part of fewer than `SMALL` layers stays closed. Of parts that would make more than `MANY` stages some are left out.
 
 Patterns name parts as a shell names files: `*` and `?` stay within one level of a path, `**` crosses levels.
 """
@@ -173,22 +173,32 @@ class _Tree:
 
 
 def _own(module: nn.Module, ran: list[str]) -> tuple[set[str], list[str]]:
-    """The parts that are stages by themselves, and a note about those that did not run."""
+    """The parts that are stages by themselves; notes about those that did not run, or were too many."""
     tree = _Tree(module, ran)
     level, idle = tree.running([name for name in tree.parts if "." not in name])
-    while True:
-        least = len(tree.layers) / (4 if len(level) < FEW else 2)
-        for name in level:
-            share = tree.share(name)
+    skipped: set[str] = set()
+    while large := _large(tree, level):
+        for name in large:
             inner, unused = tree.running(tree.children(name))
-            if share >= max(SMALL, least) and inner and len(level) - 1 + len(inner) <= MANY:
-                break
-        else:
-            break
-        level = [new for old in level for new in (inner if old == name else [old])]
-        idle |= unused
+            kept = _thinned(inner, max(2, MANY - len(level) + 1))
+            level = [new for old in level for new in (kept if old == name else [old])]
+            skipped |= {*inner} - {*kept}
+            idle |= unused
     notes = _said("not run", idle) + _said("scripted or traced, so that its parts cannot be watched", _scripted(module))
-    return {*level}, notes
+    return {*level}, notes + _said(f"left out to have {MANY} stages at most, unless stages are named", skipped)
+
+
+def _large(tree: _Tree, level: list[str]) -> list[str]:
+    """Parts of a level that are to be opened."""
+    least = max(SMALL, len(tree.layers) / (4 if len(level) < FEW else 2))
+    return [name for name in level if tree.share(name) >= least and name in tree.above] if len(level) < MANY else []
+
+
+def _thinned(names: list[str], count: int) -> list[str]:
+    """So many of the names at most, evenly spread, the first and the last among them."""
+    if len(names) <= count:
+        return names
+    return [names[round(k * (len(names) - 1) / (count - 1))] for k in range(count)]
 
 
 def _scripted(module: nn.Module) -> set[str]:
@@ -244,6 +254,6 @@ def _said(what: str, names: set[str]) -> list[str]:
     """A note about some parts, in one line."""
     if not names:
         return []
-    ordered = sorted(names)
+    ordered = sorted(names, key=lambda name: [(not level.isdigit(), level.zfill(9)) for level in name.split(".")])
     more = f" and {len(ordered) - NAMED} more" if len(ordered) > NAMED else ""
     return [f"{what}: {listed(ordered[:NAMED])}{more}"]

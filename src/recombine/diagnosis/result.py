@@ -33,7 +33,7 @@ class Diagnosis(xarray.Dataset):
     @property
     def notes(self) -> list[str]:
         """What was done to the module's rows, and which parts were left out."""
-        return said_notes(self)
+        return str(self.attrs.get("notes", "")).splitlines()
 
     def summary(self) -> str:
         """One line a stage, then scores of the outputs, how the metric was computed, and notes."""
@@ -61,24 +61,9 @@ class Diagnosis(xarray.Dataset):
                 cases = [""] if found.ndim == 0 else [f" {case}" for case in found[found.dims[0]].values]
                 values = np.atleast_1d(found.values)
                 lines += [f"{name}{case}: {value:.3g}" for case, value in zip(cases, values, strict=True)]
-        lines.append(f"metric: {metric_method(self)}")
+        lines.append(f"metric: {', '.join(filter(None, (self.attrs['metric'], self.attrs['metric_reason'])))}")
         lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)
-
-
-def metric_method(result: xarray.Dataset) -> str:
-    """How the metric was computed, in a few words, and why it is not exact."""
-    reason = result.attrs.get("metric_reason", "")
-    return (
-        f"{result.attrs['metric']}, {'as' if reason == 'asked for' else 'since'} {reason}"
-        if reason
-        else str(result.attrs["metric"])
-    )
-
-
-def said_notes(result: xarray.Dataset) -> list[str]:
-    """The notes of a diagnosis, also of one that was read from a file."""
-    return [line for line in str(result.attrs.get("notes", "")).splitlines() if line]
 
 
 def dataset(
