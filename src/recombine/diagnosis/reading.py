@@ -64,7 +64,8 @@ def module_reader(
                 rows = None if name in seen else known.get(name, Layout()).rows(returned, count)
                 if rows is not None:
                     seen.add(name)
-                    tap(stage_name(name), rows)
+                    with torch.autocast(rows.device.type, enabled=False):  # the module's own, which is not for metrics
+                        tap(stage_name(name), rows)
 
             return hook
 
