@@ -96,6 +96,16 @@ def test_no_empty_panel_for_one_factor():
     assert_readable(figure)
 
 
+def test_scores_below_the_panel_are_arrows():
+    result = diagnosis(6)
+    result["probe_held_out"][3] = -40.0
+    panel = profile_figure(result).axes[1]
+    (arrows,) = [line for line in panel.lines if line.get_marker() == "v"]
+    assert arrows.get_xdata()[-1] == 3
+    assert panel.get_ylim()[0] > -1.5
+    pyplot.close(panel.figure)
+
+
 def test_a_stage_without_volume_says_so():
     result = diagnosis(4)
     result["volume"][1] = 0.0

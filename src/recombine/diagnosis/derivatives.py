@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from textwrap import shorten
 
 import torch
 from torch import Tensor
@@ -60,7 +61,7 @@ def exact_geometry(reader: Reader, points: Tensor, grid: FactorGrid, memory: int
     except (torch.OutOfMemoryError, MemoryError):
         raise
     except Exception as error:  # the module ran without tangents: what fails is its derivative
-        reason = " ".join(str(error).split())[:100] or type(error).__name__
+        reason = shorten(str(error).partition(" because ")[0] or type(error).__name__, 100, placeholder=" …")
         return Geometry(None, f"since the module has no forward-mode derivative ({reason})")
     still = [name for name, metric in metrics.items() if not bool(metric.any())]
     if still and (lost := _varying(reader, points, still, memory)):

@@ -8,10 +8,11 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch.amp.autocast_mode import is_autocast_available
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.lazy import LazyModuleMixin
 
-from recombine.diagnosis.reading import Forward
+from recombine.diagnosis.reading import Forward, without_autocast
 from recombine.errors import InvalidValue
 
 
@@ -36,13 +37,14 @@ def as_called(module: nn.Module, device: torch.device) -> Iterator[Forward]:
     Inference mode, which has no forward-mode derivatives, is left for the time.
     """
     kind = device.type
-    enabled, dtype = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
+    enabled = is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    dtype = torch.get_autocast_dtype(kind) if enabled else None
 
     def forward(inputs: Tensor) -> object:
-        with torch.autocast(kind, dtype=dtype, enabled=enabled):
+        with torch.autocast(kind, dtype=dtype):
             return module(inputs)
 
-    with torch.inference_mode(False), torch.autocast(kind, enabled=False):
+    with torch.inference_mode(False), without_autocast(kind):
         yield forward if enabled else module
 
 

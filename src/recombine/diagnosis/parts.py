@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from textwrap import shorten
 
 import torch
 from torch import Tensor, nn
@@ -98,7 +99,7 @@ def _trace(module: nn.Module, forward: Forward, encode: Encode, points: Tensor) 
     except InvalidValue:
         raise
     except Exception as error:
-        reason = " ".join(str(error).split())[:160] or type(error).__name__
+        reason = shorten(str(error) or type(error).__name__, 160, placeholder=" …")
         allowed = f"a module that takes the encoded grid, {tuple(inputs.shape[1:])} numbers a row ({reason})"
         raise InvalidValue("module", type(module).__name__, allowed) from error
     finally:

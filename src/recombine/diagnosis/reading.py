@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.amp.autocast_mode import is_autocast_available
 
 from recombine.errors import InvalidValue
 from recombine.metrics import Reader, Tap
-from recombine.metrics.stages import INPUT, Encode, flat
+from recombine.metrics.stages import INPUT, Encode, flat, sampled
 
 OUTPUT = "output"
 """Name of the stage that is the module's output."""
@@ -64,7 +66,7 @@ def module_reader(
                 rows = None if name in seen else known.get(name, Layout()).rows(returned, count)
                 if rows is not None:
                     seen.add(name)
-                    with torch.autocast(rows.device.type, enabled=False):  # the module's own, which is not for metrics
+                    with without_autocast(rows.device.type):  # the module's own, which is not for metrics
                         tap(stage_name(name), rows)
 
             return hook
@@ -85,15 +87,20 @@ def module_reader(
 
 
 def activations(reader: Reader, values: Tensor) -> dict[str, Tensor]:
-    """Each stage's `(row, feature)` for some rows, in double precision."""
+    """Each stage's `(row, feature)` for a few rows, in double precision; of many features some, evenly spread."""
     stages: dict[str, Tensor] = {}
 
     def tap(name: str, activation: Tensor) -> None:
-        stages[name] = flat(activation).double().clone()  # a later layer may work in place
+        stages[name] = sampled(flat(activation)).double().clone()  # a later layer may work in place
 
     with torch.no_grad():
         reader(values, tap)
     return stages
+
+
+def without_autocast(device: str) -> AbstractContextManager[object]:
+    """A context of full precision on a kind of device."""
+    return torch.autocast(device, enabled=False) if is_autocast_available(device) else nullcontext()
 
 
 def output_rows(module: nn.Module, returned: object, layout: Layout, count: int) -> Tensor:
@@ -116,22 +123,22 @@ def _laid_out(part: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def tensors_in(returned: object) -> list[Tensor]:
     """All floating tensors of what a module returns: a tensor, or any nesting of tuples, mappings and objects."""
-    return list(_tensors(returned, NESTING))
+    return list(_tensors(returned, NESTING, set()))
 
 
-def _tensors(returned: object, depth: int) -> Iterator[Tensor]:
+def _tensors(returned: object, depth: int, seen: set[int]) -> Iterator[Tensor]:
     if isinstance(returned, Tensor):
         if returned.is_floating_point():
             yield returned
         return
+    if not depth or id(returned) in seen or isinstance(returned, (nn.Module, type)):
+        return
+    seen.add(id(returned))
     if isinstance(returned, Mapping):
         fields = list(returned.values())
     elif isinstance(returned, (tuple, list)):
         fields = list(returned)
-    elif isinstance(returned, (nn.Module, type)):
-        fields = []
     else:  # dataclasses, distributions, namespaces
         fields = list(getattr(returned, "__dict__", {}).values())
-    if depth:
-        for field in fields:
-            yield from _tensors(field, depth - 1)
+    for field in fields:
+        yield from _tensors(field, depth - 1, seen)

@@ -49,7 +49,7 @@ class Diagnosis(xarray.Dataset):
         }
         if "probe_held_out" in self:
             columns["probe R² (held out)"] = _numbers(self["probe_held_out"].mean("factor"))
-        columns["effective rank"] = [f"{value:.1f}" for value in self["effective_rank"].values]
+        columns["effective rank"] = _numbers(self["effective_rank"], digits=1)
         columns |= {"stripe": _numbers(self["stripe_index"]), "localisation": _numbers(self["localisation_index"])}
         widths = {name: max(len(name), *map(len, cells)) for name, cells in columns.items()}
         lines = ["  ".join(f"{name:>{width}}" for name, width in widths.items())]
@@ -103,5 +103,5 @@ def _grid_axes(result: xarray.Dataset) -> list[str]:
     return [str(name) for name in result["held_out"].dims]
 
 
-def _numbers(values: xarray.DataArray) -> list[str]:
-    return ["–" if np.isnan(value) else f"{value:.3f}" for value in values.values]
+def _numbers(values: xarray.DataArray, digits: int = 3) -> list[str]:
+    return ["–" if np.isnan(value) else f"{value:.{digits}f}" for value in values.values]

@@ -39,7 +39,7 @@ class Rows:
             stages: dict[str, list[Tensor]] = {}
             for row in values.split(1):
                 if self.seeded:
-                    torch.manual_seed(SEED)
+                    _seed(row.device)
                 # a later layer may work in place
                 reader(row, lambda name, activation: stages.setdefault(name, []).append(activation.clone()))
             for name, parts in stages.items():
@@ -52,9 +52,16 @@ class Rows:
         outputs = []
         for part in inputs.split(1 if self.how == "alone" else at_once):
             if self.seeded:
-                torch.manual_seed(SEED)
+                _seed(part.device)
             outputs.append(forward(part.clone()))
         return torch.cat(outputs)
+
+
+def _seed(device: torch.device) -> None:
+    """Start the generators again that a module on a device draws from; `torch.manual_seed` is slow, as it knows all."""
+    torch.default_generator.manual_seed(SEED)
+    if device.type != "cpu":
+        torch.get_device_module(device).manual_seed(SEED)
 
 
 def row_treatment(reader: Reader, few: Tensor, others: Tensor, module: str, tolerance: float) -> Rows:

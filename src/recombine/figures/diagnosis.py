@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 LONGEST = 26
 """Characters of a stage's label."""
+LOWEST = -1.0
+"""R² on held-out points has no lower end; no other number drawn is negative."""
 PANELS = {
     "factorization": {"mean over points": "factorization_mean", "of means": "factorization_of_means"},
     "probe R²": {"in sample": "probe_in_sample", "held out": "probe_held_out"},
@@ -77,17 +79,24 @@ def profile_figure(result: xarray.Dataset) -> Figure:
         for ax, (title, lines) in zip(axes.flat, panels.items(), strict=True):
             for label, name in lines.items():
                 if name in result:
-                    values = result[name].mean("factor") if "factor" in result[name].dims else result[name]
-                    ax.plot(range(len(labels)), values.values, marker="o", markersize=4, label=label)
+                    _line(ax, result[name], label)
             ax.set_title(title, loc="left")
             ax.grid(axis="x", color="0.92")
             ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
-            if title == "probe R²":
-                ax.set_ylim(max(-1.0, ax.get_ylim()[0]), 1.05)
         axes[-1, 0].set_xticks(range(len(labels)), labels, rotation=50, ha="right", rotation_mode="anchor", fontsize=8)
         axes[-1, 0].set_xlim(-0.5, len(labels) - 0.5)
         _say(figure, "stage by stage", result, prefix, width)
     return figure
+
+
+def _line(ax: Axes, values: xarray.DataArray, label: str) -> None:
+    """A curve over the stages; what lies below the lowest number drawn is an arrow."""
+    heights = (values.mean("factor") if "factor" in values.dims else values).values
+    (line,) = ax.plot(np.maximum(heights, LOWEST), marker="o", markersize=4, label=label)
+    if (below := np.flatnonzero(heights < LOWEST)).size:
+        lowest = np.full(below.size, LOWEST)
+        label = f"{label}, below {LOWEST:g}"
+        ax.plot(below, lowest, linestyle="none", marker="v", markersize=8, color=line.get_color(), label=label)
 
 
 def stage_labels(stages: list[str]) -> tuple[list[str], str]:

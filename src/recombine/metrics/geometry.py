@@ -28,7 +28,7 @@ from torch.autograd import forward_ad
 from torch.func import jvp, vmap
 
 from recombine.errors import InvalidValue
-from recombine.metrics.stages import INPUT, MEMORY, Reader, chunks, flat, stage_sizes
+from recombine.metrics.stages import INPUT, MEMORY, Reader, chunks, flat, sampled, stage_sizes
 
 Averaging = Literal["points", "means"]
 COPIES = 4
@@ -97,10 +97,14 @@ def _repeated_tangents(reader: Reader, points: Tensor, members: int) -> dict[str
 
 
 def stage_jacobians(reader: Reader, points: Float[Tensor, "point factor"]) -> dict[str, Tensor]:
-    """Every stage's `(point, feature, factor)` derivative by the factors; for a few points, as nothing is summed."""
+    """Every stage's `(point, feature, factor)` derivative by the factors; for a few points, of sampled features."""
     jacobians: dict[str, Tensor] = {}
+
+    def keep(name: str, jacobian: Tensor) -> None:
+        jacobians[name] = sampled(jacobian.mT).mT.clone()
+
     with torch.no_grad():
-        _push_repeated(reader, points, 0, lambda name, jacobian: jacobians.update({name: jacobian.clone()}))
+        _push_repeated(reader, points, 0, keep)
     return jacobians
 
 

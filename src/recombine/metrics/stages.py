@@ -25,6 +25,8 @@ MEMORY = 1 << 30
 """Default budget in bytes for what a metric keeps at a time."""
 FEWEST = 2
 """Rows that a network is given at least: many a module drops the batch dimension of a single one."""
+SAMPLED = 1 << 14
+"""Features of a stage that a check looks at."""
 INPUT = "input"
 """Name of the stage before the network: the code itself."""
 
@@ -78,6 +80,11 @@ def flat(activation: Tensor, members: int = 0) -> Tensor:
     """`(*member, point, feature)`, in float32 at least, whatever shape a stage has."""
     whole = activation if activation.dtype in (torch.float32, torch.float64) else activation.float()
     return whole.reshape(*whole.shape[: members + 1], -1)
+
+
+def sampled(stage: Tensor) -> Tensor:
+    """A `(…, feature)` stage, or every so many of its features where there are more than `SAMPLED`, for checks."""
+    return stage[..., :: max(1, stage.shape[-1] // SAMPLED)]
 
 
 def chunks(points: Tensor, size: int) -> Sequence[Tensor]:
