@@ -180,7 +180,8 @@ def test_a_transformer_of_a_public_library():
     assert list(result["stage"].values) == ["input", *stages, "output"]
     assert (result["factorization_mean"] >= 0.5 - 1e-6).all()
     by_itself = checked(module)
-    assert list(by_itself["stage"].values) == ["input", "project", "output"]
+    inside = [f"inner.model.{name}" for name in ("drop", "h.0", "h.1")]
+    assert list(by_itself["stage"].values) == ["input", "project", *inside, "output"]
     assert np.allclose(by_itself["metric"].sel(stage="output"), result["metric"].sel(stage="output"), atol=1e-5)
 
 

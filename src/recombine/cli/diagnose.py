@@ -57,13 +57,14 @@ def diagnose(
     holdout
         Which combinations were held out of training: center:6:22, corner, mask:FILE, …
     stages
-        Paths of submodules to measure; by default the module's own parts.
+        Paths of submodules to measure, or patterns: 'unet.*' for one level of a path, 'unet.**' for all below; by
+        default the module's own parts, with wrappers opened.
     targets
         A .npy array of the right answers, a row a grid point, last factor fastest.
     background
         Grey value of an empty answer.
     geometry
-        auto (exact where the encoding has a derivative), exact, or differences between grid points.
+        auto (exact where encoding and module have a derivative), exact, or differences between grid points.
     store
         Directory of runs, for run:KEY. Default: $RECOMBINE_STORE or ./runs.
     out

@@ -6,13 +6,14 @@
 `module` maps a batch of encoded factor values to a batch of anything. It is run in evaluation mode, watched by hooks,
 and left exactly as it was: training flags, hooks, gradients, buffers and random state. The result is one labelled
 Dataset: metric tensor, volume and factorization at every stage and grid point, probes, tuning indices and Schmidt
-spectra a stage, kernels and superposition of the answers.
+spectra a stage, kernels and superposition of the outputs; and how the metric was computed, with what had to be done to
+the module's rows and which parts were left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -29,48 +30,36 @@ from recombine.diagnosis.arguments import (
     given_targets,
     holdout_mask,
 )
-from recombine.diagnosis.reading import (
-    OUTPUT,
-    check_stages,
-    differentiable,
-    found_stages,
-    module_reader,
-    tensor_in,
-    try_inputs,
-    undisturbed,
-)
+from recombine.diagnosis.derivatives import Geometry, exact_geometry
+from recombine.diagnosis.isolation import as_called, differentiable, refuse_lazy, uncompiled, undisturbed
+from recombine.diagnosis.outputs import averaged_outputs, output_scores, superposition
+from recombine.diagnosis.parts import module_parts
+from recombine.diagnosis.reading import OUTPUT, activations, module_reader, output_rows, stage_name
 from recombine.diagnosis.result import RESERVED, Diagnosis, dataset
+from recombine.diagnosis.rows import Rows, row_treatment
 from recombine.encodings import Encoding
 from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
 from recombine.holdouts import Holdout
 from recombine.metrics import (
     Reader,
-    averaged_prediction,
     effective_rank,
     features,
-    finite_difference_metric,
-    gram_matrix,
-    kernel_agreement,
     local_factorization,
     mean_factorization,
-    metric_tensor,
     neuron_tuning,
     probe_scores,
     schmidt_spectrum,
-    squared_error,
-    superposition_scores,
+    stage_sizes,
     volume_element,
 )
-from recombine.metrics.stages import MEMORY, Encode, flat
+from recombine.metrics.stages import FEWEST, MEMORY, Encode, flat
 
 SCHMIDT_MODES = 16
 """Schmidt values kept a stage."""
-PERMUTATIONS = 499
-"""Permutations of the kernel test; a study that needs smaller p-values asks for more."""
 ROWS_AT_ONCE = 64
 """Rows that a module is given at a time where nothing says how large they are."""
-Geometry = Literal["auto", "exact", "differences"]
+GEOMETRIES = ("auto", "exact", "differences")
 
 
 @explaining
@@ -84,76 +73,124 @@ def diagnose(
     targets: Tensor | np.ndarray | None = None,
     background: float = 0.0,
     memory: int = MEMORY,
-    geometry: Geometry = "auto",
+    geometry: Literal["auto", "exact", "differences"] = "auto",
 ) -> Diagnosis:
     """Measure a module over a factor grid.
 
     `encode` is an encoding (by name, or one of ours), a function from `(point, factor)` values to inputs, or nothing:
-    the values themselves. `stages` are module paths; by default the module's own parts, in the order they are run.
-    `targets` are the right answers, a row a grid point in its order, for errors and superposition. `geometry` is exact
-    wherever the encoding has a derivative, unless differences between grid points are asked for.
+    the values themselves. `stages` are module paths and patterns (`*` within a level, `**` across levels); by default
+    the module's own parts in the order they are run, wrappers opened. `targets` are the right outputs, a row a grid
+    point in its order, for errors and superposition. `geometry` is exact wherever encoding and module have a
+    derivative, unless differences between grid points are asked for: `attrs["metric"]` says which it was,
+    `attrs["metric_reason"]` why not exact, and `attrs["notes"]` what else a reader must know.
     """
     given_module(module)
     grid = given_grid(grid, RESERVED)
     encoding = given_encoding(encode)
     mask = holdout_mask(holdout, grid)
     targets = given_targets(targets, grid)
-    one_of("geometry", geometry, get_args(Geometry))
+    one_of("geometry", geometry, GEOMETRIES)
     number("background", background)
     whole_number("memory", memory)
     stages = stages if stages is None else items("stages", stages, str, example="paths of submodules")
-    place = next((p for p in (*module.parameters(), *module.buffers())), torch.empty(0))
-    dtype = place.dtype if place.is_floating_point() else torch.float32
-    points = grid.points.to(place.device, torch.float32 if place.device.type == "mps" else torch.float64)
+    module = uncompiled(module)
+    refuse_lazy(module)
+    weight = next((p for p in (*module.parameters(), *module.buffers())), torch.empty(0))
+    device, dtype = weight.device, weight.dtype if weight.is_floating_point() else torch.float32
 
     def encoded(values: Tensor) -> Tensor:
         inputs = encode_values(values, encoding, grid).clone()  # a module may work in place
         return inputs.to(dtype) if inputs.is_floating_point() else inputs
 
-    with undisturbed(module), differentiable(module):
-        try_inputs(module, encoded(points[:2]))
-        names = check_stages(module, stages) if stages is not None else found_stages(module, encoded(points[:2]))
-        reader = module_reader(module, encoded, names)
-        smooth = not isinstance(encoding, Encoding) or encoding.differentiable
-        if geometry == "exact" and not smooth:
-            raise InvalidValue("geometry", geometry, "differences, since one-hot codes have no derivative")
-        metrics = _exact_metrics(reader, points, memory, geometry) if smooth and geometry != "differences" else None
-        result: dict[str, Any] = {}
-        rows: dict[str, list[Any]] = {}
+    with as_called(module, device) as forward, undisturbed(module), differentiable(module):
+        points = grid.points.to(device, torch.float32 if device.type == "mps" else torch.float64).clone()
+        parts = module_parts(module, forward, encoded, points, stages)
+        plain = module_reader(module, encoded, parts.names, parts.layouts, forward)
+        rows = row_treatment(plain, *_probes(points), type(module).__name__, tolerance(parts.epsilon, device))
+        names = _without_the_output(parts.names, plain, points[:FEWEST]) if stages is None else parts.names
+        reader = rows.reader(module_reader(module, encoded, names, parts.layouts, forward))
+        if rows.how == "whole":
+            memory = _whole_grid(reader, points, memory)
+        derivative = _geometry(geometry, encoding, rows, reader, points, grid, memory, parts.epsilon)
+        columns: dict[str, list[Any]] = {}
         order = []
-        answers = None
+        outputs = None
         for name, stage in features(reader, points, memory=memory):
             if not bool(torch.isfinite(stage).all()):
                 raise InvalidValue("module", name, "a stage with finite activations at every grid point")
-            spacing = tuple(factor.spacing for factor in grid.factors)
-            metric = metrics[name] if metrics else finite_difference_metric(stage, grid.shape, spacing)
             order.append(name)
-            _measure_stage(rows, stage, metric, points, mask, grid)
-            answers = stage if name == OUTPUT else answers
-        assert answers is not None
-        truth = checked_targets(targets, answers)
+            _measure_stage(columns, stage, derivative.metric(name, stage, grid), points, mask, grid)
+            outputs = stage if name == OUTPUT else outputs
+        assert outputs is not None
+        truth = checked_targets(None if targets is None else torch.as_tensor(targets), outputs)
+
+        def run(inputs: Tensor) -> Tensor:
+            with torch.no_grad():
+                return flat(output_rows(module, forward(inputs), parts.layouts[OUTPUT], len(inputs)))
+
+        codes = encoded(points) if isinstance(encoding, Encoding) and rows.how != "whole" else None
+        sizes = [encoding.size(factor) for factor in grid.factors] if isinstance(encoding, Encoding) else []
+        measured = output_scores(outputs, points, mask, grid, truth)
         if bool(mask.any()):
-            result |= _superposition(module, encoding, grid, points, mask, answers, truth, background, encoded)
-    result |= _answers(answers, points, mask, grid, truth)
-    return dataset(rows, order, result, grid, mask, "exact" if metrics else "finite differences")
+            averaged = averaged_outputs(
+                lambda inputs: rows.outputs(run, inputs, ROWS_AT_ONCE) - background, codes, sizes, mask
+            )
+            measured |= superposition(outputs, points, mask, grid, truth, background, averaged)
+    notes = [*rows.notes, *parts.notes]
+    return dataset(columns, order, measured, grid, mask, derivative.method, derivative.reason, notes)
 
 
-def _exact_metrics(reader: Reader, points: Tensor, memory: int, geometry: str) -> dict[str, Tensor] | None:
-    """Exact metric tensors; none where something has no derivative and that was not insisted on."""
-    try:
-        return metric_tensor(reader, points, memory=memory, repeated=True)
-    except NotImplementedError as error:
-        if geometry == "exact":
-            reason = str(error).splitlines()[0][:120]
-            raise InvalidValue("geometry", geometry, f"auto or differences for this module ({reason})") from None
-    except InvalidValue as error:
-        if geometry == "exact" or error.field != "encoding":
-            raise
-    return None
+def tolerance(epsilon: float, device: torch.device) -> float:
+    """How much two runs of the same rows may differ, as a share of a stage's largest number."""
+    return max(epsilon**0.5, 1e-3 if device.type == "cuda" else 0.0)
+
+
+def _probes(points: Tensor) -> tuple[Tensor, Tensor]:
+    """Three points, and the first of them among others."""
+    third = torch.linspace(0, len(points) - 1, 5, device=points.device).round().long()
+    return points[third[[1, 0, 4]]], points[third[[1, 2, 3]]]
+
+
+def _without_the_output(names: list[str], reader: Reader, few: Tensor) -> list[str]:
+    """The stages, less a last one that is the output itself."""
+    stages = activations(reader, few)
+    return names[:-1] if names and torch.equal(stages[stage_name(names[-1])], stages[OUTPUT]) else names
+
+
+def _whole_grid(reader: Reader, points: Tensor, memory: int) -> int:
+    """A budget in which the grid is one batch; refused where that is more than was allowed."""
+    needed = 4 * len(points) * 2 * sum(stage_sizes(reader, points).values())
+    if needed > memory:
+        raise InvalidValue("memory", memory, f"at least {needed} for this module, which takes the grid as one batch")
+    return needed + 1
+
+
+def _geometry(
+    asked: str,
+    encoding: object,
+    rows: Rows,
+    reader: Reader,
+    points: Tensor,
+    grid: FactorGrid,
+    memory: int,
+    epsilon: float,
+) -> Geometry:
+    """Exact metric tensors, unless something speaks against them; then the reason, which `exact` refuses."""
+    if asked == "differences":
+        return Geometry(None, "as asked for")
+    if isinstance(encoding, Encoding) and not encoding.differentiable:
+        geometry = Geometry(None, "since one-hot codes have no derivative")
+    elif rows.how == "whole":
+        geometry = Geometry(None, "since the rows of a batch meet")
+    else:
+        geometry = exact_geometry(reader, points, grid, memory, epsilon)
+    if asked == "exact" and geometry.metrics is None:
+        raise InvalidValue("geometry", asked, f"auto or differences, {geometry.reason}")
+    return geometry
 
 
 def _measure_stage(
-    rows: dict[str, list[Any]], stage: Tensor, metric: Tensor, points: Tensor, mask: Tensor, grid: FactorGrid
+    columns: dict[str, list[Any]], stage: Tensor, metric: Tensor, points: Tensor, mask: Tensor, grid: FactorGrid
 ) -> None:
     """Everything about one stage, added to the columns."""
     probes = probe_scores(stage, points, mask.to(stage.device))
@@ -176,63 +213,9 @@ def _measure_stage(
         spectrum = schmidt_spectrum(stage.double() @ stage.double().mT, grid.shape)
         found["schmidt"] = torch.nn.functional.pad(spectrum, (0, SCHMIDT_MODES))[:SCHMIDT_MODES]
     for name, value in found.items():
-        rows.setdefault(name, []).append(value.cpu().numpy())
+        columns.setdefault(name, []).append(value.cpu().numpy())
 
 
 def _centred_gram(stage: Tensor) -> Tensor:
     centred = stage.double() - stage.double().mean(dim=0)
     return centred @ centred.mT
-
-
-def _answers(answers: Tensor, points: Tensor, mask: Tensor, grid: FactorGrid, targets: Tensor | None) -> dict[str, Any]:
-    """Errors of the answers, and which kernel they are like."""
-    found: dict[str, Any] = {}
-    if targets is not None:
-        error = squared_error(answers.cpu().double(), targets.cpu().double())
-        found["error"] = (grid.names, error.reshape(grid.shape).numpy())
-        found["id_error"] = ((), error[~mask].mean().item())
-        if bool(mask.any()):
-            found["ood_error"] = ((), error[mask].mean().item())
-    if bool(mask.any()) and not bool(mask.all()):
-        positions = _positions(points, grid).cpu()
-        agreement = kernel_agreement(gram_matrix(answers.cpu()), positions, mask, permutations=PERMUTATIONS)
-        found["kernel_agreement"] = ("kernel", [value.item() for value in agreement.agreement.values()])
-        found["kernel"] = ("kernel", list(agreement.agreement))
-        found["kernel_p"] = ((), agreement.p_value.item())
-    return found
-
-
-def _superposition(
-    module: nn.Module,
-    encoding: Encode | Encoding | None,
-    grid: FactorGrid,
-    points: Tensor,
-    mask: Tensor,
-    answers: Tensor,
-    truth: Tensor | None,
-    background: float,
-    encoded: Encode,
-) -> dict[str, Any]:
-    """The memorised form for any module, the averaged one for codes that have a block a factor."""
-    place, averaged = mask.to(points.device), None
-
-    @torch.no_grad()
-    def signal(part: Tensor) -> Tensor:
-        rows = [tensor_in(module(few.clone())) for few in part.split(ROWS_AT_ONCE)]
-        return torch.cat([flat(row) for row in rows if row is not None]) - background
-
-    if isinstance(encoding, Encoding):
-        codes, sizes = encoded(points), [encoding.size(factor) for factor in grid.factors]
-        averaged = averaged_prediction(signal, codes[place], sizes, codes[~place])
-    scores = superposition_scores(
-        answers - background, _positions(points, grid), place,
-        truth=None if truth is None else truth - background, averaged=averaged,
-    )  # fmt: skip
-    return {
-        "superposition": ("prediction", [value.item() for value in scores.values()]),
-        "prediction": ("prediction", list(scores)),
-    }
-
-
-def _positions(points: Tensor, grid: FactorGrid) -> Tensor:
-    return torch.stack([factor.position(points[:, k]) for k, factor in enumerate(grid.factors)], dim=1)

@@ -1,37 +1,73 @@
-"""Watching a module that we did not write, and leaving it exactly as it was."""
+"""Watching a module that we did not write: which tensors its parts return, and where their rows are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.amp.autocast_mode import is_autocast_available
 
-from recombine.errors import InvalidValue, listed, reason_of
+from recombine.errors import InvalidValue
 from recombine.metrics import Reader, Tap
-from recombine.metrics.stages import INPUT, Encode
+from recombine.metrics.stages import INPUT, Encode, flat, sampled
 
 OUTPUT = "output"
-"""Name of the stage that is the module's answer."""
+"""Name of the stage that is the module's output."""
+NESTING = 6
+"""How deep a tensor may lie in what a module returns."""
+
+Forward = Callable[[Tensor], object]
 
 
-def module_reader(module: nn.Module, encode: Encode, names: Sequence[str]) -> Reader:
-    """Reads the input, the named submodules as they are run, and the answer."""
+@dataclass(frozen=True)
+class Layout:
+    """Where the rows of a stage are: which floating tensor of what is returned, which dimension of it, and how many
+    entries of that dimension belong to one row (windows or tokens that are folded into the batch)."""
+
+    tensor: int = 0
+    axis: int = 0
+    fold: int = 1
+
+    def rows(self, returned: object, count: int) -> Tensor | None:
+        """The stage as `(row, …)`; none where it does not have that many rows."""
+        tensors = tensors_in(returned)
+        tensor = tensors[self.tensor] if self.tensor < len(tensors) else None
+        if tensor is None or tensor.ndim <= self.axis or tensor.shape[self.axis] != count * self.fold:
+            return None
+        first = tensor.movedim(self.axis, 0)
+        return first.unflatten(0, (count, self.fold)) if self.fold > 1 else first
+
+
+def module_reader(
+    module: nn.Module,
+    encode: Encode,
+    names: Sequence[str],
+    layouts: Mapping[str, Layout] | None = None,
+    forward: Forward | None = None,
+) -> Reader:
+    """Reads the input, the named submodules as they are run, and the output.
+
+    Rows come first in every stage unless `layouts` says where they are; `forward` runs the module, by default plainly.
+    """
+    known = dict(layouts or {})
 
     def read(values: Tensor, tap: Tap) -> None:
         inputs = encode(values)
-        tap(INPUT, inputs)
+        count = len(values)
+        tap(INPUT, inputs.movedim(known.get(INPUT, Layout()).axis, 0))
         seen: set[str] = set()
 
         def hook_for(name: str) -> Callable[..., None]:
-            def hook(part: nn.Module, given: object, output: object) -> None:
-                tensor = tensor_in(output)
-                if tensor is not None and name not in seen and tensor.shape[:1] == values.shape[:1]:
+            def hook(part: nn.Module, given: object, returned: object) -> None:
+                rows = None if name in seen else known.get(name, Layout()).rows(returned, count)
+                if rows is not None:
                     seen.add(name)
-                    tap(f"module.{name}" if name in (INPUT, OUTPUT) else name, tensor)
+                    with without_autocast(rows.device.type):  # the module's own, which is not for metrics
+                        tap(stage_name(name), rows)
 
             return hook
 
@@ -39,17 +75,45 @@ def module_reader(module: nn.Module, encode: Encode, names: Sequence[str]) -> Re
         hooks = [parts[name].register_forward_hook(hook_for(name)) for name in names]
         hooks += [p.register_forward_pre_hook(_laid_out) for p in parts.values() if isinstance(p, nn.GroupNorm)]
         try:
-            answer = tensor_in(module(inputs))
+            returned = (forward or module)(inputs)
         finally:
             for handle in hooks:
                 handle.remove()
         if missing := [name for name in names if name not in seen]:
             raise InvalidValue("stages", missing[0], "submodules that run, and give a floating row an input row")
-        if answer is None or not answer.is_floating_point() or answer.shape[:1] != values.shape[:1]:
-            raise InvalidValue("module", type(module).__name__, "a module whose answer has a floating row an input row")
-        tap(OUTPUT, answer)
+        tap(OUTPUT, output_rows(module, returned, known.get(OUTPUT, Layout()), count))
 
     return read
+
+
+def activations(reader: Reader, values: Tensor) -> dict[str, Tensor]:
+    """Each stage's `(row, feature)` for a few rows, in double precision; of many features some, evenly spread."""
+    stages: dict[str, Tensor] = {}
+
+    def tap(name: str, activation: Tensor) -> None:
+        stages[name] = sampled(flat(activation)).double().clone()  # a later layer may work in place
+
+    with torch.no_grad():
+        reader(values, tap)
+    return stages
+
+
+def without_autocast(device: str) -> AbstractContextManager[object]:
+    """A context of full precision on a kind of device."""
+    return torch.autocast(device, enabled=False) if is_autocast_available(device) else nullcontext()
+
+
+def output_rows(module: nn.Module, returned: object, layout: Layout, count: int) -> Tensor:
+    """The module's output as `(row, …)`."""
+    rows = layout.rows(returned, count)
+    if rows is None:
+        raise InvalidValue("module", type(module).__name__, "a module whose output has a floating row an input row")
+    return rows
+
+
+def stage_name(path: str) -> str:
+    """What the stage of a submodule is called: its path, unless that is the name of a stage of ours."""
+    return f"module.{path}" if path in (INPUT, OUTPUT) else path
 
 
 def _laid_out(part: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -57,126 +121,24 @@ def _laid_out(part: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
     return (given[0].clone(memory_format=torch.contiguous_format), *given[1:])
 
 
-def try_inputs(module: nn.Module, inputs: Tensor) -> None:
-    """Say in one line that a module does not take these inputs."""
-    try:
-        with torch.no_grad():
-            module(inputs)
-    except Exception as error:
-        allowed = f"a module that takes the encoded grid, {tuple(inputs.shape[1:])} numbers a row ({reason_of(error)})"
-        raise InvalidValue("module", type(module).__name__, allowed) from error
+def tensors_in(returned: object) -> list[Tensor]:
+    """All floating tensors of what a module returns: a tensor, or any nesting of tuples, mappings and objects."""
+    return list(_tensors(returned, NESTING, set()))
 
 
-def tensor_in(output: object) -> Tensor | None:
-    """The first floating tensor of what a module returns: a tensor, a tuple, a dict or an object with fields."""
-    if isinstance(output, Tensor):
-        return output if output.is_floating_point() else None
-    if isinstance(output, dict):
-        output = list(output.values())
-    if isinstance(output, (tuple, list)):
-        return next((found for part in output if (found := tensor_in(part)) is not None), None)
-    return None
-
-
-@contextmanager
-def undisturbed(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside; everything as it was afterwards."""
-    flags = {part: part.training for part in module.modules()}
-    buffers = {
-        part: {name: (buffer, None if buffer is None else buffer.clone()) for name, buffer in part._buffers.items()}
-        for part in module.modules()
-    }
-    tensors = (*module.parameters(), *module.buffers())
-    devices = sorted({tensor.device.index or 0 for tensor in tensors if tensor.device.type == "cuda"})
-    with torch.random.fork_rng(devices=devices):
-        module.eval()
-        try:
-            yield
-        finally:
-            for part, flag in flags.items():
-                part.training = flag
-            for part, saved in buffers.items():
-                part._buffers.clear()
-                for name, (buffer, content) in saved.items():
-                    if buffer is not None and content is not None and not torch.equal(buffer, content):
-                        buffer.data.copy_(content)
-                    part._buffers[name] = buffer
-
-
-@contextmanager
-def differentiable(module: nn.Module) -> Iterator[None]:
-    """Without the fused kernels that have no forward-mode derivative."""
-    recurrent = any(isinstance(part, nn.RNNBase) for part in module.modules())
-    fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        with ExitStack() as stack:
-            stack.enter_context(sdpa_kernel(SDPBackend.MATH))
-            if recurrent:
-                stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
-                stack.enter_context(torch.backends.cudnn.flags(enabled=False))
-            yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
-
-
-def check_stages(module: nn.Module, stages: Sequence[str]) -> list[str]:
-    known = [name for name, _ in module.named_modules(remove_duplicate=False) if name]
-    for name in stages:
-        if name not in known:
-            raise InvalidValue("stages", name, f"paths of submodules: {listed(known[:12])}")
-    return list(stages)
-
-
-def found_stages(module: nn.Module, inputs: Tensor) -> list[str]:
-    """The module's own parts in the order they run; a lone part, or a mere list of parts, is looked into."""
-    called: list[str] = []
-    shapes: dict[str, int] = {}
-    newest: list[Tensor] = []
-
-    def note(name: str, output: object) -> None:
-        called.append(name)
-        tensor = tensor_in(output)
-        if tensor is not None and tensor.ndim > 0:
-            shapes.setdefault(name, len(tensor))
-            newest[:] = [tensor.clone()]  # what comes after may work in place
-
-    parts = {name: part for name, part in module.named_modules(remove_duplicate=False) if name}
-    hooks = [
-        part.register_forward_hook(lambda p, given, output, name=name: note(name, output))
-        for name, part in parts.items()
-    ]
-    try:
-        with torch.no_grad():
-            answer = tensor_in(module(inputs))
-    finally:
-        for handle in hooks:
-            handle.remove()
-    level = [name for name in parts if "." not in name]
-    while True:
-        opened = [
-            inner
-            for name in level
-            for inner in (
-                [name] if name in called or not list(parts[name].named_children()) else _children(parts, name)
-            )
-        ]
-        if len(opened) == 1 and list(parts[opened[0]].named_children()):
-            opened = _children(parts, opened[0])
-        if opened == level:
-            break
-        level = opened
-    run = [name for name in dict.fromkeys(called) if name in level]
-    run = [name for name in run if shapes.get(name) == len(inputs)]
-    is_answer = (
-        bool(run)
-        and called.count(run[-1]) == 1
-        and called[-1] == run[-1]
-        and answer is not None
-        and torch.equal(newest[0], answer)
-    )
-    return run[:-1] if is_answer else run
-
-
-def _children(parts: dict[str, nn.Module], name: str) -> list[str]:
-    return [f"{name}.{child}" for child, _ in parts[name].named_children()]
+def _tensors(returned: object, depth: int, seen: set[int]) -> Iterator[Tensor]:
+    if isinstance(returned, Tensor):
+        if returned.is_floating_point():
+            yield returned
+        return
+    if not depth or id(returned) in seen or isinstance(returned, (nn.Module, type)):
+        return
+    seen.add(id(returned))
+    if isinstance(returned, Mapping):
+        fields = list(returned.values())
+    elif isinstance(returned, (tuple, list)):
+        fields = list(returned)
+    else:  # dataclasses, distributions, namespaces
+        fields = list(getattr(returned, "__dict__", {}).values())
+    for field in fields:
+        yield from _tensors(field, depth - 1, seen)

@@ -21,14 +21,22 @@ RESERVED = frozenset(
 )  # fmt: skip
 """Names in a diagnosis that a factor cannot have."""
 
+OF_THE_METRIC = frozenset({"metric", "volume", "factorization", "factorization_mean", "factorization_of_means"})
+"""Variables that depend on how the metric tensor was computed."""
+
 
 class Diagnosis(xarray.Dataset):
-    """A Dataset with a summary for a terminal."""
+    """A Dataset with a summary for a terminal, and what must be known to read its numbers."""
 
     __slots__ = ()
 
+    @property
+    def notes(self) -> list[str]:
+        """What was done to the module's rows, and which parts were left out."""
+        return str(self.attrs.get("notes", "")).splitlines()
+
     def summary(self) -> str:
-        """One line a stage, then what was found about the answers."""
+        """One line a stage, then scores of the outputs, how the metric was computed, and notes."""
         volume = self["volume"]
         depth = xarray.apply_ufunc(np.log10, volume.where(volume > 0))
         columns = {
@@ -41,7 +49,7 @@ class Diagnosis(xarray.Dataset):
         }
         if "probe_held_out" in self:
             columns["probe R² (held out)"] = _numbers(self["probe_held_out"].mean("factor"))
-        columns["effective rank"] = [f"{value:.1f}" for value in self["effective_rank"].values]
+        columns["effective rank"] = _numbers(self["effective_rank"], digits=1)
         columns |= {"stripe": _numbers(self["stripe_index"]), "localisation": _numbers(self["localisation_index"])}
         widths = {name: max(len(name), *map(len, cells)) for name, cells in columns.items()}
         lines = ["  ".join(f"{name:>{width}}" for name, width in widths.items())]
@@ -53,12 +61,22 @@ class Diagnosis(xarray.Dataset):
                 cases = [""] if found.ndim == 0 else [f" {case}" for case in found[found.dims[0]].values]
                 values = np.atleast_1d(found.values)
                 lines += [f"{name}{case}: {value:.3g}" for case, value in zip(cases, values, strict=True)]
+        lines.append(f"metric: {', '.join(filter(None, (self.attrs['metric'], self.attrs['metric_reason'])))}")
+        lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)
 
 
 def dataset(
-    rows: dict[str, list[Any]], order: list[str], result: dict[str, Any], grid: FactorGrid, mask: Tensor, how: str
+    rows: dict[str, list[Any]],
+    order: list[str],
+    result: dict[str, Any],
+    grid: FactorGrid,
+    mask: Tensor,
+    method: str,
+    reason: str,
+    notes: list[str],
 ) -> Diagnosis:
+    """The labelled Dataset; variables that depend on the metric say how it was computed."""
     names = grid.names
     axes = {
         "metric": (*names, "factor", "other_factor"), "volume": names, "factorization": names,
@@ -74,12 +92,16 @@ def dataset(
     coords = {factor.name: factor.values.numpy() for factor in grid.factors}
     data = {**columns, **result, "held_out": (names, mask.reshape(grid.shape).numpy())}
     labels = {"stage": order, "factor": list(names), "other_factor": list(names), **coords}
-    return Diagnosis(data, coords=labels, attrs={"metric": how})
+    said = {"metric": method, "metric_reason": reason}
+    diagnosis = Diagnosis(data, coords=labels, attrs={**said, "notes": "\n".join(notes)})
+    for name in OF_THE_METRIC & set(diagnosis.data_vars):
+        diagnosis[name].attrs.update(said)
+    return diagnosis
 
 
 def _grid_axes(result: xarray.Dataset) -> list[str]:
     return [str(name) for name in result["held_out"].dims]
 
 
-def _numbers(values: xarray.DataArray) -> list[str]:
-    return ["–" if np.isnan(value) else f"{value:.3f}" for value in values.values]
+def _numbers(values: xarray.DataArray, digits: int = 3) -> list[str]:
+    return ["–" if np.isnan(value) else f"{value:.{digits}f}" for value in values.values]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib import pyplot
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from recombine.figures.panels import half_cell, outline, styled
@@ -13,52 +16,107 @@ from recombine.figures.panels import half_cell, outline, styled
 if TYPE_CHECKING:
     import xarray
 
+LONGEST = 26
+"""Characters of a stage's label."""
+LOWEST = -1.0
+"""R² on held-out points has no lower end; no other number drawn is negative."""
+PANELS = {
+    "factorization": {"mean over points": "factorization_mean", "of means": "factorization_of_means"},
+    "probe R²": {"in sample": "probe_in_sample", "held out": "probe_held_out"},
+    "tuning": {"stripe index": "stripe_index", "localisation index": "localisation_index"},
+}
+CHARACTERS = 10
+"""Characters of a title that an inch holds; of a note, whose letters are smaller, half as many again."""
+
 
 def volume_figure(result: xarray.Dataset) -> Figure:
     """log10 of the volume element over a two-factor grid, a panel a stage, each with its own colours."""
-    first, second = result["held_out"].dims
-    x, y = result[first].values, result[second].values
-    stages = list(result["stage"].values)
-    columns = min(4, len(stages))
-    rows = -(-len(stages) // columns)
-    half_x, half_y = half_cell(x), half_cell(y)
-    extent = (x[0] - half_x, x[-1] + half_x, y[-1] + half_y, y[0] - half_y)
+    first, second = (str(name) for name in result["held_out"].dims)
+    labels, prefix = stage_labels([str(stage) for stage in result["stage"].values])
+    columns = min(4, len(labels)) if len(labels) <= 16 else 6
+    rows = -(-len(labels) // columns)
+    width = 2.4 * columns
     with styled():
         figure, axes = pyplot.subplots(
-            rows, columns, figsize=(2.4 * columns, 2.2 * rows), squeeze=False, layout="constrained"
+            rows, columns, figsize=(width, 2.2 * rows + 0.6), squeeze=False, layout="constrained"
         )
-        for ax, stage in zip(axes.flat, stages, strict=False):
-            volume = result["volume"].sel(stage=stage).transpose(second, first).values
-            shown = ax.imshow(np.log10(np.where(volume > 0, volume, np.nan)), extent=extent, aspect="auto")
-            outline(ax, result["held_out"].transpose(second, first).values, x, y)
-            ax.set_title(str(stage))
-            ax.spines[:].set_visible(True)
-            figure.colorbar(shown, ax=ax, shrink=0.8)
-        for ax in axes.flat[len(stages) :]:
+        for index, (ax, label) in enumerate(zip(axes.flat, labels, strict=False)):
+            _volume_panel(ax, result.isel(stage=index), first, second)
+            ax.set_title(label, fontsize=8)
+            if index % columns == 0:
+                ax.set_ylabel(second)
+            if index + columns >= len(labels):
+                ax.set_xlabel(first)
+        for ax in axes.flat[len(labels) :]:
             ax.set_visible(False)
-        figure.supxlabel(str(first), fontsize=9)
-        figure.supylabel(str(second), fontsize=9)
-        figure.suptitle("log10 volume element", fontsize=10)
+        _say(figure, "log10 volume element", result, prefix, width)
     return figure
+
+
+def _volume_panel(ax: Axes, stage: xarray.Dataset, first: str, second: str) -> None:
+    x, y = stage[first].values, stage[second].values
+    half_x, half_y = half_cell(x), half_cell(y)
+    extent = (x[0] - half_x, x[-1] + half_x, y[-1] + half_y, y[0] - half_y)
+    volume = stage["volume"].transpose(second, first).values
+    ax.spines[:].set_visible(True)
+    image = ax.imshow(np.log10(np.where(volume > 0, volume, np.nan)), extent=extent, aspect="auto")
+    if (volume > 0).any():
+        outline(ax, stage["held_out"].transpose(second, first).values, x, y)
+        ax.figure.colorbar(image, ax=ax, shrink=0.8)
+    else:
+        ax.text(0.5, 0.5, "0 everywhere", transform=ax.transAxes, ha="center", va="center")
 
 
 def profile_figure(result: xarray.Dataset) -> Figure:
-    """Factorization, probes and tuning indices by stage."""
-    stages = [str(stage) for stage in result["stage"].values]
-    panels = {
-        "factorization": {"mean over points": "factorization_mean", "of means": "factorization_of_means"},
-        "probe R²": {"in sample": "probe_in_sample", "held out": "probe_held_out"},
-        "tuning": {"stripe index": "stripe_index", "localisation index": "localisation_index"},
-    }
+    """Factorization, probes and tuning indices by stage, one above the other; a panel without numbers is left out."""
+    labels, prefix = stage_labels([str(stage) for stage in result["stage"].values])
+    panels = {title: lines for title, lines in PANELS.items() if any(name in result for name in lines.values())}
+    width = 2.6 + max(3.2, 0.34 * len(labels))
     with styled():
-        figure, axes = pyplot.subplots(1, len(panels), figsize=(9.5, 2.9), layout="constrained")
-        for ax, (title, lines) in zip(axes, panels.items(), strict=True):
+        figure, axes = pyplot.subplots(
+            len(panels), 1, figsize=(width, 1.7 * len(panels) + 1.6), squeeze=False, sharex=True, layout="constrained"
+        )
+        for ax, (title, lines) in zip(axes.flat, panels.items(), strict=True):
             for label, name in lines.items():
                 if name in result:
-                    values = result[name].mean("factor") if "factor" in result[name].dims else result[name]
-                    ax.plot(stages, values.values, marker="o", markersize=4, label=label)
-            ax.set_title(title)
-            ax.tick_params(axis="x", rotation=60)
-            ax.legend()
-        axes[1].set_ylim(max(-1.0, axes[1].get_ylim()[0]), 1.05)
+                    _line(ax, result[name], label)
+            ax.set_title(title, loc="left")
+            ax.grid(axis="x", color="0.92")
+            ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+        axes[-1, 0].set_xticks(range(len(labels)), labels, rotation=50, ha="right", rotation_mode="anchor", fontsize=8)
+        axes[-1, 0].set_xlim(-0.5, len(labels) - 0.5)
+        _say(figure, "stage by stage", result, prefix, width)
     return figure
+
+
+def _line(ax: Axes, values: xarray.DataArray, label: str) -> None:
+    """A curve over the stages; what lies below the lowest number drawn is an arrow."""
+    heights = (values.mean("factor") if "factor" in values.dims else values).values
+    (line,) = ax.plot(np.maximum(heights, LOWEST), marker="o", markersize=4, label=label)
+    if (below := np.flatnonzero(heights < LOWEST)).size:
+        lowest = np.full(below.size, LOWEST)
+        label = f"{label}, below {LOWEST:g}"
+        ax.plot(below, lowest, linestyle="none", marker="v", markersize=8, color=line.get_color(), label=label)
+
+
+def stage_labels(stages: list[str]) -> tuple[list[str], str]:
+    """Short labels of the stages, and the path in front of all of them that was taken off."""
+    inner = [stage for stage in stages if stage not in ("input", "output")]
+    levels = [stage.split(".")[:-1] for stage in inner]
+    shared = takewhile(lambda level: len(set(level)) == 1, zip(*levels, strict=False)) if len(inner) > 1 else ()
+    prefix = "".join(f"{level[0]}." for level in shared)
+    short = [stage.removeprefix(prefix) for stage in stages]
+    cut = [label if len(label) <= LONGEST else f"{label[:9]}…{label[10 - LONGEST :]}" for label in short]
+    return (cut if len(set(cut)) == len(set(stages)) else short), prefix
+
+
+def _say(figure: Figure, title: str, result: xarray.Dataset, prefix: str, width: float) -> None:
+    """A title that says how the metric was computed, and the notes below the panels."""
+    method = ", ".join(filter(None, (result.attrs.get("metric"), result.attrs.get("metric_reason"))))
+    figure.suptitle("\n".join(textwrap.wrap(f"{title} · metric: {method}", int(width * CHARACTERS))), fontsize=10)
+    notes = str(result.attrs.get("notes", "")).splitlines()
+    if prefix:
+        notes.append(f"names of stages are shown without their common {prefix}")
+    lines = [line for note in notes for line in textwrap.wrap(note, int(1.5 * width * CHARACTERS))]
+    if lines:
+        figure.supxlabel("\n".join(lines), fontsize=7, x=0.01, ha="left", color="0.3")

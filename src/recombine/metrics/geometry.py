@@ -17,6 +17,7 @@ by differences over one pixel, 37 % less.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations
 from typing import Literal
 
@@ -28,7 +29,7 @@ from torch.func import jvp, vmap
 
 from recombine.checks import checked, grid_shape, whole_number
 from recombine.errors import InvalidValue
-from recombine.metrics.stages import INPUT, MEMORY, Reader, flat, stage_sizes
+from recombine.metrics.stages import INPUT, MEMORY, Reader, chunks, flat, sampled, stage_sizes
 
 Averaging = Literal["points", "means"]
 COPIES = 4
@@ -53,11 +54,11 @@ def metric_tensor(
     whole_number("memory", memory)
     factors = points.shape[1]
     sizes = stage_sizes(reader, points, members)
-    chunk = max(1, memory // (4 * (factors + 1) * COPIES * sum(sizes.values())))
+    size = memory // (4 * (factors + 1) * COPIES * sum(sizes.values()))
     push = _repeated_tangents if repeated else _carried_tangents
     found: dict[str, list[Tensor]] = {}
     with torch.no_grad():
-        for part in points.split(chunk):
+        for part in chunks(points, size):
             for name, product in push(reader, part, members).items():
                 found.setdefault(name, []).append(product)
     metrics = {name: torch.cat(parts, dim=members) for name, parts in found.items()}
@@ -89,20 +90,40 @@ def _carried_tangents(reader: Reader, points: Tensor, members: int) -> dict[str,
 
 def _repeated_tangents(reader: Reader, points: Tensor, members: int) -> dict[str, Tensor]:
     """JᵀJ of every stage, each point run once a factor with that factor's tangent."""
+    products: dict[str, Tensor] = {}
+
+    def keep(name: str, jacobian: Tensor) -> None:
+        products[name] = jacobian.mT @ jacobian
+
+    _push_repeated(reader, points, members, keep)
+    return products
+
+
+def stage_jacobians(reader: Reader, points: Float[Tensor, "point factor"]) -> dict[str, Tensor]:
+    """Every stage's `(point, feature, factor)` derivative by the factors; for a few points, of sampled features."""
+    jacobians: dict[str, Tensor] = {}
+
+    def keep(name: str, jacobian: Tensor) -> None:
+        jacobians[name] = sampled(jacobian.mT).mT.clone()
+
+    with torch.no_grad():
+        _push_repeated(reader, points, 0, keep)
+    return jacobians
+
+
+def _push_repeated(reader: Reader, points: Tensor, members: int, keep: Callable[[str, Tensor], None]) -> None:
+    """Hand each stage's Jacobian on as it is computed."""
     factors = points.shape[1]
-    found: dict[str, Tensor] = {}
 
     def tap(name: str, activation: Tensor) -> None:
         tangent = forward_ad.unpack_dual(activation).tangent
         if tangent is None:
             tangent = torch.zeros_like(activation)
-        jacobian = flat(tangent, members).unflatten(members, (factors, -1)).movedim(members, -1)
-        found[name] = jacobian.mT @ jacobian
+        keep(name, flat(tangent, members).unflatten(members, (factors, -1)).movedim(members, -1))
 
     with forward_ad.dual_level():
         tangents = _unit_tangents(points).repeat_interleave(len(points), dim=0)
         reader(forward_ad.make_dual(points.repeat(factors, 1), tangents), tap)
-    return found
 
 
 def _unit_tangents(points: Tensor) -> Tensor:

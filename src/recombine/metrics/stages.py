@@ -9,7 +9,7 @@ Rows must not meet inside the network (no batch statistics): a row's activations
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -26,6 +26,10 @@ Encode = Callable[[Tensor], Tensor]
 
 MEMORY = 1 << 30
 """Default budget in bytes for what a metric keeps at a time."""
+FEWEST = 2
+"""Rows that a network is given at least: many a module drops the batch dimension of a single one."""
+SAMPLED = 1 << 14
+"""Features of a stage that a check looks at."""
 INPUT = "input"
 """Name of the stage before the network: the code itself."""
 
@@ -85,6 +89,16 @@ def flat(activation: Tensor, members: int = 0) -> Tensor:
     return whole.reshape(*whole.shape[: members + 1], -1)
 
 
+def sampled(stage: Tensor) -> Tensor:
+    """A `(…, feature)` stage, or every so many of its features where there are more than `SAMPLED`, for checks."""
+    return stage[..., :: max(1, stage.shape[-1] // SAMPLED)]
+
+
+def chunks(points: Tensor, size: int) -> Sequence[Tensor]:
+    """Points in parts of about equal length, of `size` at most but never of fewer than two."""
+    return points.tensor_split(max(1, min(-(-len(points) // max(1, size)), len(points) // FEWEST)))
+
+
 @checked
 def stage_sizes(reader: Reader, points: Float[Tensor, "point factor"], members: int = 0) -> dict[str, int]:
     """Numbers that each stage holds for one point, all members together."""
@@ -99,7 +113,7 @@ def stage_sizes(reader: Reader, points: Float[Tensor, "point factor"], members: 
         sizes[name] = activation.numel() // activation.shape[members]
 
     with torch.no_grad(), users_function("reader", reader):
-        reader(points[:1], tap)
+        reader(points[:FEWEST], tap)
     if not sum(sizes.values()):
         raise InvalidValue("reader", reader, "a reader that hands at least one stage to its tap")
     return sizes
@@ -116,7 +130,7 @@ def features(
     """
     whole_number("memory", memory)
     sizes = stage_sizes(reader, points, members)
-    chunk = max(1, memory // 2 // (4 * sum(sizes.values())))
+    size = memory // 2 // (4 * sum(sizes.values()))
     for group in _groups(sizes, memory // 2 // (4 * len(points))):
         kept: dict[str, list[Tensor]] = {name: [] for name in group}
 
@@ -125,7 +139,7 @@ def features(
                 kept[name].append(flat(activation.detach(), members).clone())
 
         with torch.no_grad():
-            for part in points.split(chunk):
+            for part in chunks(points, size):
                 reader(part, tap)
         for name in group:
             yield name, torch.cat(kept.pop(name), dim=members)

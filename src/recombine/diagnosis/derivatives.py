@@ -1,0 +1,128 @@
+"""Exact derivatives where a module has them, differences between grid points elsewhere, and always the reason.
+
+The stages of one result must be comparable, so that either all of them are exact or none is. Exact derivatives are
+given up where torch has none, where a stage varies over the grid while its exact metric is 0 (`detach`, numpy,
+inference mode, whole numbers), and where the derivative that a module reports is not that of its activations (`detach`
+in one branch, straight-through estimators): a few points off the grid are moved by a small step to find out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from textwrap import shorten
+
+import torch
+from torch import Tensor
+
+from recombine.diagnosis.reading import activations
+from recombine.errors import InvalidValue
+from recombine.factors import FactorGrid
+from recombine.metrics import Reader, features, finite_difference_metric, metric_tensor
+from recombine.metrics.geometry import stage_jacobians
+
+EXACT, DIFFERENCES = "exact", "finite differences"
+CHECKED = ((0.27, 0.61, 0.44), (0.72, 0.36, 0.58), (0.53, 0.19, 0.83))
+"""Points of the derivative's check, as shares of the factors' ranges: off the grid, where codes may have kinks."""
+MISMATCH = 0.2
+"""Share of a derivative by which small steps may depart from it."""
+STEPS = (1.0, 1 / 8, 1 / 64)
+"""The derivative is right if it agrees at one of these steps: a longer one may cross kinks or whole periods."""
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Exact metric tensors, or none, and why there are none: words that follow "finite differences, "."""
+
+    metrics: dict[str, Tensor] | None
+    reason: str = ""
+
+    @property
+    def method(self) -> str:
+        return DIFFERENCES if self.metrics is None else EXACT
+
+    def metric(self, name: str, stage: Tensor, grid: FactorGrid) -> Tensor:
+        """The metric tensor of a stage at every grid point."""
+        if self.metrics is not None:
+            return self.metrics[name]
+        return finite_difference_metric(stage, grid.shape, tuple(factor.spacing for factor in grid.factors))
+
+
+def exact_geometry(reader: Reader, points: Tensor, grid: FactorGrid, memory: int, epsilon: float) -> Geometry:
+    """Exact metric tensors of all stages, or the reason why they cannot be trusted."""
+    try:
+        if reason := _wrong_derivative(reader, grid, points, epsilon):
+            return Geometry(None, reason)
+        metrics = metric_tensor(reader, points, memory=memory, repeated=True)
+    except InvalidValue as error:
+        if error.field != "encoding":
+            raise
+        return Geometry(None, "since the encoding has no derivative")
+    except (torch.OutOfMemoryError, MemoryError):
+        raise
+    except Exception as error:  # the module ran without tangents: what fails is its derivative
+        reason = shorten(str(error).partition(" because ")[0] or type(error).__name__, 100, placeholder=" …")
+        return Geometry(None, f"since the module has no forward-mode derivative ({reason})")
+    still = [name for name, metric in metrics.items() if not bool(metric.any())]
+    if still and (lost := _varying(reader, points, still, memory)):
+        return Geometry(None, _lost(lost))
+    return Geometry(metrics)
+
+
+def _varying(reader: Reader, points: Tensor, names: Iterable[str], memory: int) -> str | None:
+    """The first of these stages that is not the same at all points."""
+    wanted = set(names)
+    for name, stage in features(reader, points, memory=memory):
+        if name in wanted and bool((stage != stage[:1]).any()):
+            return name
+    return None
+
+
+def _wrong_derivative(reader: Reader, grid: FactorGrid, points: Tensor, epsilon: float) -> str | None:
+    """What is wrong with the derivative of the first stage that small steps contradict, beyond rounding and kinks."""
+    low = torch.tensor([factor.low for factor in grid.factors], dtype=points.dtype, device=points.device)
+    range_ = torch.tensor([factor.high - factor.low for factor in grid.factors]).to(low)
+    spacing = torch.tensor([factor.spacing for factor in grid.factors]).to(low)
+    count = len(grid.factors)
+    shares = torch.tensor([[row[k % len(row)] for k in range(count)] for row in CHECKED]).to(low)
+    values = low + range_ * shares
+    try:
+        activations(reader, values)
+    except Exception:
+        return None  # an encoding may know the grid's own points only
+    exact = {name: jacobian.double() for name, jacobian in stage_jacobians(reader, values).items()}
+    contradicted: set[str] | None = None
+    for share in STEPS:
+        step = spacing * epsilon ** (1 / 3) * share
+        wrong = _contradicted(reader, values, step, exact, epsilon)
+        contradicted = wrong if contradicted is None else contradicted & wrong
+        if not contradicted:
+            return None
+    name = next(name for name in exact if contradicted and name in contradicted)
+    return f"since the derivative at {name} is not that of its activations" if bool(exact[name].any()) else _lost(name)
+
+
+def _lost(name: str) -> str:
+    return f"since the derivative is lost at {name}"
+
+
+def _contradicted(reader: Reader, values: Tensor, step: Tensor, exact: dict[str, Tensor], epsilon: float) -> set[str]:
+    """Stages that move otherwise than their derivative says."""
+    moved: dict[str, list[Tensor]] = {}
+    scale: dict[str, float] = {}
+    for k in range(values.shape[1]):
+        offset = torch.zeros_like(values)
+        offset[:, k] = step[k]
+        ahead, behind = activations(reader, values + offset), activations(reader, values - offset)
+        for name, stage in ahead.items():
+            moved.setdefault(name, []).append((stage - behind[name]) / (2 * float(step[k])))
+            scale[name] = max(scale.get(name, 0.0), float(stage.norm()) / float(step[k]))
+    coarse = float((values.abs().amax(dim=0) / step).max()) * epsilon
+    wrong = set()
+    for name, columns in moved.items():
+        differences = torch.stack(columns, dim=-1)
+        error = float((differences - exact[name]).norm())
+        size = max(float(differences.norm()), float(exact[name].norm()))
+        if error > (MISMATCH + coarse) * size + 4 * epsilon * scale[name]:
+            wrong.add(name)
+    return wrong

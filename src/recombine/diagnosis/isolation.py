@@ -1,0 +1,104 @@
+"""Contexts in which somebody's module is run: left exactly as it was, and differentiable where it can be."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.amp.autocast_mode import is_autocast_available
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.modules.lazy import LazyModuleMixin
+
+from recombine.diagnosis.reading import Forward, without_autocast
+from recombine.errors import InvalidValue
+
+
+def uncompiled(module: nn.Module) -> nn.Module:
+    """The module that `torch.compile` wrapped, or the module itself."""
+    inner = getattr(module, "_orig_mod", None)
+    return inner if isinstance(inner, nn.Module) else module
+
+
+def refuse_lazy(module: nn.Module) -> None:
+    """Running a lazy layer would give it its shape for good, which is for its owner to do."""
+    for name, part in module.named_modules():
+        if isinstance(part, LazyModuleMixin) and part.has_uninitialized_params():  # type: ignore[misc]
+            allowed = "a module whose lazy layers have their shapes: run it once on an input of yours"
+            raise InvalidValue("module", f"{type(part).__name__} {name}".strip(), allowed)
+
+
+@contextmanager
+def as_called(module: nn.Module, device: torch.device) -> Iterator[Forward]:
+    """A function that runs the module under the caller's autocast; outside it measurements have full precision.
+
+    Inference mode, which has no forward-mode derivatives, is left for the time.
+    """
+    kind = device.type
+    enabled = is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    dtype = torch.get_autocast_dtype(kind) if enabled else None
+
+    def forward(inputs: Tensor) -> object:
+        with torch.autocast(kind, dtype=dtype):
+            return module(inputs)
+
+    with torch.inference_mode(False), without_autocast(kind):
+        yield forward if enabled else module
+
+
+@contextmanager
+def undisturbed(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside; everything as it was afterwards."""
+    parts = list(module.modules())
+    flags = [part.training for part in parts]
+    contents = [(buffer, buffer.clone()) for buffer in module.buffers()]
+    attributes = [_attributes(part) for part in parts]
+    tensors = (*module.parameters(), *module.buffers())
+    devices = sorted({tensor.device.index or 0 for tensor in tensors if tensor.device.type == "cuda"})
+    with torch.random.fork_rng(devices=devices):
+        module.eval()
+        try:
+            yield
+        finally:
+            for part, flag in zip(parts, flags, strict=True):
+                part.training = flag
+            for saved in attributes:
+                for held, before in saved:
+                    _restore(held, before)
+            for buffer, content in contents:
+                if not torch.equal(buffer, content):
+                    buffer.data.copy_(content)
+
+
+def _attributes(part: nn.Module) -> list[tuple[dict, dict]]:
+    """What a part holds, each dictionary with a copy of it; a scripted part keeps its state out of reach."""
+    if isinstance(part, torch.jit.ScriptModule):
+        return []
+    return [(held, dict(held)) for held in (part._parameters, part._buffers, part._modules, part.__dict__)]
+
+
+def _restore(held: dict, before: dict) -> None:
+    if list(held) != list(before) or any(held[name] is not value for name, value in before.items()):
+        held.clear()
+        held.update(before)
+
+
+@contextmanager
+def differentiable(module: nn.Module) -> Iterator[None]:
+    """Without compiled code and the fused kernels that have no forward-mode derivative."""
+    recurrent = any(isinstance(part, nn.RNNBase) for part in module.modules())
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with ExitStack() as stack:
+            if "torch._dynamo" in sys.modules:  # whoever compiled something has loaded it; loading takes seconds
+                stack.enter_context(torch.compiler.set_stance("force_eager"))
+            stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+            if recurrent:
+                stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
+                stack.enter_context(torch.backends.cudnn.flags(enabled=False))
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)

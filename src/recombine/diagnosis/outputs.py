@@ -1,0 +1,71 @@
+"""Scores of a module's outputs: errors, kernels, superposition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from recombine.factors import FactorGrid
+from recombine.metrics import averaged_prediction, gram_matrix, kernel_agreement, squared_error, superposition_scores
+
+PERMUTATIONS = 499
+"""Permutations of the kernel test; a study that needs smaller p-values asks for more."""
+
+
+def output_scores(
+    outputs: Tensor, points: Tensor, mask: Tensor, grid: FactorGrid, targets: Tensor | None
+) -> dict[str, Any]:
+    """Errors of the outputs, and which kernel they are like."""
+    scores: dict[str, Any] = {}
+    if targets is not None:
+        error = squared_error(outputs.cpu().double(), targets.cpu().double())
+        scores["error"] = (grid.names, error.reshape(grid.shape).numpy())
+        scores["id_error"] = ((), error[~mask].mean().item())
+        if bool(mask.any()):
+            scores["ood_error"] = ((), error[mask].mean().item())
+    if bool(mask.any()) and not bool(mask.all()):
+        agreement = kernel_agreement(
+            gram_matrix(outputs.cpu()), _positions(points, grid).cpu(), mask, permutations=PERMUTATIONS
+        )
+        scores["kernel_agreement"] = ("kernel", [value.item() for value in agreement.agreement.values()])
+        scores["kernel"] = ("kernel", list(agreement.agreement))
+        scores["kernel_p"] = ((), agreement.p_value.item())
+    return scores
+
+
+def averaged_outputs(
+    signal: Callable[[Tensor], Tensor], codes: Tensor | None, sizes: list[int], mask: Tensor
+) -> Tensor | None:
+    """The averaged prediction for the held-out points; none without codes that have a block a factor."""
+    if codes is None:
+        return None
+    held_out = mask.to(codes.device)
+    return averaged_prediction(signal, codes[held_out], sizes, codes[~held_out])
+
+
+def superposition(
+    outputs: Tensor,
+    points: Tensor,
+    mask: Tensor,
+    grid: FactorGrid,
+    targets: Tensor | None,
+    background: float,
+    averaged: Tensor | None,
+) -> dict[str, Any]:
+    """The memorised form for any module, the averaged one where it is given."""
+    truth = None if targets is None else targets - background
+    held_out = mask.to(points.device)
+    scores = superposition_scores(
+        outputs - background, _positions(points, grid), held_out, truth=truth, averaged=averaged
+    )
+    return {
+        "superposition": ("prediction", [value.item() for value in scores.values()]),
+        "prediction": ("prediction", list(scores)),
+    }
+
+
+def _positions(points: Tensor, grid: FactorGrid) -> Tensor:
+    return torch.stack([factor.position(points[:, k]) for k, factor in enumerate(grid.factors)], dim=1)

@@ -1,0 +1,134 @@
+"""Exact where that is true, differences where it is not, and always said."""
+
+import numpy as np
+import pytest
+import torch
+import xarray
+from torch import nn
+
+import recombine
+from recombine.encodings import ENCODINGS
+from recombine.errors import InvalidValue
+from tests.small import small_spec
+
+GRID = "x=0:5,y=0:5"
+
+
+class Through(nn.Module):
+    """Two linear maps with something between them."""
+
+    def __init__(self, between):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second, self.between = nn.Linear(12, 6), nn.Linear(6, 3), between
+
+    def forward(self, codes):
+        return self.second(self.between(self.first(codes)))
+
+
+def without_gradients(hidden):
+    with torch.inference_mode():
+        return torch.tanh(hidden)
+
+
+class StraightThrough(nn.Module):
+    """Rounds, and reports the derivative of the identity."""
+
+    def forward(self, hidden):
+        return hidden + ((4 * hidden).round() / 4 - hidden).detach()
+
+
+LOST = {
+    "detach": lambda hidden: hidden.detach(),
+    "data": lambda hidden: hidden.data * 2,
+    "numpy": lambda hidden: torch.from_numpy(np.tanh(hidden.numpy())),
+    "inference mode": without_gradients,
+    "whole numbers": lambda hidden: (8 * hidden).long().float(),
+}
+
+
+@pytest.mark.parametrize("how", LOST)
+def test_a_lost_derivative_is_never_a_volume_of_zero(how):
+    module = Through(LOST[how])
+    result = recombine.diagnose(module, GRID, encode="bump")
+    assert result.attrs["metric"] == "finite differences"
+    assert "lost at output" in result.attrs["metric_reason"]
+    by_differences = recombine.diagnose(module, GRID, encode="bump", geometry="differences")
+    assert np.array_equal(result["metric"], by_differences["metric"])
+    assert float(result["volume"].sel(stage="output").mean()) > 1e-6
+    with pytest.raises(InvalidValue, match=r"geometry: 'exact' is not allowed; .*lost at output") as caught:
+        recombine.diagnose(module, GRID, encode="bump", geometry="exact")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "between",
+    [lambda hidden: hidden + 2 * hidden.detach() ** 2, StraightThrough()],
+    ids=["a branch", "straight-through"],
+)
+def test_a_derivative_of_something_else_is_not_called_exact(between):
+    result = recombine.diagnose(Through(between), GRID, encode="bump")
+    assert result.attrs["metric"] == "finite differences"
+    assert "is not that of its activations" in result.attrs["metric_reason"]
+
+
+def test_an_encoding_in_numpy_is_measured_by_differences():
+    def encode(values):
+        return torch.from_numpy(np.concatenate([np.sin(values.numpy()), np.cos(values.numpy())], axis=1))
+
+    result = recombine.diagnose(nn.Linear(4, 3), GRID, encode=encode)
+    assert result.attrs["metric"] == "finite differences"
+    assert "lost at input" in result.attrs["metric_reason"]
+
+
+def test_a_stage_that_never_varies_keeps_the_others_exact():
+    dead = nn.Sequential(nn.Linear(12, 6), nn.ReLU(), nn.Linear(6, 3))
+    nn.init.constant_(dead[0].bias, -100.0)
+    result = recombine.diagnose(dead, GRID, encode="bump")
+    assert result.attrs["metric"] == "exact"
+    assert float(result["volume"].sel(stage="output").max()) == 0.0
+
+
+@pytest.mark.parametrize("encoding", [name for name, kind in ENCODINGS.items() if kind.differentiable])
+@pytest.mark.parametrize("decoder", ["mlp", "cnn", "transformer"])
+def test_what_is_exact_stays_exact(decoder, encoding):
+    """Kinks of ramps and rectifiers are no contradiction."""
+    spec = small_spec(decoder, task={"encoding": encoding})
+    assert recombine.diagnose(spec.module(), "x=0:7,y=0:7", encode=encoding).attrs["metric"] == "exact"
+
+
+def test_periods_shorter_than_the_grid_are_no_contradiction():
+    frequencies = 2.0 ** torch.arange(9, dtype=torch.float64) * torch.pi
+
+    def encode(values):
+        return torch.sin(values[:, :, None] * frequencies).flatten(1)
+
+    result = recombine.diagnose(nn.Linear(18, 3), "x=0:1:5,y=0:1:5", encode=encode)
+    assert result.attrs["metric"] == "exact"
+
+
+def test_how_the_metric_was_computed_is_said_everywhere(tmp_path):
+    from recombine.figures.diagnosis import profile_figure, volume_figure
+
+    for module, words in (
+        (Through(nn.Tanh()), "exact"),
+        (Through(LOST["detach"]), "finite differences, since the derivative is lost at output"),
+    ):
+        result = recombine.diagnose(module, GRID, encode="bump")
+        assert f"metric: {words}" in result.summary()
+        result.to_netcdf(tmp_path / "diagnosis.nc", engine="h5netcdf")
+        stored = xarray.load_dataset(tmp_path / "diagnosis.nc", engine="h5netcdf")
+        for held in (result, stored):
+            assert words.startswith(held.attrs["metric"])
+            for name in ("metric", "volume", "factorization", "factorization_mean", "factorization_of_means"):
+                assert held[name].attrs["metric"] == held.attrs["metric"]
+                assert held[name].attrs["metric_reason"] == held.attrs["metric_reason"]
+            for draw in (profile_figure, volume_figure):
+                assert words in _texts(draw(held))
+    asked = recombine.diagnose(Through(nn.Tanh()), GRID, encode="bump", geometry="differences")
+    assert "metric: finite differences, as asked for" in asked.summary()
+
+
+def _texts(figure):
+    """Everything that is written on a figure, line breaks undone."""
+    return " ".join(" ".join(text.get_text().split()) for text in figure.findobj(lambda a: hasattr(a, "get_text")))

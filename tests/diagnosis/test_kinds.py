@@ -1,0 +1,145 @@
+"""Outputs, modules and surroundings of every kind work, or are refused in one line."""
+
+from collections import namedtuple
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import recombine
+
+GRID = "x=0:3,y=0:3"
+Pair = namedtuple("Pair", "loss logits")
+
+
+@dataclass
+class Fields:
+    loss: torch.Tensor
+    logits: torch.Tensor
+
+
+class Returns(nn.Module):
+    """A scalar loss before the outputs, in a wrapping."""
+
+    def __init__(self, wrap):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer, self.wrap = nn.Linear(8, 3), wrap
+
+    def forward(self, codes):
+        outputs = self.layer(codes).tanh()
+        return self.wrap(outputs.mean(), outputs)
+
+
+def model_output(loss, logits):
+    from transformers.modeling_outputs import ImageClassifierOutput
+
+    return ImageClassifierOutput(loss=loss, logits=logits)
+
+
+def test_outputs_of_every_kind():
+    plain = recombine.diagnose(Returns(lambda loss, logits: logits), GRID, encode="bump")
+    wraps = {
+        "dataclass": Fields,
+        "namedtuple": Pair,
+        "model output": model_output,
+        "namespace": lambda loss, logits: SimpleNamespace(loss=loss, logits=logits),
+        "distribution": lambda loss, logits: torch.distributions.Normal(logits, torch.ones_like(logits)),
+        "nested": lambda loss, logits: {"a": [{"b": (loss, None, "text", torch.tensor(3))}], "c": Fields(loss, logits)},
+    }
+    for name, wrap in wraps.items():
+        result = recombine.diagnose(Returns(wrap), GRID, encode="bump")
+        assert np.array_equal(result["metric"], plain["metric"]), name
+
+
+def test_numpy_targets():
+    module = Returns(lambda loss, logits: logits)
+    targets = np.random.default_rng(0).random((16, 3))
+    fields = {"encode": "bump", "holdout": "center:1:2"}
+    given = recombine.diagnose(module, GRID, targets=targets, **fields)
+    expected = recombine.diagnose(module, GRID, targets=torch.from_numpy(targets), **fields)
+    assert float(given["id_error"]) == float(expected["id_error"])
+    assert given["error"].equals(expected["error"])
+
+
+def layers(normalise=nn.BatchNorm1d):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 6), nn.GELU(), normalise(6), nn.Linear(6, 3))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+@pytest.mark.parametrize("how", ["script", "trace", "frozen", "inside"])
+def test_scripted_and_traced_modules(how):
+    plain = layers().eval()
+    module = {
+        "script": lambda: torch.jit.script(plain),
+        "trace": lambda: torch.jit.trace(plain, torch.randn(2, 8)),
+        "frozen": lambda: torch.jit.freeze(torch.jit.script(plain)),
+        "inside": lambda: nn.Sequential(torch.jit.script(plain), nn.Identity()),
+    }[how]()
+    result = recombine.diagnose(module.eval() if how == "frozen" else module.train(), GRID, encode="bump")
+    expected = recombine.diagnose(plain, GRID, encode="bump")
+    assert result.attrs["metric"] == "exact"
+    assert np.allclose(result["metric"].sel(stage="output"), expected["metric"].sel(stage="output"), atol=1e-5)
+    (note,) = result.notes
+    assert (
+        note == f"scripted or traced, so that its parts cannot be watched: {'0' if how == 'inside' else 'the module'}"
+    )
+    assert module.training is (how != "frozen")
+
+
+def test_compiled_modules():
+    expected = recombine.diagnose(layers(), GRID, encode="bump")
+    inside = nn.Sequential(torch.compile(layers(), backend="eager"))
+    in_place = layers()
+    in_place.compile(backend="eager")
+    for module in (torch.compile(layers(), backend="eager"), in_place, inside):
+        result = recombine.diagnose(module, GRID, encode="bump")
+        assert result.attrs["metric"] == "exact"
+        assert np.array_equal(result["metric"].values, expected["metric"].values)
+    assert list(expected["stage"].values) == ["input", "0", "1", "2", "output"]
+
+
+class Autocast(nn.Module):
+    def __init__(self, layers, back):
+        super().__init__()
+        self.layers, self.back = layers, back
+
+    def forward(self, codes):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            outputs = self.layers(codes)
+        return outputs.float() if self.back else outputs
+
+
+@pytest.mark.parametrize("where", ["around", "inside", "inside, and back"])
+def test_autocast(where):
+    fields = {"encode": "bump", "holdout": "center:1:2"}
+    for normalise, exact in ((nn.Identity, True), (nn.BatchNorm1d, False)):
+        plain = layers(normalise)
+        module = plain if where == "around" else Autocast(plain, where == "inside, and back")
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=where == "around"):
+            result = recombine.diagnose(module, GRID, **fields)
+            assert torch.is_autocast_enabled("cpu") == (where == "around")
+        assert not result.notes
+        if exact:
+            assert result.attrs["metric"] == "exact"
+        else:  # torch mixes the types of tangents and numbers here
+            assert "no forward-mode derivative" in result.attrs["metric_reason"]
+        expected = recombine.diagnose(plain, GRID, **fields, geometry="exact" if exact else "differences")
+        one, other = (held["metric"].sel(stage="output").values for held in (result, expected))
+        assert np.allclose(one, other, rtol=0.1, atol=0.02)
+        assert not np.array_equal(one, other)
+        # the measurements themselves have full precision
+        assert np.allclose(result["metric"].sel(stage="input"), expected["metric"].sel(stage="input"), atol=1e-6)
+
+
+def test_inference_mode_around():
+    expected = recombine.diagnose(layers(), GRID, encode="bump")
+    with torch.inference_mode():
+        result = recombine.diagnose(layers(), GRID, encode="bump")
+        assert torch.is_inference_mode_enabled()
+    assert np.array_equal(result["metric"], expected["metric"])
+    assert result.attrs["metric"] == "exact"

@@ -1,0 +1,120 @@
+"""Modules whose rows meet, or that draw random numbers, are not measured as if nothing were wrong."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import recombine
+from recombine.errors import InvalidValue
+
+GRID = "x=0:5,y=0:5"
+
+
+def layers(between):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(12, 6), between, nn.Linear(6, 3))
+
+
+class Function(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, hidden):
+        return self.function(hidden)
+
+
+class OverTheBatch(nn.Module):
+    """Attention that takes the batch for its sequence, a common slip."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(6, 2)
+
+    def forward(self, hidden):
+        return self.attention(hidden[:, None], hidden[:, None], hidden[:, None], need_weights=False)[0][:, 0]
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        Function(lambda hidden: hidden.softmax(dim=0)),
+        Function(lambda hidden: hidden - hidden.mean(dim=0)),
+        OverTheBatch(),
+    ],
+    ids=["softmax", "centring", "attention"],
+)
+def test_rows_that_meet_are_run_alone(between):
+    module = layers(between).eval()
+    result = recombine.diagnose(module, GRID, encode="bump")
+    assert any("rows of a batch meet (from 1" in note and "run alone" in note for note in result.notes)
+    assert "note: rows of a batch meet" in result.summary()
+    grid = recombine.diagnosis.parse_grid(GRID)
+    codes = recombine.encodings.ENCODINGS.parse("bump")
+    rows = [torch.cat([codes.code(v[None], f) for v, f in zip(p, grid.factors, strict=True)], 1) for p in grid.points]
+    with torch.no_grad():
+        alone = torch.cat([module(row.float()) for row in rows]).reshape(6, 6, 3)
+    steps = [np.gradient(alone.numpy(), axis=axis) for axis in (0, 1)]
+    metric = np.einsum("axyf,bxyf->xyab", steps, steps)
+    by_differences = recombine.diagnose(module, GRID, encode="bump", geometry="differences")
+    assert np.allclose(by_differences["metric"].sel(stage="output"), metric, atol=1e-5)
+
+
+@pytest.mark.parametrize("normalise", [nn.BatchNorm1d(6, track_running_stats=False), nn.BatchNorm1d(6, affine=False)])
+def test_batch_statistics_that_no_single_row_has(normalise):
+    if normalise.affine is False:  # the published trick of dropping the statistics
+        normalise.running_mean = normalise.running_var = None
+    result = recombine.diagnose(layers(normalise), GRID, encode="bump", holdout="center:2:3")
+    assert any("the grid was run as one batch" in note for note in result.notes)
+    assert result.attrs["metric"] == "finite differences"
+    assert "rows of a batch meet" in result.attrs["metric_reason"]
+    for fields, words in (({"geometry": "exact"}, "geometry: 'exact'"), ({"memory": 200}, "memory: 200")):
+        with pytest.raises(InvalidValue, match=words) as caught:
+            recombine.diagnose(layers(normalise), GRID, encode="bump", **fields)
+        assert "\n" not in str(caught.value)
+
+
+def test_random_outputs_are_one_function_under_one_seed():
+    noisy = layers(Function(lambda hidden: hidden + 0.3 * torch.randn_like(hidden)))
+    plain = layers(nn.Identity())
+    result = recombine.diagnose(noisy, GRID, encode="bump", holdout="center:2:3")
+    assert any("random in evaluation mode (from 1" in note for note in result.notes)
+    assert result.attrs["metric"] == "exact"
+    expected = recombine.diagnose(plain, GRID, encode="bump", holdout="center:2:3")
+    assert np.allclose(result["metric"], expected["metric"], atol=1e-5)
+    assert not expected.notes
+    dropping = recombine.diagnose(layers(Function(nn.functional.dropout)), GRID, encode="bump")
+    assert dropping.notes
+    again = recombine.diagnose(layers(Function(nn.functional.dropout)), GRID, encode="bump")
+    assert np.array_equal(dropping["metric"], again["metric"])
+
+
+class Remembers(nn.Module):
+    def forward(self, hidden):
+        self.count = getattr(self, "count", 0) + 1
+        return hidden * self.count
+
+
+def test_a_module_that_never_repeats_itself_is_refused():
+    generator = np.random.default_rng(0)
+    for between in (Remembers(), Function(lambda hidden: hidden * generator.normal())):
+        with pytest.raises(InvalidValue, match=r"module: 'Sequential' is not allowed; .*same outputs again") as caught:
+            recombine.diagnose(layers(between), GRID, encode="bump")
+        assert "\n" not in str(caught.value)
+        assert not hasattr(between, "count")
+
+
+class Squeezes(nn.Module):
+    """Drops every dimension of one, and with it a batch of one."""
+
+    def forward(self, hidden):
+        return (hidden[:, None] ** 2).squeeze()
+
+
+def test_a_module_that_takes_no_single_row_but_keeps_rows_apart():
+    result = recombine.diagnose(layers(Squeezes()), GRID, encode="bump", memory=3000)
+    assert result.attrs["metric"] == "exact"
+    assert not result.notes
+    whole = recombine.diagnose(layers(Squeezes()), GRID, encode="bump")
+    assert np.allclose(result["metric"], whole["metric"], atol=1e-5)

@@ -1,0 +1,207 @@
+"""Which stages a module has: wrappers opened, patterns, rows in any dimension, and what was left out."""
+
+import pytest
+import torch
+from torch import nn
+
+import recombine
+from recombine.errors import InvalidValue
+
+GRID = "x=0:3,y=0:3"
+
+
+def stages(module, **fields):
+    return list(recombine.diagnose(module, GRID, encode="bump", **fields)["stage"].values)
+
+
+class Block(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.norm, self.wide, self.act, self.narrow = (
+            nn.LayerNorm(size), nn.Linear(size, 2 * size), nn.GELU(), nn.Linear(2 * size, size)
+        )  # fmt: skip
+
+    def forward(self, hidden):
+        return hidden + self.narrow(self.act(self.wide(self.norm(hidden))))
+
+
+class Trunk(nn.Module):
+    """Blocks in a list, and a part that is never used."""
+
+    def __init__(self, size, depth):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(size) for _ in range(depth))
+        self.head = nn.Linear(size, size)
+        self.unused = nn.Linear(size, size)
+
+    def forward(self, hidden):
+        for block in self.blocks:
+            hidden = block(hidden)
+        return self.head(hidden)
+
+
+class Wrapped(nn.Module):
+    """A lift and a wrapper, as anyone adapts a public model."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.lift, self.inner = nn.Linear(8, 6), inner
+
+    def forward(self, codes):
+        return self.inner(self.lift(codes))
+
+
+class Methods(nn.Module):
+    """Encoder and decoder that never run as modules of their own."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = nn.Sequential(Block(6), Block(6)), nn.Sequential(Block(6), Block(6))
+
+    def forward(self, hidden):
+        for part in (*self.encoder, *self.decoder):
+            hidden = part(hidden)
+        return hidden.tanh()
+
+
+def test_wrappers_are_opened():
+    torch.manual_seed(0)
+    result = recombine.diagnose(Wrapped(Trunk(6, 3)), GRID, encode="bump")
+    assert list(result["stage"].values) == ["input", "lift", *(f"inner.blocks.{k}" for k in range(3)), "output"]
+    assert "not run: inner.unused" in result.notes
+    blocks = [f"inner.{half}.{k}" for half in ("encoder", "decoder") for k in range(2)]
+    assert stages(Wrapped(Methods())) == ["input", "lift", *blocks, "output"]
+
+
+def test_two_halves_are_both_opened():
+    halves = nn.Sequential(nn.Sequential(Block(8), Block(8)), nn.Sequential(Block(8), Block(8)), nn.Tanh())
+    assert stages(halves) == ["input", "0.0", "0.1", "1.0", "1.1", "output"]
+
+
+def test_nobody_gets_a_hundred_stages():
+    deep = Wrapped(Trunk(6, 40))
+    result = recombine.diagnose(deep, GRID, encode="bump")
+    kept = list(result["stage"].values)
+    assert len(kept) == 25
+    assert kept[:3] == ["input", "lift", "inner.blocks.0"]
+    assert kept[-2:] == ["inner.blocks.38", "output"]
+    assert any("left out to have 24 stages at most" in note and "and 12 more" in note for note in result.notes)
+    assert len(stages(deep, stages=["inner.blocks.*"])) == 42
+
+
+def test_patterns():
+    module = Wrapped(Trunk(6, 2))
+    assert stages(module, stages=["inner.*"]) == ["input", "inner.blocks.0", "inner.blocks.1", "inner.head", "output"]
+    assert stages(module, stages="inner.blocks.?") == ["input", "inner.blocks.0", "inner.blocks.1", "output"]
+    assert stages(module, stages=["**.act", "lift"]) == [
+        "input", "lift", "inner.blocks.0.act", "inner.blocks.1.act", "output",
+    ]  # fmt: skip
+    assert stages(module, stages=["inner.blocks.[!0].*"]) == [
+        "input", *(f"inner.blocks.1.{name}" for name in ("norm", "wide", "act", "narrow")), "output",
+    ]  # fmt: skip
+    assert stages(module, stages=["inner", "inner"]) == ["input", "inner", "output"]
+    for pattern in ("outer.*", "inner.unused*", "*.unused", "[", "[z-a]*"):
+        with pytest.raises(InvalidValue, match="stages: ") as caught:
+            stages(module, stages=[pattern])
+        assert "\n" not in str(caught.value)
+
+
+class SequenceFirst(nn.Module):
+    """Tokens before rows, as torch's transformers are by default."""
+
+    def __init__(self):
+        super().__init__()
+        self.lift = nn.Linear(8, 12)
+        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8), 2, enable_nested_tensor=False)
+        self.attention = nn.MultiheadAttention(4, 2)
+
+    def forward(self, codes):
+        tokens = self.encoder(self.lift(codes).view(len(codes), 3, 4).transpose(0, 1))
+        return self.attention(tokens, tokens, tokens)
+
+
+class RowsFirst(SequenceFirst):
+    def forward(self, codes):
+        mixed, weights = super().forward(codes)
+        return mixed.transpose(0, 1), weights
+
+
+def test_sequence_first_stages_are_recognised():
+    torch.manual_seed(0)
+    module = SequenceFirst()
+    result = recombine.diagnose(module, GRID, encode="bump", stages=["lift", "encoder.layers.*", "encoder"])
+    assert list(result["stage"].values) == [
+        "input",
+        "lift",
+        "encoder.layers.0",
+        "encoder.layers.1",
+        "encoder",
+        "output",
+    ]
+    assert result["features"].values.tolist() == [8, 12, 12, 12, 12, 12]
+    assert result.attrs["metric"] == "exact"
+    assert not result.notes
+    other = RowsFirst()
+    other.load_state_dict(module.state_dict())
+    rows_first = recombine.diagnose(other, GRID, encode="bump", stages=[])
+    assert abs(rows_first["metric"].sel(stage="output") - result["metric"].sel(stage="output")).max() < 1e-5
+    assert "encoder.layers.0.linear1" in stages(module) or "encoder.layers.0" in stages(module)
+
+
+class Folded(nn.Module):
+    """Two windows a row, folded into the batch; and a table that has no row an input."""
+
+    def __init__(self):
+        super().__init__()
+        self.windows, self.table, self.whole = nn.Linear(4, 3), nn.Embedding(5, 6), nn.Identity()
+
+    def forward(self, codes):
+        windows = self.windows(codes.view(-1, 4)).view(len(codes), 6)
+        self.whole((codes > 0.5).long())
+        return self.windows(torch.cat([windows + self.table(torch.arange(5)).mean(0)] * 2, 1)[:, :4]).sin()
+
+
+def test_folded_rows_and_what_is_left_out():
+    result = recombine.diagnose(Folded(), GRID, encode="bump")
+    assert list(result["stage"].values) == ["input", "windows", "output"]
+    assert int(result["features"].sel(stage="windows")) == 6
+    assert "left out, since they do not give a floating row per input row: table, whole" in result.notes
+    assert "run more than once, and measured the first time: windows" in result.notes
+    assert "note: left out" in result.summary()
+    with pytest.raises(InvalidValue, match="stages: 'table'"):
+        recombine.diagnose(Folded(), GRID, encode="bump", stages=["table"])
+
+
+def test_lazy_layers_are_left_for_their_owner():
+    module = nn.Sequential(nn.Linear(8, 4), nn.LazyLinear(3), nn.LazyBatchNorm1d())
+    with pytest.raises(InvalidValue, match="module: 'LazyLinear 1' is not allowed") as caught:
+        recombine.diagnose(module, GRID, encode="bump")
+    assert "\n" not in str(caught.value)
+    assert isinstance(module[1], nn.LazyLinear)
+    assert module[1].has_uninitialized_params()
+
+
+class Grows(nn.Module):
+    """Builds a layer when it is first run, and keeps what it last saw."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = None
+
+    def forward(self, codes):
+        if self.layer is None:
+            torch.manual_seed(1)
+            self.layer = nn.Linear(codes.shape[1], 3)
+            self.register_parameter("gain", nn.Parameter(torch.ones(3)))
+        self.last = codes
+        return self.layer(codes) * self.gain
+
+
+def test_what_a_forward_builds_is_taken_away_again():
+    module = Grows()
+    before = dict(module.__dict__)
+    recombine.diagnose(module, GRID, encode="bump")
+    assert module.layer is None
+    assert not list(module.parameters())
+    assert not list(module.children())
+    assert dict(module.__dict__) == before
