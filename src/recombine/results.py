@@ -103,7 +103,7 @@ class Results:
                 raise InvalidValue("study", study, f"one that was run: {listed(self.studies)}")
             try:
                 self._loaded[study] = xarray.load_dataset(io.BytesIO(content), engine="h5netcdf")
-            except (OSError, ValueError, KeyError) as error:
+            except Exception as error:  # HDF5 raises whatever it stumbles upon
                 reason = " ".join(str(error).split())[:80]
                 raise InvalidValue(
                     "from", str(self.path), f"whole files of results ({_file(study)}: {reason})"
