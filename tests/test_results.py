@@ -12,9 +12,10 @@ import torch
 from recombine.cli import main
 from recombine.cli.reproduce import selected
 from recombine.errors import InvalidValue
+from recombine.questions import MEASURING, question_digest
 from recombine.report import write_report
 from recombine.reproduction import reproduce
-from recombine.results import MEASURING, SETTINGS, SOURCE, Results, question_digest
+from recombine.results import SETTINGS, SOURCE, Results
 from recombine.store.run import manifest_text
 from recombine.studies import STUDIES, preset_named
 from tests.tiny import TINY
@@ -188,7 +189,7 @@ def test_diverged_runs_of_all_calls_are_counted(tiny_folder):
     noted = json.loads((results.path / "runs.json").read_text())
     key = next(key for key, run in noted.items() if run["studies"] == ["encoding_width"])
     noted[key]["status"] = "diverged"
-    (results.path / "runs.json").write_text(json.dumps(noted))
+    results.digests.replace({"runs.json": json.dumps(noted).encode()})
     results.note()
     assert results.provenance["diverged"] == 1
     assert results.provenance["runs"] == 3
@@ -198,7 +199,7 @@ def test_datasets_without_their_preset_have_that_of_the_folder(folder):
     results = Results(folder)
     assert results.settings("depth") is None
     results.note(preset={"name": "quick"}, wall_seconds=5.0)
-    (folder / "runs.json").write_text('{"a": 1.5, "b": 2}')
+    results.digests.replace({"runs.json": b'{"a": 1.5, "b": 2}'})
     assert results.settings("depth") == {"name": "quick"}
     found = results.provenance
     assert (found["runs"], found["training_seconds"], found["wall_seconds"]) == (2, 3.5, 5.0)
@@ -217,6 +218,30 @@ def test_a_broken_file_is_one_line_and_measured_again(folder):
     with pytest.raises(InvalidValue, match="from"):
         results.dataset("depth")
     assert not results.holds("depth", "anything")
+
+
+def test_what_is_damaged_is_made_again_and_said(tiny_folder, tmp_path):
+    results, preset = tiny_folder
+    before = {name: results.dataset(name) for name in results.studies}
+    for name in ("data/encoder.nc", "provenance.json", "runs.json"):
+        path = results.path / name
+        path.write_bytes(path.read_bytes()[:-20])
+    both, lines = [STUDIES["encoding_width"], STUDIES["encoder"]], []
+    with pytest.raises(InvalidValue, match=r"runs.json.*encoding_width"):
+        reproduce(both[1:], preset, tmp_path / "runs", results.path, device="cpu")
+    again = reproduce(both, preset, tmp_path / "runs", results.path, device="cpu", say=lines.append)
+    for name in ("data/encoder.nc", "provenance.json", "runs.json"):
+        assert f"{name}: content changed; it is made again" in lines
+    assert sum("measured" in line for line in lines) == 1
+    assert again.dataset("encoder").equals(before["encoder"])
+    assert again.provenance["runs"] == 3
+    assert not again.damaged()
+
+
+def test_a_lost_dataset_is_not_left_out_silently(folder, capsys):
+    (folder / "data" / "encodings.nc").unlink()
+    assert run("claims", "--from", folder) == 2
+    assert capsys.readouterr().err.endswith("(data/encodings.nc: missing)\n")
 
 
 def test_saved_data_come_back_as_they_were(tmp_path):
@@ -241,9 +266,7 @@ def test_figure_claims_and_report_train_nothing(folder, capsys, monkeypatch):
     assert all(f"C{k} " in listed for k in range(1, 19))
     assert run("claims", "c9", "--from", folder) == 0
     assert "OOD: both below entropy" in capsys.readouterr().out
-    for path in (folder / "data").iterdir():
-        if path.stem not in ("depth", "regimes"):
-            path.unlink()
+    Results(folder).remove(set(STUDIES) - {"depth", "regimes"})
     assert run("report", folder) == 0
     assert (folder / "index.html").exists()
     assert (folder / "figures" / "fig2.svg").exists()

@@ -16,7 +16,8 @@ import torch
 
 from recombine.checks import items
 from recombine.errors import InvalidValue, listed
-from recombine.results import SETTINGS, Results, content_digest, question_digest
+from recombine.questions import content_digest, question_digest
+from recombine.results import RUNS, SETTINGS, Results
 from recombine.specs import RunSpec
 from recombine.store import Run, Store
 from recombine.studies import Preset, Study
@@ -48,6 +49,7 @@ def reproduce(
     results = Results(out)
     replaced = _replaced(results, studies, preset)
     results.make_place()
+    _forget_damaged(results, studies, say)
     anew = bool(replaced) and set(replaced) == set(results.studies)
     spent = 0.0 if anew else float(results.noted.get("wall_seconds", 0.0))
     store = store if isinstance(store, Store) else Store(store)
@@ -101,6 +103,17 @@ def _replaced(results: Results, studies: Sequence[Study], preset: Preset) -> lis
         field = next(name for name, value in wanted.items() if there.get(name) != value)
         raise InvalidValue(field, wanted[field], f"{there.get(field)!r}, {where}")
     return other
+
+
+def _forget_damaged(results: Results, studies: Sequence[Study], say: Callable[[str], None]) -> None:
+    """Say what is not as it was written: this call makes it again, and is refused if it cannot."""
+    left = [name for name in results.studies if name not in {study.name for study in studies}]
+    for name, problem in results.damaged().items():
+        if name == RUNS and left:
+            allowed = f"a whole file, or a call that makes {listed(left)} again too ({problem})"
+            raise InvalidValue("out", str(results.path / name), allowed)
+        say(f"{name}: {problem}; it is made again")
+    results.forget_notes()
 
 
 def _is_of(results: Results, study: str, settings: dict[str, Any], *, broken: bool) -> bool:

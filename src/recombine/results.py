@@ -4,28 +4,26 @@ Nothing here trains. Verdicts are computed from the Datasets whenever they are a
 came from: its whole preset, device, versions and commit, and a digest of the runs it was measured on, of the preset and
 of the code that measured it, so that it is served only for the same question. What a folder says of itself is put
 together from its Datasets and the runs noted for them; only the time that calls took is kept in a file of its own.
+Whatever is read back has a digest (`recombine.digests`) and is read only if it is as it was written.
 """
 
 from __future__ import annotations
 
-import hashlib
+import io
 import json
 import math
-import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recombine.checks import given_path
 from recombine.claims import CLAIMS, Judgement
+from recombine.digests import LIST, Differs, Digests, remove_temporaries
 from recombine.errors import InvalidValue, listed
-from recombine.files import explained, write
+from recombine.files import explained
 from recombine.store import Run
-from recombine.store.run import ARRAYS, MANIFEST, WEIGHTS
 from recombine.studies import STUDIES
 
 if TYPE_CHECKING:
@@ -40,36 +38,7 @@ SETTINGS = "settings"
 """Attribute of a Dataset with its whole preset, as JSON."""
 ORIGIN = ("recombine", "commit", "torch", "python", "machine", "device", "precision", "kernels")
 """Attributes of a Dataset that say where it was made."""
-MEASURING = ("metrics", "studies", "tasks", "decoders", "encodings.py", "holdouts.py", "factors.py")
-"""Code that a Dataset depends on. What trains is left out: its outcome is."""
 COMPRESSED = {"zlib": True, "complevel": 6, "shuffle": True}
-
-
-@cache
-def source_digest() -> str:
-    """Digest of the code that measures: metrics and studies, and what they read codes, images and regions from."""
-    digest = hashlib.sha256()
-    for part in MEASURING:
-        place = files("recombine").joinpath(part)
-        for path in [place] if place.is_file() else sorted(place.iterdir(), key=lambda path: path.name):
-            if path.name.endswith(".py"):
-                digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
-def content_digest(run: Run) -> str:
-    """What training came to, from the digests that the store keeps: weights, arrays, and whether it diverged."""
-    kept = json.loads((run.path / MANIFEST).read_text())["files"]
-    return f"{kept[WEIGHTS]} {kept[ARRAYS]} {run.status}"
-
-
-def question_digest(study: str, runs: Mapping[str, str], settings: str, instruments: Iterable[str] = ()) -> str:
-    """Digest of all that a study's Dataset depends on.
-
-    Runs by key with a digest of what each came to, the preset as JSON, optional tools that are installed, and the code.
-    """
-    text = json.dumps([study, sorted(runs.items()), settings, sorted(instruments), source_digest()])
-    return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
 class Results:
@@ -77,6 +46,7 @@ class Results:
 
     def __init__(self, path: Path | str) -> None:
         self.path = given_path("results", path)
+        self.digests = Digests(self.path)
         self._loaded: dict[str, xarray.Dataset] = {}
 
     @classmethod
@@ -93,38 +63,57 @@ class Results:
             self.path.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.path):
                 pass
+        remove_temporaries(self.path)
 
     @property
     def studies(self) -> list[str]:
-        """Studies with a Dataset, in the report's order."""
-        return [name for name in STUDIES if (self.path / DATA / f"{name}.nc").exists()]
+        """Studies with a Dataset, in the report's order; one that was lost is among them."""
+        required = set(self.digests.required())
+        return [name for name in STUDIES if _file(name) in required or (self.path / _file(name)).exists()]
+
+    def _read(self, name: str) -> bytes | None:
+        """A file as it was written; none where there never was one."""
+        if not (self.path / name).exists() and name not in self.digests.required():
+            return None
+        try:
+            return self.digests.read(name)
+        except Differs as error:
+            raise InvalidValue("from", str(self.path), f"whole files of results ({name}: {error})") from None
+
+    def damaged(self) -> dict[str, str]:
+        """Files that are read back and are not as they were written, and how."""
+        read_back = {PROVENANCE, RUNS, LIST, *map(_file, STUDIES)}
+        problems = {name: self.digests.problem(name) for name in self.digests.names() if name in read_back}
+        return {name: problem for name, problem in problems.items() if problem}
+
+    def forget_notes(self) -> None:
+        """Delete what was noted of the folder where it cannot be read."""
+        for name in (PROVENANCE, RUNS):
+            try:
+                self._read(name)
+            except InvalidValue:
+                self.digests.replace({name: None})
 
     def dataset(self, study: str) -> xarray.Dataset:
         """A study's Dataset."""
         import xarray
 
         if study not in self._loaded:
-            path = self.path / DATA / f"{study}.nc"
-            if not path.exists():
+            content = self._read(_file(study))
+            if content is None:
                 raise InvalidValue("study", study, f"one that was run: {listed(self.studies)}")
             try:
-                self._loaded[study] = xarray.load_dataset(path, engine="h5netcdf")
-            except (OSError, ValueError, KeyError) as error:
+                self._loaded[study] = xarray.load_dataset(io.BytesIO(content), engine="h5netcdf")
+            except Exception as error:  # HDF5 raises whatever it stumbles upon
                 reason = " ".join(str(error).split())[:80]
-                raise InvalidValue("from", str(path), f"a whole file of results ({reason})") from None
+                raise InvalidValue(
+                    "from", str(self.path), f"whole files of results ({_file(study)}: {reason})"
+                ) from None
         return self._loaded[study]
 
     def save(self, study: str, dataset: xarray.Dataset, digest: str) -> None:
         """Keep a study's Dataset, all at once."""
-        folder = self.path / DATA
-        encoding = {
-            name: dict(COMPRESSED) for name, v in dataset.data_vars.items() if v.ndim and v.dtype.kind in "fiub"
-        }
-        with explained(folder, "out"):
-            folder.mkdir(parents=True, exist_ok=True)
-            hidden = folder / f".{study}.{os.getpid()}.nc"
-            dataset.assign_attrs({SOURCE: digest}).to_netcdf(hidden, engine="h5netcdf", encoding=encoding)
-            os.replace(hidden, folder / f"{study}.nc")
+        self.digests.replace({_file(study): _netcdf(dataset.assign_attrs({SOURCE: digest}))})
         self._loaded.pop(study, None)
 
     def holds(self, study: str, digest: str) -> bool:
@@ -156,9 +145,10 @@ class Results:
 
     def remove(self, studies: Iterable[str]) -> None:
         """Take Datasets out of the folder."""
-        for study in studies:
-            with explained(self.path, "out"):
-                (self.path / DATA / f"{study}.nc").unlink(missing_ok=True)
+        removed = list(studies)
+        if removed:
+            self.digests.replace({_file(study): None for study in removed})
+        for study in removed:
             self._loaded.pop(study, None)
 
     @property
@@ -191,7 +181,7 @@ class Results:
             entry = known.setdefault(run.key, {"studies": []})
             entry |= {"seconds": round(_seconds(run), 2), "status": run.status}
             entry["studies"] = sorted({*entry["studies"], study})
-        write(self.path / RUNS, _lines(self._behind(known)).encode(), "out")
+        self.digests.replace({RUNS: _lines(self._behind(known)).encode()})
 
     def _behind(self, runs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         """The runs that some Dataset rests on; while one is here that never noted its own, those of unknown use too."""
@@ -201,24 +191,38 @@ class Results:
 
     def note(self, **facts: Any) -> None:
         """Write down what the folder says of itself, and what cannot be read off its Datasets."""
-        with explained(self.path, "out"):
-            self.path.mkdir(parents=True, exist_ok=True)
-        write(self.path / PROVENANCE, json.dumps({**self.provenance, **facts}, indent=1).encode(), "out")
+        self.digests.replace({PROVENANCE: json.dumps({**self.provenance, **facts}, indent=1).encode()})
 
     @property
     def noted(self) -> dict[str, Any]:
         """What was last written down of the folder."""
-        path = self.path / PROVENANCE
-        return dict(json.loads(path.read_text())) if path.exists() else {}
+        return dict(json.loads(self._read(PROVENANCE) or b"{}"))
 
     def _runs(self) -> dict[str, dict[str, Any]]:
         """Noted runs by key: seconds, status and the studies they are for; a bare number is seconds alone."""
-        path = self.path / RUNS
-        noted = dict(json.loads(path.read_text())) if path.exists() else {}
+        noted = dict(json.loads(self._read(RUNS) or b"{}"))
         bare = {"status": "done", "studies": []}
         return {
             key: dict(entry) if isinstance(entry, dict) else {"seconds": entry, **bare} for key, entry in noted.items()
         }
+
+
+def _file(study: str) -> str:
+    """A study's Dataset, from the folder on."""
+    return f"{DATA}/{study}.nc"
+
+
+def _netcdf(dataset: xarray.Dataset) -> bytes:
+    """A Dataset as a file's content: in memory, as HDF5 itself would not flush a file to the disk."""
+    import h5netcdf
+    from xarray.backends import H5NetCDFStore
+
+    variables = dataset.data_vars.items()
+    encoding = {name: dict(COMPRESSED) for name, v in variables if v.ndim and v.dtype.kind in "fiub"}
+    buffer = io.BytesIO()
+    with h5netcdf.File(buffer, "w") as file:
+        dataset.dump_to_store(H5NetCDFStore(file), encoding=encoding)
+    return buffer.getvalue()
 
 
 def _seconds(run: Run) -> float:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from recombine.digests import Digests
 from recombine.figures import FIGURES
 from recombine.reproduction import reproduce
 from recombine.results import Results
@@ -31,6 +32,7 @@ def main() -> None:
         reproduce(list(STUDIES.values()), preset, os.path.join(folder, "runs"), out, device="cpu", processes=2)
         shutil.rmtree(HERE / "results", ignore_errors=True)
         shutil.copytree(out / "data", HERE / "results" / "data")
+        Digests(HERE / "results").adopt()
     results = Results.existing(HERE / "results")
     shutil.rmtree(HERE / "pictures", ignore_errors=True)
     (HERE / "pictures").mkdir()

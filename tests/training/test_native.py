@@ -308,47 +308,8 @@ def test_a_variable_does_without(word):
 
 
 @needs_compiler
-def test_a_cache_that_cannot_be_written_to_is_done_without(tmp_path):
-    (tmp_path / "file").write_text("")
-    assert said({"RECOMBINE_CACHE": str(tmp_path / "file")}).startswith("False FileExistsError")
-
-
-@needs_compiler
 def test_another_alphabet_is_no_trouble():
     assert said({"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "POSIX"}) == "True None"
-
-
-@pytest.fixture
-def empty_cache(tmp_path, monkeypatch):
-    """A cache of its own, and a compiler that counts and makes a small library."""
-    monkeypatch.setenv("RECOMBINE_CACHE", str(tmp_path))
-    monkeypatch.setattr(build, "_sources", lambda: [small])
-    small = tmp_path / "small.cpp"
-    small.write_text('extern "C" int answer() { return 42; }')
-    build._found.cache_clear()
-    yield tmp_path
-    build._found.cache_clear()
-
-
-@needs_compiler
-def test_kernels_are_compiled_once_and_again_if_damaged(empty_cache, monkeypatch):
-    compiled = []
-    original = build._compile
-    monkeypatch.setattr(build, "_compile", lambda *words: (compiled.append(1), original(*words)))
-
-    def answer():
-        build._found.cache_clear()
-        return build.library().answer()
-
-    assert answer() == answer() == 42
-    assert len(compiled) == 1
-    (kept,) = empty_cache.glob("kernels-*")
-    for damage in (b"", b"not a library"):
-        (kept / build.LIBRARY).unlink()
-        (kept / build.LIBRARY).write_bytes(damage)
-        assert answer() == 42
-    assert len(compiled) == 3
-    assert sorted(path.name for path in empty_cache.iterdir()) == sorted([kept.name, "small.cpp"])
 
 
 def test_asking_often_for_what_is_not_there_keeps_nothing(monkeypatch):

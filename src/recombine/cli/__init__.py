@@ -36,6 +36,9 @@ app.command("recombine.cli.reproduce:reproduce", name="reproduce", help="Re-run 
 app.command("recombine.cli.reproduce:figure", name="figure", help="Draw a figure again from stored results.")
 app.command("recombine.cli.reproduce:claims", name="claims", help="Judge the claims again from stored results.")
 app.command("recombine.cli.reproduce:report", name="report", help="Write a folder's report again.")
+app.command(
+    "recombine.cli.verify:verify", name="verify", help="Compare the files of results or a store with their digests."
+)
 app.command("recombine.cli.bench:bench", name="bench", help="Time the engine beside a plain loop.")
 
 

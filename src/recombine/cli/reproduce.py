@@ -16,6 +16,7 @@ from recombine.cli.tables import console
 from recombine.errors import InvalidValue, listed
 from recombine.files import explained
 from recombine.files import write as write_file
+from recombine.report.markdown import escaped
 from recombine.report.verdicts import (
     claim_by_claim,
     headline,
@@ -168,7 +169,8 @@ def _blocks(results: Results) -> dict[str, str]:
     }
     for spec in FIGURES.values():
         if all(study in results.studies for study in spec.studies):
-            blocks[f"caption_{spec.name}"] = spec.caption(*(results.dataset(study) for study in spec.studies))
+            datasets = [results.dataset(study) for study in spec.studies]
+            blocks[f"caption_{spec.name}"] = escaped(spec.caption(*datasets))
     return blocks
 
 

@@ -1,6 +1,7 @@
 """Compiling the kernels: once a machine and version, with the machine's own C++ compiler, kept in the user's cache.
 
 `RECOMBINE_KERNELS=0` does without, `CXX` names a compiler, `RECOMBINE_CACHE` another folder than `~/.cache/recombine`.
+Where there are none although they are wanted, standard error says so, once for a process and those that it starts.
 """
 
 from __future__ import annotations
@@ -12,17 +13,30 @@ import platform
 import shlex
 import shutil
 import subprocess
-import tempfile
+import sys
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 from recombine.accelerated import wanted
+from recombine.native.cache import (
+    LIBRARY,
+    Untrusted,
+    has_unfinished,
+    keep,
+    locked,
+    opened,
+    remove_unfinished,
+    unfinished,
+    whole_library,
+)
 
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 COMPILERS = ("c++", "g++", "clang++")
 LONGEST_SECONDS = 300
 """A compiler that takes longer is not waited for."""
-LIBRARY, DIGEST = "kernels.so", "sha256"
+SAID = "RECOMBINE_KERNELS_SAID"
+"""Set in the environment once standard error has been told that there are no kernels."""
 
 
 class NotBuilt(Exception):
@@ -36,87 +50,113 @@ def available() -> bool:
 
 def why_not() -> str | None:
     """Why there are no kernels on this machine; None where there are."""
-    found = _found()
-    return found if isinstance(found, str) else None
+    kernels = _found()
+    return kernels if isinstance(kernels, str) else None
 
 
 def library() -> ctypes.CDLL:
     """The compiled kernels."""
-    found = _found()
-    if isinstance(found, str):
-        raise NotBuilt(found)
-    return found
+    kernels = _found()
+    if isinstance(kernels, str):
+        raise NotBuilt(kernels)
+    return kernels
 
 
 @cache
 def _found() -> ctypes.CDLL | str:
     """The kernels, or why there are none: whatever is wrong with compiler, cache or machine, torch does without."""
+    if not wanted():
+        return "RECOMBINE_KERNELS says so"
     try:
         return _built()
-    except NotBuilt as error:
-        return str(error)
+    except (NotBuilt, Untrusted) as error:
+        reason = str(error)
     except (OSError, subprocess.SubprocessError, RuntimeError, ValueError) as error:
-        return f"{type(error).__name__}: {error}"
+        reason = f"{type(error).__name__}: {error}"
+    _say_off(reason)
+    return reason
+
+
+def _say_off(reason: str) -> None:
+    """One line on standard error, unless this process or one that started it said so already."""
+    if os.environ.get(SAID) or sys.stderr is None:
+        return
+    os.environ[SAID] = "1"
+    line = " ".join(f"recombine: compiled kernels are off, torch does their work more slowly ({reason})".split())
+    with suppress(OSError, ValueError):  # closed, or full
+        print(line, file=sys.stderr, flush=True)
 
 
 def _built() -> ctypes.CDLL:
-    if not wanted():
-        raise NotBuilt("RECOMBINE_KERNELS says so")
-    compiler = _compiler()
-    place = _folder() / f"kernels-{_digest(compiler)}"
-    if not _sound(place):
-        shutil.rmtree(place, ignore_errors=True)
-        _compile(compiler, place)
-    return ctypes.CDLL(str(place / LIBRARY))
+    compiler, path = _compiler(), _folder()
+    build = f"kernels-{_digest(compiler)}"
+    with opened(path) as folder:
+        if has_unfinished(folder):
+            with locked(folder, 0) as ours:
+                if ours:
+                    remove_unfinished(folder)
+        descriptor = whole_library(folder, build)
+        if descriptor is None:
+            descriptor = _compiled(compiler, folder, path, build)
+    return _loaded(descriptor, path / build)
+
+
+def _loaded(descriptor: int, build: Path) -> ctypes.CDLL:
+    """The very file that was checked. It stays open: a number that is used again would name two libraries."""
+    checked = Path(f"/proc/self/fd/{descriptor}")
+    return ctypes.CDLL(str(checked if checked.exists() else build / LIBRARY))
 
 
 def _compiler() -> list[str]:
-    """The command, perhaps with words of its own."""
-    named = os.environ.get("CXX")
-    for words in [shlex.split(named)] if named else [[name] for name in COMPILERS]:
+    """The command, perhaps with words of its own; `CXX` without a word is as good as none."""
+    named = shlex.split(os.environ.get("CXX", ""))
+    for words in [named] if named else [[name] for name in COMPILERS]:
         if path := shutil.which(words[0]):
             return [path, *words[1:]]
-    raise NotBuilt(f"no C++ compiler ({named or ', '.join(COMPILERS)})")
+    raise NotBuilt(f"no C++ compiler ({shlex.join(named) if named else ', '.join(COMPILERS)})")
 
 
-def _sound(place: Path) -> bool:
-    """Whether what is there is what was compiled."""
-    try:
-        return hashlib.sha256((place / LIBRARY).read_bytes()).hexdigest() == (place / DIGEST).read_text()
-    except OSError:
-        return False
+def _compiled(compiler: list[str], folder: int, path: Path, build: str) -> int:
+    """Compile, unless another process does: then wait, and use what it made."""
+    with locked(folder, LONGEST_SECONDS) as ours:
+        descriptor = whole_library(folder, build)
+        if descriptor is not None:
+            return descriptor
+        if ours:
+            remove_unfinished(folder)
+        _compile(compiler, folder, path, build)
+        descriptor = whole_library(folder, build)
+    if descriptor is None:
+        raise NotBuilt(f"what was compiled is not in {path}")
+    return descriptor
 
 
-def _compile(compiler: list[str], place: Path) -> None:
-    """Compile into a folder that appears complete, by one rename; another process may be doing the same."""
+def _compile(compiler: list[str], folder: int, path: Path, build: str) -> None:
+    """Compile into a folder that appears complete, by one rename."""
     sources = [str(source) for source in _sources() if source.suffix == ".cpp"]
-    with tempfile.TemporaryDirectory(dir=place.parent) as parent:
-        made = Path(parent) / "made"
-        made.mkdir()
-        done = _run([*compiler, *FLAGS, *sources, "-o", str(made / LIBRARY)])
+    with unfinished(folder) as work:
+        made = path / work / build
+        made.mkdir(mode=0o700)
+        made.chmod(0o700)
+        done = _run([*compiler, *FLAGS, *sources, "-o", str(made / LIBRARY)], scratch=path / work)
         if done.returncode:
             lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines() or [""]
             raise NotBuilt(f"{Path(compiler[0]).name} failed: {lines[0]}")
-        (made / DIGEST).write_text(hashlib.sha256((made / LIBRARY).read_bytes()).hexdigest())
-        for name in (LIBRARY, DIGEST):
-            with (made / name).open("rb") as file:
-                os.fsync(file.fileno())
-        try:
-            made.rename(place)
-        except OSError:
-            if not _sound(place):  # otherwise the other process was first
-                raise
+        keep(folder, work, build)
 
 
-def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=LONGEST_SECONDS)
+def _run(command: list[str], scratch: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a compiler with its own temporary files where they are cleaned up, and readable to it under any umask."""
+    environment = {**os.environ, "TMPDIR": str(scratch)} if scratch else None
+    return subprocess.run(
+        command, capture_output=True, text=True, errors="replace", timeout=LONGEST_SECONDS, env=environment, umask=0o077
+    )
 
 
 def _folder() -> Path:
     named, shared = os.environ.get("RECOMBINE_CACHE"), os.environ.get("XDG_CACHE_HOME")
     folder = Path(named) if named else (Path(shared) if shared else Path.home() / ".cache") / "recombine"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    return folder.absolute()
 
 
 def _sources() -> list[Path]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
+from recombine.digests import write_into
 from recombine.figures import FigureSpec
 from recombine.figures.panels import styled
-from recombine.files import explained, write
 
 if TYPE_CHECKING:
     import xarray
@@ -29,13 +29,11 @@ def save_drawn(figure: Figure, folder: Path, name: str) -> dict[str, bytes]:
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # laid out once, not again for every kind of file
     drawn = {}
-    with explained(folder, "out"):
-        folder.mkdir(parents=True, exist_ok=True)
     for kind in KINDS:
         buffer = io.BytesIO()
         with styled():  # names inside an SVG are random otherwise
             figure.savefig(buffer, format=kind, metadata={"Date": None} if kind == "svg" else {"Software": None})
         drawn[kind] = buffer.getvalue()
-        write(folder / f"{name}.{kind}", drawn[kind], "out")
     pyplot.close(figure)
+    write_into(folder, {f"{name}.{kind}": content for kind, content in drawn.items()})
     return drawn

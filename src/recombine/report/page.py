@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from recombine.claims import FEWEST_SEEDS, Judgement
+from recombine.digests import remove_temporaries, write_into
 from recombine.figures import FIGURES
-from recombine.files import write
 from recombine.report.drawing import save_figure
 from recombine.report.verdicts import shown_case
 
@@ -33,6 +33,7 @@ def write_report(
     say: Callable[[str], None] = lambda line: None,
 ) -> Path:
     """Write figures, verdicts and the page into a folder; return the page's path."""
+    remove_temporaries(out)
     figures = []
     for spec in FIGURES.values():
         if all(name in results for name in spec.studies):
@@ -46,7 +47,6 @@ def write_report(
                 "questions": [questions[name] for name in spec.studies],
                 "image": base64.b64encode(drawn["png"]).decode(),
             })  # fmt: skip
-    write(out / CLAIMS_FILE, json.dumps([judgement.record() for judgement in judgements], indent=1).encode(), "out")
     environment = Environment(loader=PackageLoader("recombine.report", "."), autoescape=True, undefined=StrictUndefined)
     environment.filters["shown_case"] = shown_case
     preset = dict(provenance.get("preset", {}))
@@ -61,6 +61,6 @@ def write_report(
         judgements=judgements,
         figures=figures,
     )
-    path = out / PAGE
-    write(path, page.encode(), "out")
-    return path
+    verdicts = json.dumps([judgement.record() for judgement in judgements], indent=1)
+    write_into(out, {CLAIMS_FILE: verdicts.encode(), PAGE: page.encode()})
+    return out / PAGE

@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any
 
 from recombine.claims import CaseResult, Interval, Judgement
+from recombine.report.markdown import escaped, row
 
 MARK = re.compile(r"<!-- (\w+): begin -->\n.*?<!-- \1: end -->", re.DOTALL)
 """`recombine report --write FILE` writes the block of that name between such marks."""
@@ -54,7 +55,7 @@ def markdown_table(judgements: Sequence[Judgement]) -> str:
     for judgement in judgements:
         text = f"**{judgement.claim}** {judgement.text}"
         cells = (text, judgement.verdict, tally(judgement), str(judgement.seeds or "–"), headline(judgement))
-        lines.append("| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |")
+        lines.append(row(cells))
     return "\n".join(lines)
 
 
@@ -62,14 +63,12 @@ def claim_by_claim(judgements: Sequence[Judgement]) -> str:
     """Every claim with its criterion and the evidence of every case, as Markdown."""
     parts = []
     for judgement in judgements:
-        parts.append(f"### {judgement.claim}: {judgement.verdict}\n\n{judgement.text}\n")
-        parts.append(f"Criterion: {judgement.criterion.replace('_', ' ')}.")
+        parts.append(f"### {escaped(judgement.claim)}: {judgement.verdict}\n\n{escaped(judgement.text)}\n")
+        parts.append(f"Criterion: {escaped(judgement.criterion.replace('_', ' '))}.")
         if judgement.cases:
             level = f"{100 * judgement.confidence:.4g} %"
             lines = [f"\n| case | evidence, mean [{level} interval] | outcome |", "|---|---|---|"]
-            for case in judgement.cases:
-                cells = (case.name, shown_case(case), case.outcome)
-                lines.append("| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |")
+            lines += [row((case.name, shown_case(case), case.outcome)) for case in judgement.cases]
             parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
 
@@ -78,7 +77,7 @@ def provenance_table(provenance: Mapping[str, Any]) -> str:
     """What was run, where and for how long, as Markdown."""
     facts = {name: value for name, value in provenance.items() if name != "preset" and value is not None}
     lines = ["| | |", "|---|---|"]
-    return "\n".join([*lines, *(f"| {name.replace('_', ' ')} | {value} |" for name, value in facts.items())])
+    return "\n".join([*lines, *(row((name.replace("_", " "), value)) for name, value in facts.items())])
 
 
 def marked_blocks(text: str) -> list[str]:

@@ -1,0 +1,42 @@
+"""What a Dataset answers: the digest of the runs, the preset and the code that it was measured on, with and by."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.resources import files
+
+from recombine.store import Run
+from recombine.store.run import ARRAYS, MANIFEST, WEIGHTS
+
+MEASURING = ("metrics", "studies", "tasks", "decoders", "encodings.py", "holdouts.py", "factors.py")
+"""Code that a Dataset depends on. What trains is left out: its outcome is."""
+
+
+@cache
+def source_digest() -> str:
+    """Digest of the code that measures: metrics and studies, and what they read codes, images and regions from."""
+    digest = hashlib.sha256()
+    for part in MEASURING:
+        place = files("recombine").joinpath(part)
+        for path in [place] if place.is_file() else sorted(place.iterdir(), key=lambda path: path.name):
+            if path.name.endswith(".py"):
+                digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def content_digest(run: Run) -> str:
+    """What training came to, from the digests that the store keeps: weights, arrays, and whether it diverged."""
+    kept = json.loads((run.path / MANIFEST).read_text())["files"]
+    return f"{kept[WEIGHTS]} {kept[ARRAYS]} {run.status}"
+
+
+def question_digest(study: str, runs: Mapping[str, str], settings: str, instruments: Iterable[str] = ()) -> str:
+    """Digest of all that a study's Dataset depends on.
+
+    Runs by key with a digest of what each came to, the preset as JSON, optional tools that are installed, and the code.
+    """
+    text = json.dumps([study, sorted(runs.items()), settings, sorted(instruments), source_digest()])
+    return hashlib.sha256(text.encode()).hexdigest()[:20]

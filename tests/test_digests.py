@@ -1,0 +1,286 @@
+"""Files of a results folder: none is read that is not as it was written, whatever happened to it."""
+
+import json
+import os
+import random
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import xarray
+
+from recombine.cli import main
+from recombine.digests import LIST, Differs, Digests, list_text, write_into
+from recombine.errors import InvalidValue
+from recombine.report import write_report
+from recombine.results import Results
+from recombine.store import Store
+
+GOLDEN = Path(__file__).parent / "golden" / "results"
+
+
+def run(*words):
+    with pytest.raises(SystemExit) as caught:
+        main([str(word) for word in words])
+    return caught.value.code
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A small folder with a file of every kind."""
+    results = Results(tmp_path / "out")
+    results.save("encoder", xarray.Dataset({"score": ("seed", [1.0, 2.0])}), "digest")
+    results.note(wall_seconds=1.0)
+    results.digests.replace({"runs.json": b'{\n"a": 1.5\n}\n'})
+    write_into(results.path, {"claims.json": b"[]", "index.html": b"<p>"})
+    write_into(results.path / "figures", {"fig1.png": b"PNG", "fig1.svg": b"<svg/>"})
+    return results.path
+
+
+def files_of(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def problems(folder):
+    digests = Digests(folder)
+    return {name: problem for name in digests.names() if (problem := digests.problem(name))}
+
+
+def readings(folder):
+    """All that figures, verdicts and the report read."""
+    results = Results(folder)
+    return results.dataset("encoder").to_dict(), results.noted, results.provenance
+
+
+def flips(folder, count):
+    """Every bit of every file, or some of them."""
+    places = [(name, at) for name, content in files_of(folder).items() for at in range(8 * len(content))]
+    return places if count is None else random.Random(0).sample(places, count)
+
+
+@pytest.mark.parametrize("count", [150, pytest.param(None, marks=pytest.mark.slow)])
+def test_no_flipped_bit_is_read(folder, count):
+    assert not problems(folder)
+    before = readings(folder)
+    for name, at in flips(folder, count):
+        path = folder / name
+        content = path.read_bytes()
+        flipped = bytearray(content)
+        flipped[at // 8] ^= 1 << at % 8
+        path.write_bytes(flipped)
+        assert name in problems(folder), (name, at)
+        if name in (LIST, "data/encoder.nc", "provenance.json", "runs.json"):
+            with pytest.raises(InvalidValue) as caught:
+                readings(folder)
+            assert "\n" not in str(caught.value)
+        else:
+            assert readings(folder) == before
+        path.write_bytes(content)
+    assert not problems(folder)
+
+
+COMMANDS = {"figure": ("figure", "10", "--from"), "claims": ("claims", "--from"), "report": ("report",)}
+DAMAGE = ("flipped", "truncated", "empty", "pipe", "folder", "missing")
+
+
+@pytest.mark.parametrize("name", ["data/depth.nc", LIST])
+@pytest.mark.parametrize(
+    ("command", "damage"),
+    [*(("figure", damage) for damage in DAMAGE), ("claims", "flipped"), ("report", "flipped")],
+)
+def test_commands_refuse_what_is_damaged_in_one_line(tmp_path, command, name, damage, capsys):
+    folder = tmp_path / "results"
+    shutil.copytree(GOLDEN, folder)
+    path = folder / name
+    content = bytearray(path.read_bytes())
+    path.unlink()
+    if damage == "pipe":
+        os.mkfifo(path)
+    elif damage == "folder":
+        path.mkdir()
+    elif damage != "missing":
+        content[len(content) // 2] ^= 1
+        path.write_bytes({"flipped": content, "truncated": content[:999], "empty": b""}[damage])
+    assert run(*COMMANDS[command], folder) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith("recombine: from: ")
+    assert said.err.count("\n") == 1
+    assert run("verify", folder) == 1
+    assert f"{name}: " in capsys.readouterr().out
+
+
+def killed_at(number, work):
+    """Whether a process that does the work was killed at its so manieth call that changes the disk."""
+    child = os.fork()
+    if not child:
+        calls = 0
+
+        def counted(original):
+            def call(*words, **options):
+                nonlocal calls
+                calls += 1
+                if calls == number:
+                    os._exit(9)
+                return original(*words, **options)
+
+            return call
+
+        for name in ("open", "fsync", "replace", "unlink", "mkdir"):
+            setattr(os, name, counted(getattr(os, name)))
+        work()
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+
+
+@pytest.mark.parametrize("kind", ["replace", "create", "delete", "several"])
+def test_a_call_that_is_killed_leaves_every_file_whole(folder, kind):
+    new = {"replace": {"data/encoder.nc": b"new"}, "create": {"data/depth.nc": b"new"},
+           "delete": {"data/encoder.nc": None},
+           "several": {"figures/fig1.png": b"new", "figures/fig2.png": b"new", "claims.json": None}}[kind]  # fmt: skip
+    before, number = files_of(folder), 1
+    while killed_at(number, lambda: Digests(folder).replace(new)):
+        assert not problems(folder), number
+        after = files_of(folder)
+        for name, content in new.items():
+            assert after.get(name) in (before.get(name), content)
+        shutil.rmtree(folder)
+        for name, content in before.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+        number += 1
+    assert number > 10
+    assert {name: files_of(folder).get(name) for name in new} == new
+    assert not problems(folder)
+
+
+def test_files_of_calls_at_the_same_time_are_all_listed(folder):
+    def draw(number):
+        write_into(folder / "figures", {f"fig{number}.png": bytes([number]) * 9})
+        return Results(folder).dataset("encoder").attrs
+
+    with ThreadPoolExecutor(1) as other:
+        reading = other.submit(lambda: [readings(folder) for _ in range(20)])
+        children = []
+        for number in range(2, 8):
+            child = os.fork()
+            if not child:
+                draw(number)
+                os._exit(0)
+            children.append(child)
+        assert all(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0 for child in children)
+        reading.result()
+    assert {f"figures/fig{number}.png" for number in range(2, 8)} <= set(Digests(folder).listed())
+    assert not problems(folder)
+
+
+def test_a_file_that_is_being_replaced_is_not_taken_for_damaged(folder, monkeypatch):
+    """The list was read before, the file after."""
+    digests, original, calls = Digests(folder), Digests.listed, []
+
+    def listed(self):
+        found = original(self)
+        calls.append(1)
+        if len(calls) == 1:
+            Digests(folder).replace({"claims.json": b"[1]"})
+        return found
+
+    monkeypatch.setattr(Digests, "listed", listed)
+    assert digests.read("claims.json") == b"[1]"
+
+
+def test_a_file_that_is_not_listed_is_not_read(folder):
+    shutil.copy(folder / "data" / "encoder.nc", folder / "data" / "depth.nc")
+    with pytest.raises(InvalidValue, match="not listed"):
+        Results(folder).dataset("depth")
+    assert problems(folder) == {"data/depth.nc": "not listed in digests.json"}
+
+
+def test_a_list_that_names_other_peoples_files_is_refused(folder):
+    (folder.parent / "secret").write_text("x")
+    (folder / LIST).write_text(list_text({"../secret": ("0" * 64,)}))
+    with pytest.raises(Differs):
+        Digests(folder).listed()
+
+
+def test_verify_goes_on_after_each_problem(folder, capsys):
+    assert run("verify", folder) == 0
+    assert "7 checked, 0 damaged" in capsys.readouterr().out
+    (folder / "claims.json").write_text("{}")
+    (folder / "data" / "encoder.nc").unlink()
+    os.mkfifo(folder / "data" / "encoder.nc")
+    (folder / "figures" / "fig1.png").unlink()
+    (folder / "figures" / "fig1.png").mkdir()
+    for name in (".DS_Store", "notes.txt", "data/[red].nc", "figures/mine.pdf"):
+        (folder / name).write_text("x")
+    (folder / "index.html").unlink()  # may be deleted
+    assert run("verify", folder) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(";")[0] for line in lines] == [
+        "claims.json: content changed", "data/encoder.nc: not a regular file",
+        "figures/fig1.png: not a regular file", "7 checked, 3 damaged",
+    ]  # fmt: skip
+
+
+def test_what_cannot_be_read_is_not_called_damaged(folder, capsys, monkeypatch):
+    original = os.open
+
+    def refuse(path, *words, **options):
+        if str(path).endswith("runs.json"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return original(path, *words, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
+    assert run("verify", folder) == 2
+    assert "runs.json: cannot be read" in capsys.readouterr().out
+
+
+def test_verify_takes_a_store_too_and_nothing_else(tmp_path, capsys):
+    Store(tmp_path / "store")
+    assert run("verify", tmp_path / "store") == 0
+    assert "0 checked" in capsys.readouterr().out
+    for other in (tmp_path, tmp_path / "nowhere"):
+        assert run("verify", other) == 2
+        assert capsys.readouterr().err.startswith(f"recombine: folder: {str(other)!r}"[:60])
+
+
+def test_results_of_an_earlier_version_are_adopted_only_when_asked(folder, capsys):
+    (folder / LIST).unlink()
+    for words in (["claims", "--from", folder], ["report", folder]):
+        assert run(*words) == 2
+        assert f"verify {folder} --adopt" in capsys.readouterr().err
+    assert run("verify", folder) == 1
+    assert run("verify", folder, "--adopt") == 0
+    assert "not known" in capsys.readouterr().out
+    assert run("verify", folder) == 0
+    assert run("verify", folder, "--adopt") == 2
+    assert readings(folder)[1] == {"wall_seconds": 1.0} | readings(folder)[1]
+
+
+@pytest.mark.parametrize("by", ["reproduce", "report"])
+def test_what_killed_calls_were_writing_is_deleted_by_the_next(folder, by):
+    ours = [".digests.json.999999", ".provenance.json.999999", "data/.depth.nc.999999", "figures/.fig1.svg.999999"]
+    others = [".notes.999999", "data/.mine.txt.999999", ".provenance.json.backup"]
+    for name in ours + others:
+        (folder / name).write_text("x")
+    if by == "report":
+        write_report(folder, {}, {}, [], {})
+    else:
+        Results(folder).make_place()
+    assert not [name for name in ours if (folder / name).exists()]
+    assert all((folder / name).exists() for name in others)
+
+
+def test_committed_results_are_as_they_were_written():
+    for folder in (GOLDEN, Path(__file__).parents[1] / "results" / "paper"):
+        assert not problems(folder)
+        assert len(Results(folder).studies) == 14
+
+
+def test_a_list_has_a_line_for_each_file_and_a_digest_of_itself(folder):
+    text = (folder / LIST).read_text()
+    assert json.loads(text)["files"]["claims.json"] == [Digests(folder).listed()["claims.json"][0]]
+    assert len(text.splitlines()) == 7 + 3
+    (folder / LIST).write_text(text.replace(":", ": "))
+    with pytest.raises(Differs):
+        Digests(folder).listed()

@@ -1,0 +1,74 @@
+"""Names and attributes in Markdown: text, never markup."""
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from recombine.claims import CaseResult, Interval, Judgement
+from recombine.cli import main
+from recombine.report.markdown import escaped, row
+from recombine.report.verdicts import claim_by_claim, markdown_table, provenance_table
+from recombine.results import Results
+
+GOLDEN = Path(__file__).parent / "golden" / "results"
+HOSTILE = [
+    "<script>alert(1)</script>", "<!-- verdicts: end -->", "`<b>`", "\\<b>", "\\`<b>\\`", "a | b <i>\n<u>", "&lt;b&gt;",
+    "[x](javascript:alert(1))", "![x](http://tracker)", "<https://example.org>", "</td>", "<", "<?php ?>", "a\u2028<b>",
+]  # fmt: skip
+PARSER = MarkdownIt("commonmark", {"html": True}).enable("table")
+TAGS = {"table", "thead", "tbody", "tr", "th", "td", "p", "strong", "em", "h3"}
+
+
+def markup(text):
+    """What a page made of the Markdown has, other than tables, headings and emphasis."""
+    return set(re.findall(r"<[/!?]?(\w*)", PARSER.render(text))) - TAGS
+
+
+def judged(name):
+    case = CaseResult(name, "holds", {name: Interval(1, 0, 2, 3)}, {name: "holds"}, absent={name: name})
+    return [Judgement("C1", name, name, "supported", [case])]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_name_becomes_markup(text):
+    blocks = [markdown_table(judged(text)), claim_by_claim(judged(text)), provenance_table({"device": text, text: 1})]
+    for block in blocks:
+        assert not markup(block), block
+    rows = [line for line in blocks[0].splitlines() if line.startswith("|")]
+    assert [line.count("|") for line in rows] == [6, 6, 6]
+
+
+@given(st.text(alphabet=st.sampled_from("<>!&;lt#|`\\[]():/ab \n*_-"), max_size=30))
+def test_no_text_at_all_becomes_markup(text):
+    assert not markup(row([text, "x", text]))
+    assert not markup(f"Caption: {escaped(text)}")
+
+
+@given(st.text(alphabet=st.sampled_from("<>!&;lt#`\\[](): ab."), max_size=30))
+def test_what_is_shown_is_the_text(text):
+    rendered = PARSER.renderInline("x" + escaped(text) + "x")
+    for entity, letter in (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&amp;", "&")):
+        rendered = rendered.replace(entity, letter)
+    assert rendered == "x" + " ".join(text.split()) + "x"
+
+
+def test_comparisons_and_intervals_stay_readable():
+    assert escaped("id over blank < 0.05: 1 [0.5, 2]") == "id over blank < 0.05: 1 [0.5, 2]"
+
+
+def test_a_hostile_dataset_in_a_readme(tmp_path, monkeypatch):
+    results = Results(tmp_path / "results")
+    data = Results(GOLDEN).dataset("encodings").assign_attrs(device="<img src=x onerror=alert(1)>")
+    results.save("encodings", data, "digest")
+    monkeypatch.setattr("recombine.cli.reproduce.written", lambda results: results.path)
+    readme = tmp_path / "README.md"
+    readme.write_text("<!-- provenance: begin -->\n<!-- provenance: end -->\n")
+    with pytest.raises(SystemExit) as caught:
+        main(["report", str(results.path), "--write", str(readme)])
+    assert caught.value.code == 0
+    assert "img src" in readme.read_text()
+    assert "<img" not in readme.read_text()
