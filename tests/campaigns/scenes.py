@@ -12,10 +12,10 @@ from typing import Any
 from tests.campaigns.faults import NONE, Call, Fault, Zygote, calls
 from tests.tiny import TINY
 
-SWEEP = (
-    "train --size 8 --decoder mlp --width 2 --depth 1 --steps 3 --samples 20 --batch 8 --seeds 2 --device cpu "
-    "--checkpoint 0"
-).split()
+SWEEP = [
+    "train", "--size", "8", "--decoder", "mlp", "--width", "2", "--depth", "1", "--steps", "3", "--samples", "20",
+    "--batch", "8", "--seeds", "2", "--device", "cpu", "--checkpoint", "0",
+]  # fmt: skip
 """Two runs, each with checkpoints."""
 CHEAP = (*TINY, "seeds=1", "size=6", "width=2", "steps=2", "samples=20")
 STUDY = ["encodings", *(word for change in CHEAP for word in ("--set", change)), "--device", "cpu", "--processes", "1"]

@@ -9,10 +9,8 @@ from tests.campaigns.faults import KILLS, NONE, spread
 from tests.campaigns.harm import flips, replacements
 from tests.campaigns.scenes import grouped
 
-FLIPS = {"sample": 5, "all": None}
-"""Flips of each file."""
-REPLACEMENTS = {"sample": 3, "all": None}
-"""Other harms to each file."""
+SAMPLES = {"recombine.json": 1, "index.sqlite": 12, "index.sqlite-wal": 4, "encodings.nc": 12}
+"""Flips of some files in the short form; of each other file there are three."""
 
 
 @pytest.fixture(scope="module")
@@ -55,22 +53,31 @@ def one_of_each_run(paths):
     return [path for path in paths if path.parent.name not in runs[1:]]
 
 
-def cases(pristine, paths, harms, number):
-    """Each file with its harms, or so many of them; which ones goes round, so that all are met somewhere."""
-    found = []
+def flipped(pristine, paths, form, number=3):
+    """Flips of all bytes of files, or of some."""
+    return [
+        (str(path.relative_to(pristine)), harm)
+        for path in paths
+        for harm in spread(flips(path), SAMPLES.get(path.name, number) if form == "sample" else None)
+    ]
+
+
+def replaced(pristine, paths, form, number=2):
+    """Other harms to files, or some; which ones goes round, so that all are met somewhere."""
+    cases = []
     for turn, path in enumerate(paths):
-        possible = harms(path)
-        possible = possible[turn % len(possible) :] + possible[: turn % len(possible)] if possible else []
-        found += [(str(path.relative_to(pristine)), harm) for harm in spread(possible, number)]
-    return found
+        harms = replacements(path)
+        turned = harms[turn % len(harms) :] + harms[: turn % len(harms)]
+        chosen = spread(turned, number if form == "sample" else None)
+        cases += [(str(path.relative_to(pristine)), harm) for harm in chosen]
+    return cases
 
 
-@pytest.mark.parametrize(("harms", "numbers"), [(flips, FLIPS), (replacements, REPLACEMENTS)], ids=["flip", "replace"])
-def test_a_harmed_store_gives_the_same_or_says_so(damaged, form, harms, numbers):
+@pytest.mark.parametrize("cases", [flipped, replaced])
+def test_a_harmed_store_gives_the_same_or_says_so(damaged, form, cases):
     store, paths = damaged
-    assert paths
     assert store.judged((".", ("nothing",)), store.whole) == []
-    failures = store.problems(cases(store.pristine, paths, harms, numbers[form]))
+    failures = store.problems(cases(store.pristine, paths, form))
     assert not failures, grouped(failures)
 
 
@@ -83,18 +90,23 @@ def results(reproduction, tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize(
-    ("harms", "sample", "again"),
-    [(flips, 8, False), (flips, 1, True), (replacements, 2, True)],
-    ids=["flip", "flip and reproduce", "replace"],
-)
-def test_a_harmed_results_folder_gives_the_same_or_says_so(zygote, results, tmp_path, form, harms, sample, again):
-    folder = DamagedResults(zygote, results, tmp_path.resolve() / "case", again)
-    drawn = (".png", ".svg", ".html")
+def kept_files(results):
+    """Files of a results folder that are no drawings: those can be drawn again."""
+    drawn = {".png", ".svg", ".html"}
     paths = [path for path in sorted((results / "out").rglob("*")) if path.is_file() and path.suffix not in drawn]
-    assert any(path.suffix == ".nc" for path in paths)
-    everything = 100 if harms is flips and again else None
-    failures = folder.problems(
-        [("out", ("nothing",)), *cases(results, paths, harms, {"sample": sample, "all": everything}[form])]
-    )
+    return [path for path in paths if path.name != "claims.json"]
+
+
+def test_flipped_bits_in_a_results_folder_are_noticed(zygote, results, tmp_path, form):
+    folder = DamagedResults(zygote, results, tmp_path.resolve() / "case")
+    cases = [("out", ("nothing",)), *flipped(results, kept_files(results), form)]
+    failures = folder.problems(cases)
+    assert not failures, grouped(failures)
+
+
+def test_a_harmed_results_folder_is_judged_the_same_or_not_and_made_again(zygote, results, tmp_path, form):
+    folder = DamagedResults(zygote, results, tmp_path.resolve() / "case", again=True)
+    files = kept_files(results)
+    flips_too = flipped(results, files, "sample", 1)[:: 5 if form == "sample" else 1]
+    failures = folder.problems([("out", ("nothing",)), *flips_too, *replaced(results, files, form, 1)])
     assert not failures, grouped(failures)

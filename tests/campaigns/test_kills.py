@@ -5,7 +5,7 @@ import pytest
 from tests.campaigns.faults import KILLS, every, sampled
 from tests.campaigns.scenes import grouped, unacceptable
 
-SAMPLES = {"training": 24, "reproduction": 5}
+SAMPLES = {"training": 20, "reproduction": 4}
 
 
 @pytest.fixture(params=["training", "reproduction"])

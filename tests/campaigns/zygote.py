@@ -6,26 +6,48 @@ storage calls fail is preloaded; a child arms it by a step of its own, so that a
 """
 
 import ctypes
+import gc
 import hashlib
 import json
 import os
 import shutil
 import sys
 import traceback
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 SHIM = "RECOMBINE_TEST_SHIM"
 """Environment variable with the path of the compiled shim."""
 WARM_FLAGS = ["--size", "4", "--decoder", "mlp", "--width", "2", "--depth", "1", "--steps", "1", "--device", "cpu"]
 
 
+PARSED = {}
+"""Commands by their words: to parse them takes longer than to run them, and is not what is tried here."""
+
+
+def parse(*words):
+    """Parse a command before there is a child, unless it is none."""
+    import recombine.cli
+
+    if words not in PARSED:
+        with suppress(Exception):
+            command, bound, _ = recombine.cli.app.parse_args(list(words), exit_on_error=False, print_error=False)
+            PARSED[words] = partial(command, *bound.args, **bound.kwargs)
+
+
 def main(*words):
     """Exit code, standard output and standard error of a command, as a shell would see them."""
-    from recombine.cli import main as command
+    import recombine.cli
 
-    with Captured() as output:
+    app = recombine.cli.app
+    with (
+        Captured() as output,
+        patch.object(recombine.cli, "app", lambda *_, **how: PARSED.get(words, partial(app, words, **how))()),
+    ):
         try:
-            command(list(words))
+            recombine.cli.main(list(words))
         except SystemExit as end:
             code = end.code or 0
         except BaseException:
@@ -111,14 +133,10 @@ def datasets(folder):
 
 
 def provenance(folder):
-    """What a results folder says of its origin, and the verdicts, as a digest."""
+    """What a results folder says of its origin, as a digest."""
     from recombine.results import Results
 
-    def read():
-        results = Results.existing(folder)
-        return [results.provenance, [judgement.record() for judgement in results.judgements()]]
-
-    return _tried(read)
+    return _tried(lambda: Results.existing(folder).provenance)
 
 
 def _tried(read, sorts=None):
@@ -154,7 +172,7 @@ def warm(folder):
     import torch
     import xarray  # noqa: F401
 
-    import recombine.reproduction
+    import recombine.reproduction  # noqa: F401
     import tests.campaigns.harm  # noqa: F401
 
     torch.set_num_threads(1)
@@ -175,12 +193,17 @@ def serve():
         replies.flush()
 
     reply("ready")
+    gc.collect()
+    gc.freeze()  # else a collection would copy every page that children share
     for line in sys.stdin:
+        steps = json.loads(line)
+        for words in {tuple(arguments) for name, *arguments in steps if name == "main"}:
+            parse(*words)
         child = os.fork()
         if child == 0:
             try:
                 reply("child", os.getpid())
-                for name, *arguments in json.loads(line):
+                for name, *arguments in steps:
                     reply("outcome", STEPS[name](*arguments))
             except BaseException:
                 traceback.print_exc()
