@@ -8,7 +8,7 @@ import pytest
 from tests.campaigns.faults import ANSWERS, CHANGING, ERRORS, FAIL_ON, GROWING, NONE, Call, Fault, every, sampled
 from tests.campaigns.scenes import failure, grouped, is_index, struck, unacceptable
 
-SAMPLES = {"training": 30, "reproduction": 5, "looking": 6}
+SAMPLES = {"training": 24, "reproduction": 4, "looking": 5}
 DISKS = {
     "read-only disk": Fault("EROFS from then on", FAIL_ON, errno.EROFS, CHANGING),
     "full disk": Fault("ENOSPC from then on", FAIL_ON, errno.ENOSPC, GROWING),

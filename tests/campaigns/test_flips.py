@@ -9,7 +9,7 @@ from tests.campaigns.faults import KILLS, NONE, spread
 from tests.campaigns.harm import flips, replacements
 from tests.campaigns.scenes import grouped
 
-SAMPLES = {"recombine.json": 1, "index.sqlite": 12, "index.sqlite-wal": 4, "encodings.nc": 12}
+SAMPLES = {"recombine.json": 1, "index.sqlite": 12, "index.sqlite-wal": 4, "encodings.nc": 8}
 """Flips of some files in the short form; of each other file there are three."""
 
 

@@ -5,7 +5,7 @@ import pytest
 from tests.campaigns.faults import KILLS, every, sampled
 from tests.campaigns.scenes import grouped, unacceptable
 
-SAMPLES = {"training": 20, "reproduction": 4}
+SAMPLES = {"training": 20, "reproduction": 3}
 
 
 @pytest.fixture(params=["training", "reproduction"])
@@ -28,7 +28,7 @@ def problems(scene, call, fault):
     wrong = []
     for words, outcome in zip(scene.readers(), scene.zygote.run(scene.readers()), strict=True):
         if text := unacceptable(outcome) or damage(outcome):
-            wrong.append(f"'{' '.join(words[1:3])}' after it: {text}")
+            wrong.append(f"{' '.join(words[:3])} after it: {text}")
     return [*wrong, *scene.finished()]
 
 
