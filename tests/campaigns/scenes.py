@@ -18,7 +18,8 @@ SWEEP = [
 ]  # fmt: skip
 """Two runs, each with checkpoints."""
 CHEAP = (*TINY, "seeds=1", "size=6", "width=2", "steps=2", "samples=20")
-STUDY = ["encodings", *(word for change in CHEAP for word in ("--set", change)), "--device", "cpu", "--processes", "1"]
+SETTINGS = [*(word for change in CHEAP for word in ("--set", change)), "--device", "cpu", "--processes", "1"]
+STUDY = ["encodings", *SETTINGS]
 Step = Sequence[Any]
 Outcome = dict[str, Any]
 
@@ -136,7 +137,7 @@ def unacceptable(outcome: Outcome) -> str | None:
         return f"a traceback: {lines[-1]}"
     if any(not line.startswith("recombine: ") for line in lines):
         return f"raw text on standard error: {lines[0]}"
-    if outcome["code"] == 2 and (len(lines) > 1 or not lines and not outcome["out"]):  # `verify` reports and goes on
+    if outcome["code"] == 2 and (len(lines) > 1 or not (lines or outcome["out"])):  # `verify` reports and goes on
         return f"{len(lines)} lines on standard error"
     return None if outcome["code"] in (0, 1, 2) else f"exit code {outcome['code']}"
 

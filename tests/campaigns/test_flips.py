@@ -4,10 +4,10 @@ import shutil
 
 import pytest
 
-from tests.campaigns.damage import Damaged, DamagedResults
+from tests.campaigns.damage import Damaged, DamagedFigure, DamagedResults
 from tests.campaigns.faults import KILLS, NONE, spread
 from tests.campaigns.harm import flips, replacements
-from tests.campaigns.scenes import grouped
+from tests.campaigns.scenes import SETTINGS, failure, grouped
 
 SAMPLES = {"recombine.json": 1, "index.sqlite": 12, "index.sqlite-wal": 4, "encodings.nc": 8}
 """Flips of some files in the short form; of each other file there are three."""
@@ -109,4 +109,18 @@ def test_a_harmed_results_folder_is_judged_the_same_or_not_and_made_again(zygote
     files = kept_files(results)
     flips_too = flipped(results, files, "sample", 1)[:: 5 if form == "sample" else 1]
     failures = folder.problems([("out", ("nothing",)), *flips_too, *replaced(results, files, form, 1)])
+    assert not failures, grouped(failures)
+
+
+@pytest.mark.slow
+def test_a_figure_of_harmed_results_is_the_same_or_not_drawn(zygote, tmp_path):
+    pristine = tmp_path.resolve() / "pristine"
+    places = ["--store", str(tmp_path / "store"), "--out", str(pristine / "out")]
+    (outcome,) = zygote.run([["main", "reproduce", "encoding_width", *SETTINGS, *places]])
+    assert failure(outcome) is None
+    folder = DamagedFigure(zygote, pristine, tmp_path.resolve() / "case")
+    assert "<svg" in folder.whole["drawing"]
+    path = pristine / "out" / "data" / "encoding_width.nc"
+    cases = [(str(path.relative_to(pristine)), harm) for harm in [*spread(flips(path), 100), *replacements(path)]]
+    failures = folder.problems(cases)
     assert not failures, grouped(failures)

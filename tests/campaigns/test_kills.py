@@ -5,7 +5,7 @@ import pytest
 from tests.campaigns.faults import KILLS, every, sampled
 from tests.campaigns.scenes import grouped, unacceptable
 
-SAMPLES = {"training": 20, "reproduction": 3}
+SAMPLES = {"training": 16, "reproduction": 3}
 
 
 @pytest.fixture(params=["training", "reproduction"])
