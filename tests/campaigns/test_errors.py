@@ -1,0 +1,111 @@
+"""Whatever error a storage call ends with, a command succeeds or says one line, and the next one ends as it must."""
+
+import errno
+import sqlite3
+
+import pytest
+
+from tests.campaigns.faults import ANSWERS, CHANGING, ERRORS, FAIL_ON, GROWING, NONE, Call, Fault, every, sampled
+from tests.campaigns.scenes import failure, grouped, is_index, struck, unacceptable
+
+SAMPLES = {"training": 20, "reproduction": 3, "looking": 4}
+DISKS = {
+    "read-only disk": Fault("EROFS from then on", FAIL_ON, errno.EROFS, CHANGING),
+    "full disk": Fault("ENOSPC from then on", FAIL_ON, errno.ENOSPC, GROWING),
+}
+
+
+@pytest.fixture(params=["training", "reproduction"])
+def scene(request):
+    return request.getfixturevalue(request.param), SAMPLES[request.param]
+
+
+def cases_of(scene, form, number):
+    recorded = scene.whole[2]
+    return every(recorded, ERRORS) if form == "all" else sampled(recorded, ERRORS, number)
+
+
+def test_an_error_of_a_storage_call_is_one_line_and_gone_with_its_cause(scene, form):
+    scene, number = scene
+    failures = [
+        (f"{call}, {fault.name}", text)
+        for call, fault in cases_of(scene, form, number)
+        for text in [*met(scene, call, fault), *scene.finished()]
+    ]
+    assert not failures, grouped(failures)
+
+
+def met(scene, call, fault):
+    """What is wrong with how a command took an error."""
+    outcome, *rest = scene.met(call.number, fault, [scene.contents()])
+    hit = struck(scene)
+    if not hit:
+        return ["no call met the fault"]
+    if text := unacceptable(outcome):
+        return [text]
+    if outcome["code"] == 0:
+        return [] if rest == [scene.whole[0]] else ["exit code 0 with other contents"]
+    if all(map(is_index, hit)):
+        return [f"stopped by the index: {failure(outcome)}"]
+    return [] if outcome["code"] == 2 else [str(failure(outcome))]
+
+
+def test_a_command_that_looks_shows_the_same_or_one_line(looking, form):
+    failures = [
+        (f"'{looking.command}', {call}, {fault.name}", text)
+        for call, fault in cases_of(looking, form, SAMPLES["looking"])
+        for text in seen(looking, call, fault)
+    ]
+    assert not failures, grouped(failures)
+
+
+@pytest.mark.parametrize("disk", DISKS)
+def test_a_command_that_looks_needs_neither_space_nor_rights_to_write(looking, disk):
+    expected = looking.met(0, NONE, [looking.contents()])
+    assert looking.met(0, DISKS[disk], [looking.contents()]) == expected
+
+
+def test_a_file_system_without_locks_is_shown_or_refused_at_once(looking, form):
+    first = Call(0, "lock", "-", "any")
+    numbers = {"list": errno.ENOSYS, "verify": errno.ENOLCK, "export": errno.EOPNOTSUPP}
+    for number in [numbers[looking.command]] if form == "sample" else numbers.values():
+        assert seen(looking, first, Fault("no locks", FAIL_ON, number, ("lock",))) == []
+
+
+def seen(looking, call, fault):
+    """What is wrong with how a command that only looks took an error."""
+    whole = looking.met(0, NONE, [looking.contents()])
+    outcome, *rest = looking.met(call.number, fault, [looking.contents()])
+    if text := unacceptable(outcome):
+        return [text]
+    if outcome["code"] == 2 and not all(map(is_index, struck(looking))):
+        return []
+    return [] if [outcome["out"], *rest] == [whole[0]["out"], *whole[1:]] else [f"differs: {outcome}"]
+
+
+@pytest.mark.parametrize("number", ANSWERS, ids=errno.errorcode.get)
+def test_an_index_that_always_fails_does_not_stop_training(training, number):
+    fault = Fault("index", FAIL_ON, number, ANSWERS[number], only="index.sqlite")
+    contents = training.whole[0]
+    outcome, *rest = training.met(0, fault, [training.contents()])
+    assert struck(training)
+    assert failure(outcome) is None
+    assert rest == [contents]
+
+
+def test_a_locked_index_stops_nobody(training, zygote, finished_store):
+    """Another process holds the index for long: training goes on, and listing reads the folders."""
+    place = training.folder
+    zygote.run([["restore", str(finished_store), str(place)]])
+    expected = zygote.run(training.readers())
+    connection = sqlite3.connect(place / "index.sqlite", isolation_level=None)
+    connection.execute("PRAGMA journal_mode=DELETE")  # in write-ahead mode readers would not be kept out
+    connection.execute("BEGIN EXCLUSIVE")
+    try:
+        assert zygote.run(training.readers()) == expected
+        words = training.words()
+        words[words.index("--seeds") + 1] = "3"
+        (outcome,) = zygote.run([["main", *words]])
+        assert failure(outcome) is None
+    finally:
+        connection.close()

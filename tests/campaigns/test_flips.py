@@ -1,0 +1,126 @@
+"""A flipped bit, a missing end or something else in a file's place: never other numbers, a traceback or a wait."""
+
+import shutil
+
+import pytest
+
+from tests.campaigns.damage import Damaged, DamagedFigure, DamagedResults
+from tests.campaigns.faults import KILLS, NONE, spread
+from tests.campaigns.harm import flips, replacements
+from tests.campaigns.scenes import SETTINGS, failure, grouped
+
+SAMPLES = {"recombine.json": 1, "index.sqlite": 12, "index.sqlite-wal": 4, "encodings.nc": 8}
+"""Flips of some files in the short form; of each other file there are three."""
+
+
+@pytest.fixture(scope="module")
+def killed_store(training, tmp_path_factory):
+    """A store as a kill left it: after the last call that a condition names."""
+
+    def make(condition):
+        call = [call for call in training.whole[2] if condition(call)][-1]
+        assert training.met(call.number, KILLS[1])[-1] == {"died": 9}
+        path = tmp_path_factory.mktemp("killed").resolve() / "store"
+        shutil.copytree(training.folder, path)
+        return path
+
+    return make
+
+
+@pytest.fixture(params=["finished", "unfinished", "index in two files"])
+def damaged(request, zygote, killed_store, tmp_path):
+    """A store, and the files in it that are harmed."""
+    if request.param == "finished":
+        pristine, patterns = request.getfixturevalue("finished_store"), ("recombine.json", "index.sqlite", "runs/*/*")
+    elif request.param == "unfinished":
+        pristine = killed_store(lambda call: call.kind == "rename" and call.path.startswith("checkpoints/"))
+        patterns = ("checkpoints/*",)
+    else:
+        pristine = killed_store(lambda call: call.kind in ("sync", "write") and call.path == "index.sqlite-wal")
+        patterns = ("index.sqlite*",)
+    store = Damaged(zygote, pristine, tmp_path.resolve() / "store")
+    return store, one_of_each_run(harmed_files(pristine, patterns))
+
+
+def harmed_files(folder, patterns):
+    """Paths of files below a folder, with their sizes."""
+    return [path for pattern in patterns for path in sorted(folder.glob(pattern)) if path.is_file()]
+
+
+def one_of_each_run(paths):
+    """Runs are alike: the files of one will do."""
+    runs = sorted({path.parent.name for path in paths if path.parent.parent.name == "runs"})
+    return [path for path in paths if path.parent.name not in runs[1:]]
+
+
+def flipped(pristine, paths, form, number=3):
+    """Flips of all bytes of files, or of some."""
+    return [
+        (str(path.relative_to(pristine)), harm)
+        for path in paths
+        for harm in spread(flips(path), SAMPLES.get(path.name, number) if form == "sample" else None)
+    ]
+
+
+def replaced(pristine, paths, form, number=2):
+    """Other harms to files, or some; which ones goes round, so that all are met somewhere."""
+    cases = []
+    for turn, path in enumerate(paths):
+        harms = replacements(path)
+        turned = harms[turn % len(harms) :] + harms[: turn % len(harms)]
+        chosen = spread(turned, number if form == "sample" else None)
+        cases += [(str(path.relative_to(pristine)), harm) for harm in chosen]
+    return cases
+
+
+@pytest.mark.parametrize("cases", [flipped, replaced])
+def test_a_harmed_store_gives_the_same_or_says_so(damaged, form, cases):
+    store, paths = damaged
+    assert store.judged((".", ("nothing",)), store.whole) == []
+    failures = store.problems(cases(store.pristine, paths, form))
+    assert not failures, grouped(failures)
+
+
+@pytest.fixture(scope="module")
+def results(reproduction, tmp_path_factory):
+    """A results folder with the store it was measured on."""
+    reproduction.met(0, NONE)
+    path = tmp_path_factory.mktemp("results").resolve() / "case"
+    shutil.copytree(reproduction.folder, path)
+    return path
+
+
+def kept_files(results):
+    """Files of a results folder that are no drawings: those can be drawn again."""
+    drawn = {".png", ".svg", ".html"}
+    paths = [path for path in sorted((results / "out").rglob("*")) if path.is_file() and path.suffix not in drawn]
+    return [path for path in paths if path.name != "claims.json"]
+
+
+def test_flipped_bits_in_a_results_folder_are_noticed(zygote, results, tmp_path, form):
+    folder = DamagedResults(zygote, results, tmp_path.resolve() / "case")
+    cases = [("out", ("nothing",)), *flipped(results, kept_files(results), form)]
+    failures = folder.problems(cases)
+    assert not failures, grouped(failures)
+
+
+def test_a_harmed_results_folder_is_judged_the_same_or_not_and_made_again(zygote, results, tmp_path, form):
+    folder = DamagedResults(zygote, results, tmp_path.resolve() / "case", again=True)
+    files = kept_files(results)
+    flips_too = flipped(results, files, "sample", 1)[:: 5 if form == "sample" else 1]
+    failures = folder.problems([("out", ("nothing",)), *flips_too, *replaced(results, files, form, 1)])
+    assert not failures, grouped(failures)
+
+
+@pytest.mark.slow
+def test_a_figure_of_harmed_results_is_the_same_or_not_drawn(zygote, tmp_path):
+    pristine = tmp_path.resolve() / "pristine"
+    places = ["--store", str(tmp_path / "store"), "--out", str(pristine / "out")]
+    (outcome,) = zygote.run([["main", "reproduce", "encoding_width", *SETTINGS, *places]])
+    assert failure(outcome) is None
+    folder = DamagedFigure(zygote, pristine, tmp_path.resolve() / "case")
+    assert "<svg" in folder.whole["drawing"]
+    path = pristine / "out" / "data" / "encoding_width.nc"
+    cases = [(str(path.relative_to(pristine)), harm) for harm in [*spread(flips(path), 100), *replacements(path)]]
+    failures = folder.problems(cases)
+    assert not failures, grouped(failures)

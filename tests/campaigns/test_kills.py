@@ -1,0 +1,47 @@
+"""Killed at any storage call, `train` and `reproduce` go on to the same bits and leave nothing behind."""
+
+import pytest
+
+from tests.campaigns.faults import KILLS, every, sampled
+from tests.campaigns.scenes import grouped, unacceptable
+
+SAMPLES = {"training": 16, "reproduction": 3}
+
+
+@pytest.fixture(params=["training", "reproduction"])
+def scene(request):
+    return request.getfixturevalue(request.param), SAMPLES[request.param]
+
+
+def test_killed_at_a_storage_call_the_next_command_ends_as_if_nothing_had_been(scene, form):
+    scene, number = scene
+    recorded = scene.whole[2]
+    cases = every(recorded, KILLS) if form == "all" else sampled(recorded, KILLS, number)
+    failures = [(f"{call}, {fault.name}", text) for call, fault in cases for text in problems(scene, call, fault)]
+    assert not failures, grouped(failures)
+
+
+def problems(scene, call, fault):
+    """What is wrong once a command was killed and given again."""
+    if scene.met(call.number, fault)[-1].get("died") != 9:
+        return ["it was not killed"]
+    wrong = []
+    for words, outcome in zip(scene.readers(), scene.zygote.run(scene.readers()), strict=True):
+        if text := unacceptable(outcome) or damage(outcome):
+            wrong.append(f"{' '.join(words[:3])} after it: {text}")
+    return [*wrong, *scene.finished()]
+
+
+def damage(outcome):
+    """A kill damages nothing."""
+    return outcome["out"].splitlines()[0] if outcome["code"] == 1 else None
+
+
+def test_the_shim_sees_every_kind_of_call(training, reproduction):
+    seen = {call.kind for scene in (training, reproduction) for call in scene.whole[2]}
+    wanted = {"create", "open", "list", "read", "write", "sync", "rename", "unlink", "mkdir", "lock", "close"}
+    assert wanted <= seen
+    names = {call.path.rpartition("/")[2] for call in training.whole[2] if call.kind in ("write", "create")}
+    assert any(name.startswith("index.sqlite") for name in names)
+    written = {call.path.rpartition(".")[2] for call in reproduction.whole[2] if call.kind == "rename"}
+    assert {"nc", "json", "html"} <= written
