@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 
 from recombine.store import Run
-from recombine.store.run import ARRAYS, MANIFEST, WEIGHTS
+from recombine.store.run import ARRAYS, WEIGHTS
 
 MEASURING = ("metrics", "studies", "tasks", "decoders", "encodings.py", "holdouts.py", "factors.py")
 """Code that a Dataset depends on. What trains is left out: its outcome is."""
@@ -29,8 +29,8 @@ def source_digest() -> str:
 
 def content_digest(run: Run) -> str:
     """What training came to, from the digests that the store keeps: weights, arrays, and whether it diverged."""
-    kept = json.loads((run.path / MANIFEST).read_text())["files"]
-    return f"{kept[WEIGHTS]} {kept[ARRAYS]} {run.status}"
+    digests = run.digests()
+    return f"{digests[WEIGHTS]} {digests[ARRAYS]} {run.status}"
 
 
 def question_digest(study: str, runs: Mapping[str, str], settings: str, instruments: Iterable[str] = ()) -> str:
