@@ -51,10 +51,11 @@ class Lock:
     def release(self) -> None:
         """Let others have it."""
         if self._descriptor is not None:
+            descriptor, self._descriptor = self._descriptor, None
             with suppress(OSError):  # a file that stays does no harm
                 self.path.unlink()
-            os.close(self._descriptor)
-            self._descriptor = None
+            with suppress(OSError):  # it is closed all the same
+                os.close(descriptor)
 
     def __enter__(self) -> Self:
         self.acquire()
