@@ -107,7 +107,7 @@ def test_flipped_bits_in_a_results_folder_are_noticed(zygote, results, tmp_path,
 def test_a_harmed_results_folder_is_judged_the_same_or_not_and_made_again(zygote, results, tmp_path, form):
     folder = DamagedResults(zygote, results, tmp_path.resolve() / "case", again=True)
     files = kept_files(results)
-    flips_too = flipped(results, files, "sample", 1)[:: 5 if form == "sample" else 1]
+    flips_too = flipped(results, files, "sample", 1)[4 : 5 if form == "sample" else None]
     failures = folder.problems([("out", ("nothing",)), *flips_too, *replaced(results, files, form, 1)])
     assert not failures, grouped(failures)
 
