@@ -1,10 +1,11 @@
 import itertools
+import math
 
 import pytest
 import torch
 
 from recombine.errors import InvalidValue
-from recombine.factors import Factor, FactorGrid
+from recombine.factors import LARGEST_GRID, Factor, FactorGrid
 
 
 def test_points_are_ordered_as_a_product():
@@ -39,3 +40,36 @@ def test_nearest_is_the_brute_force_nearest():
 def test_mistakes_name_the_field(make, field):
     with pytest.raises(InvalidValue, match=field):
         make()
+
+
+@pytest.mark.parametrize("count", [10**7 + 1, 10**9, 10**300])
+def test_a_factor_of_too_many_values_is_refused_before_any_is_made(count):
+    with pytest.raises(InvalidValue, match=r"x.count: .* at most 10000000"):
+        Factor("x", 0, 1e300, count)
+
+
+def test_a_grid_of_too_many_points_is_refused_before_any_is_made():
+    side = Factor("x", 0, 9_999, 10_000)
+    with pytest.raises(InvalidValue, match="grid: 100000000 is not allowed; allowed: at most 10000000 combinations"):
+        FactorGrid((side, Factor("y", 0, 9_999, 10_000)))
+    assert FactorGrid((side, Factor("y", 0, 999, 1_000))).size == LARGEST_GRID
+
+
+@pytest.mark.parametrize("bound", [math.nan, math.inf, -math.inf])
+def test_bounds_are_finite(bound):
+    with pytest.raises(InvalidValue, match=r"x\.low: "):
+        Factor("x", bound, 1, 2)
+    with pytest.raises(InvalidValue, match=r"x\.high: "):
+        Factor("x", 0, bound, 2)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x=1", "3d", "[red]"])
+def test_names_are_identifiers(name):
+    with pytest.raises(InvalidValue, match="factor: "):
+        Factor(name, 0, 1, 2)
+
+
+def test_values_are_different_numbers():
+    for low, high, count in ((1e16, 1e16 + 2, 9), (-1e308, 1e308, 3), (0, 5e-324, 9)):
+        with pytest.raises(InvalidValue, match=f"{count} different numbers"):
+            Factor("x", low, high, count)

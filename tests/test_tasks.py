@@ -1,12 +1,16 @@
 """The data: known answers, and every training-set rule."""
 
+import copy
 import math
+import pickle
 
 import pytest
 import torch
 
 from recombine.errors import InvalidValue
+from recombine.holdouts import Mask
 from recombine.metrics import extreme_pixel, squared_error
+from recombine.specs import RunSpec
 from recombine.tasks import TASKS, BumpTask, RotationTask
 from recombine.tasks.base import WHICH
 
@@ -179,3 +183,49 @@ def test_looks_are_what_decides_the_examples_of_the_grid(name):
             assert torch.equal(other.blank, task.blank)
             for one, two in zip(other.examples(other.grid.points), task.examples(task.grid.points), strict=True):
                 assert torch.equal(one, two), field
+
+
+COPIES = {
+    "itself": lambda task: task,
+    "copied": copy.copy,
+    "copied deeply": copy.deepcopy,
+    "pickled": lambda task: pickle.loads(pickle.dumps(task)),
+    "in a spec": lambda task: RunSpec(task=task).task,
+    "in a changed spec": lambda task: RunSpec(task=task).replace(seed=3).task,
+    "changed before": lambda task: task.replace(sigma=2.0).replace(sigma=task.sigma),
+}
+
+
+@pytest.mark.parametrize("way", COPIES)
+@pytest.mark.parametrize("holdout", ["center", "center:fraction=0.5", "corner", "cross", "L", "center:low=4"])
+def test_bounds_that_were_not_given_follow_the_size(holdout, way):
+    small, large = BumpTask(size=12, holdout=holdout), BumpTask(size=20, holdout=holdout)
+    assert small.holdout != large.holdout
+    task = COPIES[way](small)
+    assert task.replace(size=20).holdout == large.holdout
+    assert task.replace(size=20).digest == large.digest
+    assert task.replace(size=20).replace(size=12).digest == small.digest
+    assert task.replace(sigma=2.0).holdout == small.holdout
+
+
+def test_the_gap_follows_the_number_of_angles():
+    assert RotationTask().replace(angles=100).digest == RotationTask(angles=100).digest
+    assert RotationTask().replace(digits=3).holdout == RotationTask(digits=3).holdout
+
+
+def test_given_bounds_stay_and_are_checked():
+    task = BumpTask(holdout="center:6:22")
+    assert task.digest == BumpTask().digest, "a run's name says which bounds, not who wrote them"
+    assert task.replace(size=56).holdout == task.holdout
+    with pytest.raises(InvalidValue, match=r"holdout.high: 22 is not allowed; allowed: 0 to 19"):
+        task.replace(size=20)
+    mask = BumpTask(size=12, holdout=Mask(points=((5, 5),), shape=(12, 12)))
+    assert mask.replace(sigma=2.0).holdout == mask.holdout
+    with pytest.raises(InvalidValue, match=r"holdout.shape: \(12, 12\)"):
+        mask.replace(size=20)
+    assert mask.replace(size=20, holdout="center").holdout == BumpTask(size=20).holdout
+
+
+def test_a_task_read_from_json_has_given_bounds():
+    task = BumpTask.from_json(BumpTask(size=12).to_json())
+    assert task.replace(size=20).holdout == BumpTask(size=12).holdout

@@ -177,9 +177,8 @@ def test_an_error_of_a_child_arrives_as_it_is(tmp_path):
 
 @pytest.mark.parametrize("processes", [0, -3])
 def test_a_number_below_one_is_refused(tmp_path, processes):
-    with pytest.raises(
-        InvalidValue, match=f"processes: {processes} is not allowed; allowed: a whole number, at least 1"
-    ):
+    allowed = "allowed: a whole number, at least 1"
+    with pytest.raises(InvalidValue, match=f"processes: {processes} is not allowed; {allowed}"):
         train(SPECS, tmp_path / "store", device="cpu", processes=processes)
     assert not (tmp_path / "store").exists()
 
