@@ -33,16 +33,14 @@ from recombine.diagnosis.arguments import (
 from recombine.diagnosis.derivatives import Geometry, exact_geometry
 from recombine.diagnosis.isolation import as_called, differentiable, refuse_lazy, uncompiled, undisturbed
 from recombine.diagnosis.outputs import averaged_outputs, output_scores, superposition
-from recombine.diagnosis.parts import module_parts
-from recombine.diagnosis.reading import OUTPUT, activations, module_reader, output_rows, stage_name
+from recombine.diagnosis.reading import OUTPUT
 from recombine.diagnosis.result import RESERVED, Diagnosis, dataset
-from recombine.diagnosis.rows import Rows, row_treatment
+from recombine.diagnosis.subject import Subject, studied
 from recombine.encodings import Encoding
 from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
 from recombine.holdouts import Holdout
 from recombine.metrics import (
-    Reader,
     effective_rank,
     features,
     local_factorization,
@@ -50,15 +48,12 @@ from recombine.metrics import (
     neuron_tuning,
     probe_scores,
     schmidt_spectrum,
-    stage_sizes,
     volume_element,
 )
-from recombine.metrics.stages import FEWEST, MEMORY, Encode, flat
+from recombine.metrics.stages import MEMORY, Encode
 
 SCHMIDT_MODES = 16
 """Schmidt values kept a stage."""
-ROWS_AT_ONCE = 64
-"""Rows that a module is given at a time where nothing says how large they are."""
 GEOMETRIES = ("auto", "exact", "differences")
 
 
@@ -104,18 +99,12 @@ def diagnose(
 
     with as_called(module, device) as forward, undisturbed(module), differentiable(module):
         points = grid.points.to(device, torch.float32 if device.type == "mps" else torch.float64).clone()
-        parts = module_parts(module, forward, encoded, points, stages)
-        plain = module_reader(module, encoded, parts.names, parts.layouts, forward)
-        rows = row_treatment(plain, *_probes(points), type(module).__name__, tolerance(parts.epsilon, device))
-        names = _without_the_output(parts.names, plain, points[:FEWEST]) if stages is None else parts.names
-        reader = rows.reader(module_reader(module, encoded, names, parts.layouts, forward))
-        if rows.how == "whole":
-            memory = _whole_grid(reader, points, memory)
-        derivative = _geometry(geometry, encoding, rows, reader, points, grid, memory, parts.epsilon)
+        subject = studied(module, forward, encoded, points, stages, memory)
+        derivative = _geometry(geometry, encoding, subject, points, grid)
         columns: dict[str, list[Any]] = {}
         order = []
         outputs = None
-        for name, stage in features(reader, points, memory=memory):
+        for name, stage in features(subject.reader, points, memory=subject.memory):
             if not bool(torch.isfinite(stage).all()):
                 raise InvalidValue("module", name, "a stage with finite activations at every grid point")
             order.append(name)
@@ -123,67 +112,28 @@ def diagnose(
             outputs = stage if name == OUTPUT else outputs
         assert outputs is not None
         truth = checked_targets(None if targets is None else torch.as_tensor(targets), outputs)
-
-        def run(inputs: Tensor) -> Tensor:
-            with torch.no_grad():
-                return flat(output_rows(module, forward(inputs), parts.layouts[OUTPUT], len(inputs)))
-
-        codes = encoded(points) if isinstance(encoding, Encoding) and rows.how != "whole" else None
-        sizes = [encoding.size(factor) for factor in grid.factors] if isinstance(encoding, Encoding) else []
-        measured = output_scores(outputs, points, mask, grid, truth)
+        scores = output_scores(outputs, points, mask, grid, truth)
         if bool(mask.any()):
-            averaged = averaged_outputs(
-                lambda inputs: rows.outputs(run, inputs, ROWS_AT_ONCE) - background, codes, sizes, mask
-            )
-            measured |= superposition(outputs, points, mask, grid, truth, background, averaged)
-    notes = [*rows.notes, *parts.notes]
-    return dataset(columns, order, measured, grid, mask, derivative.method, derivative.reason, notes)
+            averaged = None
+            if isinstance(encoding, Encoding) and subject.rows.how != "whole":
+                sizes = [encoding.size(factor) for factor in grid.factors]
+                averaged = averaged_outputs(
+                    lambda codes: subject.outputs(codes) - background, encoded(points), sizes, mask
+                )
+            scores |= superposition(outputs, points, mask, grid, truth, background, averaged)
+    return dataset(columns, order, scores, grid, mask, derivative.method, derivative.reason, subject.notes)
 
 
-def tolerance(epsilon: float, device: torch.device) -> float:
-    """How much two runs of the same rows may differ, as a share of a stage's largest number."""
-    return max(epsilon**0.5, 1e-3 if device.type == "cuda" else 0.0)
-
-
-def _probes(points: Tensor) -> tuple[Tensor, Tensor]:
-    """Three points, and the first of them among others."""
-    third = torch.linspace(0, len(points) - 1, 5, device=points.device).round().long()
-    return points[third[[1, 0, 4]]], points[third[[1, 2, 3]]]
-
-
-def _without_the_output(names: list[str], reader: Reader, few: Tensor) -> list[str]:
-    """The stages, less a last one that is the output itself."""
-    stages = activations(reader, few)
-    return names[:-1] if names and torch.equal(stages[stage_name(names[-1])], stages[OUTPUT]) else names
-
-
-def _whole_grid(reader: Reader, points: Tensor, memory: int) -> int:
-    """A budget in which the grid is one batch; refused where that is more than was allowed."""
-    needed = 4 * len(points) * 2 * sum(stage_sizes(reader, points).values())
-    if needed > memory:
-        raise InvalidValue("memory", memory, f"at least {needed} for this module, which takes the grid as one batch")
-    return needed + 1
-
-
-def _geometry(
-    asked: str,
-    encoding: object,
-    rows: Rows,
-    reader: Reader,
-    points: Tensor,
-    grid: FactorGrid,
-    memory: int,
-    epsilon: float,
-) -> Geometry:
+def _geometry(asked: str, encoding: object, subject: Subject, points: Tensor, grid: FactorGrid) -> Geometry:
     """Exact metric tensors, unless something speaks against them; then the reason, which `exact` refuses."""
     if asked == "differences":
         return Geometry(None, "as asked for")
     if isinstance(encoding, Encoding) and not encoding.differentiable:
         geometry = Geometry(None, "since one-hot codes have no derivative")
-    elif rows.how == "whole":
+    elif subject.rows.how == "whole":
         geometry = Geometry(None, "since the rows of a batch meet")
     else:
-        geometry = exact_geometry(reader, points, grid, memory, epsilon)
+        geometry = exact_geometry(subject.reader, points, grid, subject.memory, subject.epsilon)
     if asked == "exact" and geometry.metrics is None:
         raise InvalidValue("geometry", asked, f"auto or differences, {geometry.reason}")
     return geometry

@@ -36,12 +36,8 @@ def output_scores(
     return scores
 
 
-def averaged_outputs(
-    signal: Callable[[Tensor], Tensor], codes: Tensor | None, sizes: list[int], mask: Tensor
-) -> Tensor | None:
-    """The averaged prediction for the held-out points; none without codes that have a block a factor."""
-    if codes is None:
-        return None
+def averaged_outputs(signal: Callable[[Tensor], Tensor], codes: Tensor, sizes: list[int], mask: Tensor) -> Tensor:
+    """The averaged prediction for the held-out points, from codes that have a block of `sizes` a factor."""
     held_out = mask.to(codes.device)
     return averaged_prediction(signal, codes[held_out], sizes, codes[~held_out])
 

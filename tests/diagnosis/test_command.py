@@ -1,0 +1,81 @@
+"""The command line says how the metric was computed, what was done to rows, and which stages a pattern took."""
+
+import pytest
+import xarray
+
+from recombine.cli import main
+
+SOURCE = """
+import torch
+from torch import nn
+
+class Lost(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lift = nn.Linear(8, 6)
+        self.body = nn.ModuleList([nn.Linear(6, 6), nn.Linear(6, 6)])
+
+    def forward(self, codes):
+        hidden = self.body[0](self.lift(codes)).detach()
+        return self.body[1](hidden).softmax(dim=0)
+
+def batch_statistics():
+    return nn.Sequential(nn.Linear(8, 6), nn.BatchNorm1d(6, track_running_stats=False))
+
+def lazy():
+    return nn.Sequential(nn.LazyLinear(3))
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    (tmp_path / "parts_of_mine.py").write_text(SOURCE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def command(words):
+        with pytest.raises(SystemExit) as caught:
+            main(["diagnose", *words.split(), "--grid", "x=0:3,y=0:3", "--encoding", "bump"])
+        out, err = capsys.readouterr()
+        return caught.value.code, out, err
+
+    return command
+
+
+def test_the_tail_of_the_table(run, tmp_path):
+    code, out, err = run("parts_of_mine:Lost --out drawn")
+    assert code == 0, err
+    tail = out.splitlines()
+    assert "metric: finite differences, since the derivative is lost at body.1" in tail
+    assert "note: rows of a batch meet (from output on): each row was run alone" in tail
+    stored = xarray.load_dataset(tmp_path / "drawn" / "diagnosis.nc", engine="h5netcdf")
+    assert stored.attrs["notes"] == "rows of a batch meet (from output on): each row was run alone"
+    assert stored["volume"].attrs["metric_reason"] == "since the derivative is lost at body.1"
+
+
+def test_patterns_of_stages(run):
+    code, out, err = run("parts_of_mine:Lost --stages body.* --geometry differences")
+    assert code == 0, err
+    assert "body.0" in out
+    assert "body.1" in out
+    assert "lift" not in out
+    assert "metric: finite differences, as asked for" in out.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (
+            "Lost --geometry exact",
+            "geometry: 'exact' is not allowed; allowed: auto or differences, since the derivative is",
+        ),
+        ("batch_statistics --geometry exact", "since the rows of a batch meet"),
+        ("batch_statistics --stages 2.*", "stages: '2.*'"),
+        ("lazy", "module: 'LazyLinear 0'"),
+    ],
+)
+def test_refusals_are_one_line(run, words, expected):
+    code, _, err = run(f"parts_of_mine:{words}")
+    assert code == 2
+    assert err.count("\n") == 1
+    assert expected in err
