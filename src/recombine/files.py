@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -163,6 +164,27 @@ def remove_abandoned(folder: Path, ours: Callable[[str], bool]) -> None:
         for path in abandoned(folder, ours):
             with suppress(OSError):
                 path.unlink()
+
+
+def entries(folder: Path) -> list[str]:
+    """Names in a folder, in order; none where there is no folder."""
+    with explained(folder):
+        try:
+            return sorted(os.listdir(folder))
+        except FileNotFoundError:
+            return []
+
+
+def delete(path: Path) -> None:
+    """Delete a file, a link itself, or a folder with what is in it."""
+    with explained(path):
+        try:
+            if stat.S_ISDIR(os.lstat(path).st_mode):
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        except FileNotFoundError:  # another process was first
+            pass
 
 
 def flush_directory(path: Path) -> None:

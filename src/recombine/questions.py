@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 
+from recombine.errors import StoreError
 from recombine.store import Run
-from recombine.store.run import ARRAYS, MANIFEST, WEIGHTS
+from recombine.store.run import ARRAYS, WEIGHTS
 
 MEASURING = ("metrics", "studies", "tasks", "decoders", "encodings.py", "holdouts.py", "factors.py")
 """Code that a Dataset depends on. What trains is left out: its outcome is."""
@@ -29,8 +30,11 @@ def source_digest() -> str:
 
 def content_digest(run: Run) -> str:
     """What training came to, from the digests that the store keeps: weights, arrays, and whether it diverged."""
-    kept = json.loads((run.path / MANIFEST).read_text())["files"]
-    return f"{kept[WEIGHTS]} {kept[ARRAYS]} {run.status}"
+    try:
+        digests = run.digests()
+    except ValueError as error:  # since it was served
+        raise StoreError(f"store: {str(run.path)!r} is not allowed; allowed: a run that is whole ({error})") from None
+    return f"{digests[WEIGHTS]} {digests[ARRAYS]} {run.status}"
 
 
 def question_digest(study: str, runs: Mapping[str, str], settings: str, instruments: Iterable[str] = ()) -> str:

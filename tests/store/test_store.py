@@ -5,7 +5,7 @@ import multiprocessing
 import os
 import shutil
 import sqlite3
-import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -15,15 +15,9 @@ from recombine.store import Run, Store, summarize
 from recombine.store.arrays import pack, unpack
 from recombine.sweep import train
 from tests.small import small_spec
+from tests.store.saving import saved
 
 FILES = ("spec.json", "result.json", "weights.safetensors", "arrays.safetensors", "manifest.json")
-
-
-def saved(store, key="a" * 20, seed=0, status="done", ood=1.0):
-    spec = small_spec("mlp", seed=seed)
-    scores = dict.fromkeys(["id_mse", "id_over_blank", "id_accuracy", "ood_mse", "ood_over_blank", "ood_accuracy"], ood)
-    result = {"status": status, "scores": scores, "steps": 3, "provenance": {"finished": time.time()}}
-    return store.save(key, spec.to_json(), result, {"w": np.arange(6.0)}, {"error": np.ones(4, dtype=np.float32)})
 
 
 def test_what_is_saved_is_found(store_path):
@@ -71,11 +65,10 @@ def test_every_single_flipped_bit_of_a_manifest_is_found(store_path):
 def test_index_is_mended_from_the_folders(store_path):
     store = Store(store_path)
     for number in range(3):
-        saved(store, key=str(number) * 20, seed=number)
+        saved(store, seed=number)
     before = store.summaries()
     with sqlite3.connect(store_path / "index.sqlite") as connection:
-        connection.execute("DELETE FROM runs WHERE key LIKE '1%'")
-        connection.execute("INSERT INTO runs VALUES ('ghost', 1.0, '{}')")
+        connection.execute("DELETE FROM heads WHERE key IN (SELECT key FROM heads LIMIT 1)")
     assert Store(store_path).summaries() == before
     for content in (b"", b"not a database at all" * 50):
         for name in ("index.sqlite", "index.sqlite-wal", "index.sqlite-shm"):
@@ -85,23 +78,22 @@ def test_index_is_mended_from_the_folders(store_path):
 
 
 def test_index_is_in_write_ahead_mode(store_path):
-    Store(store_path)
+    saved(Store(store_path))
     with sqlite3.connect(store_path / "index.sqlite") as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def test_checkpoints_replace_each_other_and_damage_is_passed_over(store_path):
     store = Store(store_path)
-    store.write_checkpoint("k" * 20, {"step": np.array(1)})
-    store.write_checkpoint("k" * 20, {"step": np.array(2)})
-    assert store.read_checkpoint("k" * 20)["step"] == 2
+    store.checkpoints.write("c" * 20, {"step": np.array(1)})
+    store.checkpoints.write("c" * 20, {"step": np.array(2)})
+    assert store.checkpoints.read("c" * 20)["step"] == 2
     (path,) = (store_path / "checkpoints").iterdir()
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    assert [problems for _, problems in store.verify()] == [["checkpoint: content changed"]]
-    assert store.read_checkpoint("k" * 20) is None
-    assert store.unfinished() == []
+    assert [[str(p) for p in problems] for _, problems in store.verify()] == [["checkpoint: content changed"]]
+    assert store.checkpoints.read("c" * 20) is None
 
 
 def test_tensors_of_every_kind_survive_packing():
@@ -140,10 +132,13 @@ def test_foreign_and_broken_places_are_refused(tmp_path):
 
 def test_prefix_finds_one_run(store_path):
     store = Store(store_path)
-    saved(store, key="abc" + "0" * 17)
-    saved(store, key="abd" + "0" * 17, seed=1)
-    assert store.resolve("abc").key.startswith("abc")
-    for prefix in ("ab", "x", ""):
+    for seed in range(17):  # two of them begin with the same digit
+        saved(store, seed=seed)
+    keys = sorted(store.keys())
+    shared = next(a[0] for a, b in pairwise(keys) if a[0] == b[0])
+    assert store.resolve(keys[0]).key == keys[0]
+    assert store[keys[0]].key == keys[0]
+    for prefix in (shared, "x", ""):
         with pytest.raises(InvalidValue, match="run"):
             store.resolve(prefix)
 
@@ -152,8 +147,8 @@ def test_leftovers_of_dead_processes_are_found(store_path):
     store = Store(store_path)
     run = saved(store)
     (store_path / "tmp" / f"{'d' * 20}.123").mkdir()
-    store.write_checkpoint(run.key, {"step": np.array(1)})
-    (store_path / "checkpoints" / f".{'e' * 20}.f00.123").write_bytes(b"half")
+    store.checkpoints.write(run.key, {"step": np.array(1)})
+    (store_path / "checkpoints" / f".{'e' * 20}.123").write_bytes(b"half")
     assert len(store.leftovers()) == 3
     held = store.lock("d" * 20)
     held.acquire()
@@ -196,7 +191,7 @@ def test_processes_may_create_a_store_at_once(tmp_path):
 @pytest.mark.parametrize("content", [b"not a database at all" * 50, None], ids=["garbage", "deleted"])
 def test_processes_may_mend_an_index_at_once(store_path, content):
     for number in range(3):
-        saved(Store(store_path), key=str(number) * 20, seed=number)
+        saved(Store(store_path), seed=number)
     for _ in range(8):
         for name in ("index.sqlite", "index.sqlite-wal", "index.sqlite-shm"):
             (store_path / name).unlink(missing_ok=True)
@@ -212,16 +207,16 @@ def test_a_run_repaired_by_another_process_is_not_put_aside(store_path, monkeypa
     path = run.path / "weights.safetensors"
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
-    problems, calls = Run.problems, []
+    damage, calls = Run.damage, []
 
     def repaired_after_the_first_look(self):
-        found = problems(self)
+        found = damage(self)
         if not calls:
             path.write_bytes(whole)
         calls.append(found)
         return found
 
-    monkeypatch.setattr(Run, "problems", repaired_after_the_first_look)
+    monkeypatch.setattr(Run, "damage", repaired_after_the_first_look)
     assert store.find(run.key) is not None
     assert calls[0]
     assert not list((store_path / "damaged").iterdir())
@@ -256,7 +251,7 @@ def test_unreadable_is_not_damaged(store_path, monkeypatch):
 def test_discarding_a_checkpoint_leaves_a_finished_run(store_path):
     store = Store(store_path)
     run = saved(store)
-    store.write_checkpoint(run.key, {"step": np.array(1)})
+    store.checkpoints.write(run.key, {"step": np.array(1)})
     assert store.discard_checkpoint(run.key)
     assert store.find(run.key) is not None
 

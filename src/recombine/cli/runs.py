@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-import shutil
+from collections import Counter
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,16 +15,17 @@ from rich.table import Table
 
 from recombine.cli.tables import HEADINGS, console
 from recombine.errors import InvalidValue
-from recombine.files import explained, write
-from recombine.store import Run, Store
-from recombine.store.summary import flattened
+from recombine.files import delete as delete_leftover
+from recombine.files import write
+from recombine.store import Run, Store, flattened
+from recombine.store.names import is_key
 
 app = App(name="runs", help="List, show, verify, prune and export the runs of a store.", help_format="plaintext")
 
 StorePath = Annotated[
     Path | None, Parameter(name="--store", help="Directory of runs. Default: $RECOMBINE_STORE or ./runs.")
 ]
-FOUND_WRONG = 1
+FOUND_WRONG, MISUSED = 1, 2
 OTHER_TABLES = (".xlsx", ".xls", ".tsv", ".txt", ".parquet", ".nc", ".zip", ".tar", ".gz")
 """Endings that look like a file of a kind `export` does not write."""
 
@@ -33,7 +34,8 @@ OTHER_TABLES = (".xlsx", ".xls", ".tsv", ".txt", ".parquet", ".nc", ".zip", ".ta
 def list_runs(*, store: StorePath = None) -> None:
     """List the finished runs, oldest first, and the unfinished ones."""
     place = Store(store, create=False)
-    rows = place.summaries()
+    listing = place.listing()
+    rows = [(row.key, row.summary) for row in listing.rows]
     out = console()
     table = Table()
     for heading in (
@@ -58,7 +60,10 @@ def list_runs(*, store: StorePath = None) -> None:
         out.print(table)
     unfinished = place.unfinished()
     tail = f", {len(unfinished)} unfinished ({', '.join(key[:10] for key in unfinished[:4])})" if unfinished else ""
-    out.print(f"{len(rows)} finished runs in {place.path}{tail}", highlight=False)
+    out.print(f"{listing.total} finished runs in {place.path}{tail}", highlight=False)
+    if listing.unreadable:
+        some = ", ".join(key[:10] for key in listing.unreadable[:4])
+        out.print(f"cannot be listed: {some}; 'recombine runs verify' says why", highlight=False)
 
 
 @app.command
@@ -91,15 +96,17 @@ def show(run: str, /, *, store: StorePath = None) -> None:
 def verify(*, store: StorePath = None) -> int:
     """Compare every byte with what was written; exit with 1 if any differs."""
     place = Store(store, create=False)
-    out, wrong, count = console(), 0, 0
-    for key, problems in place.verify():
-        count += 1
-        wrong += bool(problems)
+    out, checked = console(), 0
+    kinds: Counter[str] = Counter()
+    for name, problems in place.verify():
+        checked += is_key(name)
+        kinds.update({problem.kind for problem in problems})
         for problem in problems:
-            out.print(f"{key} {problem}", highlight=False)
-    kept = "; what is damaged is trained again when it is next asked for" if wrong else ""
-    out.print(f"{count} checked, {wrong} damaged{kept}", highlight=False)
-    return FOUND_WRONG if wrong else 0
+            out.print(f"{name} {problem}" if problem.kind != "stray" else f"{problem}", highlight=False, markup=False)
+    kept = "; what is damaged is trained again when it is next asked for" if kinds["damage"] else ""
+    unread = f", {kinds['unreadable']} could not be read" if kinds["unreadable"] else ""
+    out.print(f"{checked} checked, {kinds['damage']} damaged{unread}{kept}", highlight=False)
+    return FOUND_WRONG if kinds["damage"] else MISUSED if kinds["unreadable"] else 0
 
 
 @app.command
@@ -133,8 +140,7 @@ def prune(
     verb = "would delete" if dry_run else "deleted"
     for path in paths:
         if not dry_run:
-            with explained(path):
-                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+            delete_leftover(path)
         out.print(f"{verb} {path}", highlight=False)
     counts = {"run": 0, "checkpoint of": 0}
     for key in [*sorted(keys), *loose]:

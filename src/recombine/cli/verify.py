@@ -7,7 +7,7 @@ from pathlib import Path
 from recombine.cli.tables import console
 from recombine.digests import LIST, Digests
 from recombine.errors import InvalidValue, StoreError
-from recombine.store.store import MARKER
+from recombine.store.names import MARKER
 
 WHOLE, DAMAGED, UNREADABLE = 0, 1, 2
 """Exit codes: all is well, something differs, something could not be read."""

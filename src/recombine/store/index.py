@@ -1,101 +1,192 @@
 """The index: what is in a store, quickly.
 
-SQLite in write-ahead mode. It is a cache of the run folders and nothing more: a row too few or too many is mended
-from the folders, and a damaged index is put aside and made again.
+SQLite in write-ahead mode. It is a cache of the run folders and nothing more, so it never stops anything: where it is
+locked, unreadable or on a full disk, the store reads the folders. Every row carries a checksum; an index with a row
+that fails it, with another schema, or that SQLite calls damaged is put aside whole and made again from the folders.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sqlite3
+import stat
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from recombine.errors import StoreError
+from recombine.files import delete, parsed_json
 from recombine.store.locks import Lock
 
-BUSY_SECONDS = 60.0
-"""How long a writer waits for another one."""
+BUSY_SECONDS = 2.0
+"""How long to wait for another process that has the index locked."""
+REST_SECONDS = 60.0
+"""How long an index that could not be written is left alone."""
+SCHEMA = 2
+SUFFIXES = ("", "-wal", "-shm")
+ASIDE = ".damaged"
+PASSING = {
+    sqlite3.SQLITE_PERM, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PROTOCOL,
+}  # fmt: skip
+"""Refusals that are not damage."""
 T = TypeVar("T")
 
-_TABLE = "CREATE TABLE IF NOT EXISTS runs (key TEXT PRIMARY KEY, finished REAL NOT NULL, summary TEXT NOT NULL)"
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS heads (key TEXT PRIMARY KEY, finished REAL NOT NULL, digest TEXT, seal TEXT)",
+    "CREATE TABLE IF NOT EXISTS summaries (key TEXT PRIMARY KEY, summary TEXT NOT NULL)",
+    f"PRAGMA user_version={SCHEMA}",
+)
+
+
+class Row(NamedTuple):
+    """What the index knows of a finished run."""
+
+    key: str
+    finished: float
+    summary: dict[str, Any]
+
+
+class _Damaged(Exception):
+    """The index does not say what was written."""
 
 
 class Index:
-    """Rows `(key, finish time, summary)` of the finished runs."""
+    """Rows of the finished runs; every method does what it can and raises nothing."""
 
     def __init__(self, path: Path, lock_path: Path) -> None:
         self.path, self.lock_path = path, lock_path
+        self._rest_until = 0.0
 
-    def create(self) -> None:
-        """Make the file and switch it to write-ahead mode, once; two processes doing this at once would collide."""
-        try:
-            with self._connected() as connection:
-                connection.execute("PRAGMA journal_mode=WAL")
-                connection.execute(_TABLE)
-        except sqlite3.Error as error:
-            raise self._unusable(error) from None
+    def heads(self) -> dict[str, float]:
+        """Finish times by key; empty where the index cannot be used."""
+        return self._used(_heads, "ro") or {}
 
-    def _unusable(self, error: sqlite3.Error) -> StoreError:
-        allowed = f"a directory where an index can be read and written ({error})"
-        return StoreError(f"store: {str(self.path)!r} is not allowed; allowed: {allowed}")
+    def summaries(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Summaries by key, for those keys that the index can answer for."""
+        wanted = list(keys)
+        return (self._used(lambda connection: _summaries(connection, wanted), "ro") or {}) if wanted else {}
+
+    def update(self, rows: Iterable[Row], gone: Iterable[str] = ()) -> None:
+        """Add or replace rows, and remove those of runs that are gone."""
+        rows, keys = list(rows), [(key,) for key in gone]
+        if (rows or keys) and time.monotonic() >= self._rest_until:
+            written = self._used(lambda connection: _write(connection, rows, keys), "rwc")
+            self._rest_until = 0.0 if written else time.monotonic() + REST_SECONDS
+
+    def _used(self, use: Callable[[sqlite3.Connection], T], mode: str) -> T | None:
+        """What a use of the index gives; None where it cannot be used, after a damaged one was put aside."""
+        for last in (mode == "ro", True):  # what was put aside has nothing to read, and a new one can be written
+            try:
+                if not self._is_regular():
+                    raise _Damaged
+                with self._connected(mode) as connection:
+                    return use(connection)
+            except OSError:
+                return None
+            except (_Damaged, sqlite3.Error, ValueError, OverflowError) as error:
+                if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in PASSING:
+                    return None
+                if not self._put_aside() or last:
+                    return None
+        return None
+
+    def _is_regular(self) -> bool:
+        """Whether what is there are files, not links or folders."""
+        for suffix in SUFFIXES:
+            with suppress(FileNotFoundError):
+                if not stat.S_ISREG(os.lstat(f"{self.path}{suffix}").st_mode):
+                    return False
+        return True
 
     @contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
-        with closing(sqlite3.connect(self.path, timeout=BUSY_SECONDS)) as connection, connection:
+    def _connected(self, mode: str) -> Iterator[sqlite3.Connection]:
+        """A connection in a transaction; tables are made where a writer finds an empty file."""
+        address, writes = f"{self.path.absolute().as_uri()}?mode={mode}", mode != "ro"
+        with closing(sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)) as connection:
+            if writes:
+                with suppress(sqlite3.OperationalError):  # another process is doing it
+                    connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            empty = not version and not connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
+            if empty and writes:
+                for statement in _TABLES:
+                    connection.execute(statement)
+            elif empty:
+                raise FileNotFoundError(self.path)
+            elif version != SCHEMA:
+                raise _Damaged
             yield connection
+            connection.execute("COMMIT")
 
-    def _mended(self, use: Callable[[sqlite3.Connection], T]) -> T:
-        """Use the index; if it is damaged, put it aside, make a new one and use that.
-
-        One process mends at a time, and looks again whether another one has mended it meanwhile.
-        """
+    def _put_aside(self) -> bool:
+        """Move a damaged index away, one process at a time, unless another one has done so meanwhile."""
         try:
-            return self._used(use)
-        except sqlite3.Error:
             with Lock(self.lock_path):
-                try:
-                    return self._used(use)
-                except sqlite3.OperationalError as error:
-                    if "no such table" not in str(error):
-                        raise self._unusable(error) from None
-                except sqlite3.DatabaseError:
-                    self._put_aside()
-                self.create()
-                try:
-                    return self._used(use)
-                except sqlite3.Error as error:
-                    raise self._unusable(error) from None
+                if not self._is_sound():
+                    for suffix in SUFFIXES:
+                        here, aside = Path(f"{self.path}{suffix}"), Path(f"{self.path}{suffix}{ASIDE}")
+                        if os.path.lexists(here):
+                            delete(aside)
+                            os.replace(here, aside)
+            return True
+        except (OSError, StoreError):
+            return False
 
-    def _used(self, use: Callable[[sqlite3.Connection], T]) -> T:
-        with self._connected() as connection:
-            return use(connection)
+    def _is_sound(self) -> bool:
+        """Whether every row says what was written."""
+        try:
+            if self._is_regular():
+                with self._connected("ro") as connection:
+                    _summaries(connection, list(_heads(connection)))
+                    return True
+        except (_Damaged, sqlite3.Error, OSError, ValueError, OverflowError):
+            pass
+        return False
 
-    def _put_aside(self) -> None:
-        for suffix in ("", "-wal", "-shm"):
-            damaged = self.path.with_name(self.path.name + suffix)
-            with suppress(FileNotFoundError):
-                os.replace(damaged, damaged.with_name(damaged.name + ".damaged"))
 
-    def keys(self) -> set[str]:
-        """The keys that have a row."""
-        return self._mended(lambda connection: {key for (key,) in connection.execute("SELECT key FROM runs")})
+def _heads(connection: sqlite3.Connection) -> dict[str, float]:
+    heads = {}
+    for key, finished, digest, seal in connection.execute("SELECT key, finished, digest, seal FROM heads"):
+        if seal != _seal(key, finished, digest):
+            raise _Damaged
+        heads[key] = finished
+    return heads
 
-    def rows(self) -> list[tuple[str, dict[str, Any]]]:
-        """Keys and summaries, oldest first."""
-        query = "SELECT key, summary FROM runs ORDER BY finished, key"
-        rows = self._mended(lambda connection: connection.execute(query).fetchall())
-        return [(key, json.loads(summary)) for key, summary in rows]
 
-    def put(self, rows: Iterable[tuple[str, float, dict[str, Any]]]) -> None:
-        """Add rows or replace them."""
-        packed = [(key, finished, json.dumps(summary)) for key, finished, summary in rows]
-        self._mended(lambda connection: connection.executemany("INSERT OR REPLACE INTO runs VALUES (?, ?, ?)", packed))
+def _summaries(connection: sqlite3.Connection, keys: list[str]) -> dict[str, dict[str, Any]]:
+    query = "SELECT finished, digest, seal, summary FROM heads JOIN summaries USING (key) WHERE key = ?"
+    summaries = {}
+    for key in keys:
+        row = connection.execute(query, (key,)).fetchone()
+        if row is None:
+            raise _Damaged
+        finished, digest, seal, text = row
+        if seal != _seal(key, finished, digest) or digest != _digest(text):
+            raise _Damaged
+        summaries[key] = parsed_json(text)
+    return summaries
 
-    def drop(self, keys: Iterable[str]) -> None:
-        """Remove rows."""
-        packed = [(key,) for key in keys]
-        self._mended(lambda connection: connection.executemany("DELETE FROM runs WHERE key = ?", packed))
+
+def _write(connection: sqlite3.Connection, rows: list[Row], gone: list[tuple[str]]) -> bool:
+    texts = {row.key: json.dumps(row.summary) for row in rows}
+    heads = [(r.key, r.finished, (d := _digest(texts[r.key])), _seal(r.key, r.finished, d)) for r in rows]
+    connection.executemany("INSERT OR REPLACE INTO heads VALUES (?, ?, ?, ?)", heads)
+    connection.executemany("INSERT OR REPLACE INTO summaries VALUES (?, ?)", texts.items())
+    for table in ("heads", "summaries"):
+        connection.executemany(f"DELETE FROM {table} WHERE key = ?", gone)
+    return True
+
+
+def _digest(text: object) -> str:
+    return hashlib.sha256(str(text).encode(errors="replace")).hexdigest()
+
+
+def _seal(key: object, finished: object, digest: object) -> str:
+    return hashlib.sha256(f"{key}\0{finished!r}\0{digest}".encode(errors="replace")).hexdigest()

@@ -1,15 +1,23 @@
-"""One finished run as it lies in a store."""
+"""One finished run as it lies in a store.
+
+A run's folder holds exactly the files of `FILES` and a manifest with their digests, which carries a digest of itself.
+The folder's name, the run's key, is a digest of the spec. Whatever is read is compared with the manifest first.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import stat
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from recombine.files import digest_of
+from recombine.errors import StoreError
+from recombine.files import NotRegular, digest_of, explained, parsed_json, read, refused
+from recombine.frozen import DIGEST_LENGTH
 from recombine.store.arrays import unpack
 
 if TYPE_CHECKING:
@@ -18,6 +26,19 @@ if TYPE_CHECKING:
 
 MANIFEST = "manifest.json"
 SPEC, RESULT, WEIGHTS, ARRAYS = "spec.json", "result.json", "weights.safetensors", "arrays.safetensors"
+FILES = (SPEC, RESULT, WEIGHTS, ARRAYS)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something odd about an entry of a store."""
+
+    text: str
+    kind: Literal["damage", "stray", "unreadable"] = "damage"
+    """Bytes that changed or are missing; an entry that is none of ours; one that the system does not let us read."""
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @dataclass(frozen=True)
@@ -30,7 +51,7 @@ class Run:
     @cached_property
     def result(self) -> dict[str, Any]:
         """`status` (done or diverged), `scores`, `steps` and `provenance`."""
-        return dict(json.loads((self.path / RESULT).read_text()))
+        return dict(parsed_json(self.content(RESULT)))
 
     @property
     def status(self) -> str:
@@ -43,13 +64,13 @@ class Run:
 
         NaN where a region is empty.
         """
-        found = self.result["scores"].items()
-        return {name: float("nan") if value is None else float(value) for name, value in found}
+        scores = self.result["scores"].items()
+        return {name: float("nan") if value is None else float(value) for name, value in scores}
 
     @property
     def spec_text(self) -> str:
         """The spec as canonical JSON."""
-        return (self.path / SPEC).read_text()
+        return self.content(SPEC).decode()
 
     @cached_property
     def spec(self) -> RunSpec:
@@ -60,11 +81,11 @@ class Run:
 
     def weights(self) -> dict[str, Any]:
         """The trained parameters, as numpy arrays by name."""
-        return unpack((self.path / WEIGHTS).read_bytes())
+        return unpack(self.content(WEIGHTS))
 
     def arrays(self) -> dict[str, Any]:
         """Per grid point `error`, `hit`, `blank`, `held_out`; per epoch `history`; as numpy arrays."""
-        return unpack((self.path / ARRAYS).read_bytes())
+        return unpack(self.content(ARRAYS))
 
     def module(self) -> StagedDecoder:
         """The trained network."""
@@ -74,26 +95,91 @@ class Run:
         module.load_state_dict({name: torch.from_numpy(array) for name, array in self.weights().items()})
         return module.eval()
 
-    def problems(self) -> list[str]:
-        """What is wrong with the files: empty when every byte is as it was written.
+    # -- whole or damaged --------------------------------------------------------------------------------------
+
+    def content(self, name: str) -> bytes:
+        """A file as it was written, or `StoreError`."""
+        path = self.path / name
+        try:
+            digests = self.digests()
+            with explained(path):
+                content = read(path)
+            same = hashlib.sha256(content).hexdigest() == digests.get(name)
+        except ValueError:
+            same = False
+        if not same or (name == SPEC and spec_key(content) != self.key):
+            raise StoreError(f"store: {str(path)!r} is not allowed; allowed: a file as it was written, of this run")
+        return content
+
+    def digests(self) -> dict[str, str]:
+        """Digests of the run's files by name; `ValueError` where the manifest is not as it was written."""
+        if not self._is_folder():
+            raise ValueError("not a folder")
+        with explained(self.path / MANIFEST):
+            text = read(self.path / MANIFEST).decode()
+        manifest = parsed_json(text)
+        files = manifest.get("files") if isinstance(manifest, dict) else None
+        if not isinstance(files, dict) or set(files) != set(FILES) or text != manifest_text(self.key, files):
+            raise ValueError("not as it was written")
+        return files
+
+    def _is_folder(self) -> bool:
+        """Whether the path is a folder itself, not a link to one."""
+        with explained(self.path):
+            return stat.S_ISDIR(os.lstat(self.path).st_mode)
+
+    def damage(self) -> list[Problem]:
+        """What is wrong with the run's own files: empty when every byte is as it was written.
 
         A file that is there and cannot be read (rights, a failing disk) is not damage: that is raised.
         """
+        if not self._is_folder():
+            return [Problem("not a folder")]
+        if problem := _absent(self.path / MANIFEST):
+            return [problem]
         try:
-            text = (self.path / MANIFEST).read_text()
-            files = json.loads(text)["files"]
-            if text != manifest_text(self.key, files):
-                return [f"{MANIFEST}: not as it was written"]
-        except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
-            return [f"{MANIFEST}: missing or not a manifest"]
-        found = []
-        for name, digest in files.items():
-            try:
-                if digest_of(self.path / name) != digest:
-                    found.append(f"{name}: content changed")
-            except FileNotFoundError:
-                found.append(f"{name}: missing")
-        return found
+            digests = self.digests()
+        except ValueError:
+            return [Problem(f"{MANIFEST}: not as it was written")]
+        with explained(self.path):
+            problems = [problem for name, digest in digests.items() if (problem := self._changed(name, digest))]
+            if not problems and spec_key(read(self.path / SPEC)) != self.key:
+                problems = [Problem(f"{SPEC}: the spec of another run")]
+        return problems
+
+    def _changed(self, name: str, digest: str) -> Problem | None:
+        path = self.path / name
+        if problem := _absent(path):
+            return problem
+        return None if digest_of(path) == digest else Problem(f"{name}: content changed")
+
+    def problems(self) -> list[Problem]:
+        """Damage, and entries of the folder that are none of the run's files."""
+        damage = self.damage()
+        with explained(self.path):
+            names = sorted(os.listdir(self.path)) if self._is_folder() else []
+        return [*damage, *(stray(name) for name in names if name not in (*FILES, MANIFEST))]
+
+
+def stray(name: str) -> Problem:
+    """The problem of an entry that this package did not make."""
+    return Problem(f"{name}: does not belong here", "stray")
+
+
+def _absent(path: Path) -> Problem | None:
+    """Why there is no regular file at a path; None where there is one."""
+    try:
+        mode = os.lstat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return Problem(f"{path.name}: missing")
+    except OSError as error:
+        refused(path, error)
+    return None if stat.S_ISREG(mode) else Problem(f"{path.name}: {NotRegular(path).strerror}")
+
+
+def spec_key(content: bytes) -> str:
+    """The key of a run with this spec: the first digits of its digest."""
+    return hashlib.sha256(content).hexdigest()[:DIGEST_LENGTH]
 
 
 def manifest_text(key: str, files: dict[str, str]) -> str:

@@ -3,37 +3,43 @@
     recombine.json          says that this is a store, and its format
     index.sqlite            a cache of what is below, for listing
     runs/KEY/               a finished run: spec, result, weights, arrays, and a manifest with their digests
-    checkpoints/KEY.DIGEST  the newest state of an unfinished run; the name tells what its content must be
+    checkpoints/KEY         the newest state of an unfinished run
     locks/KEY               locked while a process trains that run
     damaged/                finished runs whose bytes changed, put aside
     tmp/                    runs being written
 
-A run's folder appears by one rename, complete. A run is served only if every byte is what its manifest says.
+A run's folder appears by one rename, complete. A run is served only if every byte is what its manifest says, and its
+spec is the one that its key is a digest of. Nothing is read, written or deleted through a link inside a store, and
+nothing is deleted whose name this package does not make.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import shutil
+import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recombine.errors import InvalidValue, StoreError, listed
-from recombine.files import digest_of, explained, flush_directory, write
-from recombine.store.arrays import pack, unpack
-from recombine.store.index import Index
+from recombine.files import TEMPORARY, delete, entries, explained, flush_directory, parsed_json, read, write
+from recombine.store import care
+from recombine.store.arrays import pack
+from recombine.store.checkpoints import Checkpoints
+from recombine.store.index import Index, Row
 from recombine.store.locks import Lock
-from recombine.store.run import ARRAYS, MANIFEST, RESULT, SPEC, WEIGHTS, Run, manifest_text
+from recombine.store.names import FOLDERS, INDEX, MARKER, STORE_LOCK, is_key
+from recombine.store.run import ARRAYS, FILES, MANIFEST, RESULT, SPEC, WEIGHTS, Problem, Run, manifest_text, spec_key
+
+if TYPE_CHECKING:
+    import pandas
 
 FORMAT = 1
-MARKER = "recombine.json"
-INDEX = "index.sqlite"
-FOLDERS = ("runs", "checkpoints", "locks", "damaged", "tmp")
 DEFAULT_STORE = "runs"
 VARIABLE = "RECOMBINE_STORE"
 SPARE = 16_000_000
@@ -45,99 +51,112 @@ def store_path(path: str | os.PathLike[str] | None = None) -> Path:
     return Path(path or os.environ.get(VARIABLE) or DEFAULT_STORE)
 
 
+class Listing(NamedTuple):
+    """Finished runs as the index knows them."""
+
+    rows: list[Row]
+    """Oldest first."""
+    total: int
+    """Finished runs in the store, listed or not."""
+    unreadable: list[str]
+    """Names under `runs/` that cannot be listed; `verify` says what is wrong with them."""
+
+
 class Store:
-    """A store, made where there is none unless `create` is false."""
+    """A store, made where there is none unless `create` is false; then nothing is written by opening it.
+
+    A store is a collection of its finished runs: `len(store)`, `for run in store`, `store["3f2a"]`.
+    """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, create: bool = True) -> None:
         self.path = store_path(path)
-        self.index = Index(self.path / INDEX, self.path / "locks" / "store")
-        self._open(create)
+        self.index = Index(self.path / INDEX, self.path / "locks" / STORE_LOCK)
+        self.checkpoints = Checkpoints(self.path / "checkpoints")
+        with explained(self.path):
+            self._open(create)
 
     # -- opening -----------------------------------------------------------------------------------------------
 
     def _open(self, create: bool) -> None:
-        marker = self.path / MARKER
-        with explained(self.path):
-            if not marker.is_file():
-                if not create:
-                    raise StoreError(
-                        f"store: {str(self.path)!r} is not allowed; allowed: a directory with a store in it"
-                    )
-                self._refuse_foreign()
-                self._create(marker)
-            try:
-                format_found = json.loads(marker.read_text())["format"]
-            except (ValueError, KeyError, TypeError):
-                format_found = "unreadable"
-            if format_found != FORMAT:
-                raise StoreError(
-                    f"store: {str(self.path)!r} is not allowed; allowed: a store of format {FORMAT} "
-                    f"(this one's is {format_found!r})"
-                )
-            for name in FOLDERS:
-                (self.path / name).mkdir(exist_ok=True)
-
-    def _refuse_foreign(self) -> None:
-        if self.path.exists():
-            names = sorted(os.listdir(self.path))
-            ours = (".", INDEX, MARKER)  # hidden files, and what another process that makes this store may have made
-            foreign = [name for name in names if name not in FOLDERS and not name.startswith(ours)]
-            if foreign:
-                raise StoreError(
-                    f"store: {str(self.path)!r} is not allowed; allowed: an empty or new directory, or a store "
-                    f"(this one holds {listed(foreign[:3])})"
-                )
-
-    def _create(self, marker: Path) -> None:
+        try:
+            content = read(self.path / MARKER)
+        except FileNotFoundError:
+            if not create:
+                raise self._refusal("a directory with a store in it") from None
+            self._create()
+            content = read(self.path / MARKER)
+        try:
+            format_here = parsed_json(content)["format"]
+        except (ValueError, KeyError, TypeError):
+            format_here = "unreadable"
+        if format_here != FORMAT:
+            raise self._refusal(f"a store of format {FORMAT} (this one's is {format_here!r})")
         for name in FOLDERS:
-            (self.path / name).mkdir(parents=True, exist_ok=True)
-        with Lock(self.path / "locks" / "store"):
-            if not marker.exists():
-                self.index.create()
-                write(marker, json.dumps({"format": FORMAT}).encode())
+            self._folder(name, create)
+
+    def _refusal(self, allowed: str) -> StoreError:
+        return StoreError(f"store: {str(self.path)!r} is not allowed; allowed: {allowed}")
+
+    def _create(self) -> None:
+        """Mark a new or empty directory as a store, before anything else is put there."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        foreign = [name for name in sorted(os.listdir(self.path)) if not _is_marker(name)]
+        if foreign and not (self.path / MARKER).exists():  # else another process was first
+            raise self._refusal(f"an empty or new directory, or a store (this one holds {listed(foreign[:3])})")
+        write(self.path / MARKER, json.dumps({"format": FORMAT}).encode())
+
+    def _folder(self, name: str, create: bool) -> None:
+        folder = self.path / name
+        if create:
+            with suppress(FileExistsError):
+                folder.mkdir()
+        with suppress(FileNotFoundError):
+            if not stat.S_ISDIR(os.lstat(folder).st_mode):
+                raise self._refusal(f"a store whose {name!r} is a folder, not a link or a file")
 
     def require_room(self, size: int) -> None:
         """Refuse now, in one line, what would fill the disk later."""
         with explained(self.path):
             free = shutil.disk_usage(self.path).free
         if free < size + SPARE:
-            raise StoreError(
-                f"store: {str(self.path)!r} is not allowed; allowed: a directory on a disk with "
-                f"{(size + SPARE) / 1e6:.0f} MB free ({free / 1e6:.0f} MB are)"
-            )
+            needed = f"{(size + SPARE) / 1e6:.0f} MB free ({free / 1e6:.0f} MB are)"
+            raise self._refusal(f"a directory on a disk with {needed}")
 
     # -- finished runs -----------------------------------------------------------------------------------------
+
+    def _run(self, key: str) -> Run:
+        return Run(key, self.path / "runs" / key)
 
     def find(self, key: str, *, locked: bool = False) -> Run | None:
         """The finished run, checked byte by byte; a damaged one is put aside and counts as absent.
 
         `locked` says that the caller holds the run's lock. Without it a damaged run is moved only if nobody is
-        working on it, and looked at again first: another process may have trained it anew.
+        working on it, and looked at again first: another process may have trained it meanwhile.
         """
-        run = Run(key, self.path / "runs" / key)
-        with explained(run.path):
-            if not run.path.exists():
-                return None
-            if not run.problems():
-                return run
-            if locked:
-                return self._put_aside(run)
-            lock = self.lock(key)
-            if not lock.acquire(wait=False):
-                return None
-            try:
-                return self._put_aside(run)
-            finally:
-                lock.release()
+        run = self._run(key)
+        if not os.path.lexists(run.path):
+            return None
+        if not run.damage():
+            return run
+        if locked:
+            return self._put_aside(run)
+        lock = self.lock(key)
+        if not lock.acquire(wait=False):
+            return None
+        try:
+            return self._put_aside(run)
+        finally:
+            lock.release()
 
     def _put_aside(self, run: Run) -> Run | None:
         """Under the run's lock: look again, and move it away if it is damaged indeed."""
-        if not run.path.exists():
+        if not os.path.lexists(run.path):
             return None
-        if not run.problems():
+        if not run.damage():
             return run
-        os.replace(run.path, self.path / "damaged" / f"{run.key}.{time.time_ns()}")
-        self.index.drop([run.key])
+        with explained(run.path):
+            os.replace(run.path, self.path / "damaged" / f"{run.key}.{time.time_ns()}")
+        self.index.update([], gone=[run.key])
         return None
 
     def save(
@@ -149,6 +168,8 @@ class Store:
         arrays: Mapping[str, Any],
     ) -> Run:
         """Add a finished run, all at once, and forget its checkpoint."""
+        if spec_key(spec_text.encode()) != key:
+            raise InvalidValue("key", key, f"{spec_key(spec_text.encode())}, the digest of the spec")
         contents = {
             SPEC: spec_text.encode(),
             RESULT: json.dumps(result, indent=1).encode(),
@@ -156,71 +177,118 @@ class Store:
             ARRAYS: pack(arrays),
         }
         run = self._placed(key, contents)
-        self.forget_checkpoint(key)
+        with suppress(StoreError):  # the run is safe; a checkpoint that stays is removed by the next sweep
+            self.checkpoints.forget(key)
         return run
 
     def adopt(self, run: Run) -> None:
         """Copy a finished run of another store, unless it is here already."""
         with self.lock(run.key):
             if self.find(run.key, locked=True) is None:
-                names = (SPEC, RESULT, WEIGHTS, ARRAYS)
-                with explained(run.path):
-                    contents = {name: (run.path / name).read_bytes() for name in names}
-                copy = self._placed(run.key, contents)
-                if (copy.path / MANIFEST).read_text() != (run.path / MANIFEST).read_text():
-                    self._discard(copy.path)
-                    raise StoreError(f"store: {str(run.path)!r} is not allowed; allowed: a run whose files are whole")
+                self._placed(run.key, {name: run.content(name) for name in FILES})
 
     def _placed(self, key: str, contents: Mapping[str, bytes]) -> Run:
         """A run's folder, complete by one rename."""
-        folder, run = self.path / "tmp" / f"{key}.{os.getpid()}", Run(key, self.path / "runs" / key)
+        folder, run = self.path / "tmp" / f"{key}.{os.getpid()}", self._run(key)
         with explained(self.path):
             shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
+            folder.mkdir()
             try:
                 for name, content in contents.items():
                     write(folder / name, content)
                 digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
                 write(folder / MANIFEST, manifest_text(key, digests).encode())
                 os.replace(folder, run.path)
-                flush_directory(run.path.parent)
             except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
-        self.index.put([_row(run)])
+            flush_directory(run.path.parent)
+        self.index.update([_row(run)])
         return run
 
+    def remove(self, key: str) -> bool:
+        """Delete a finished run; False if somebody is working on it."""
+        lock, run = self.lock(key), self._run(key)
+        if not lock.acquire(wait=False):
+            return False
+        try:
+            with explained(run.path):  # so that no half of it is ever seen under its own name
+                away = self.path / "tmp" / f"{key}.gone.{time.time_ns()}"
+                os.replace(run.path, away)
+            self.index.update([], gone=[key])
+            delete(away)
+            self.checkpoints.forget(key)
+        finally:
+            lock.release()
+        return True
+
+    # -- listing -----------------------------------------------------------------------------------------------
+
+    def keys(self) -> list[str]:
+        """Keys of the finished runs."""
+        return [name for name in entries(self.path / "runs") if is_key(name)]
+
+    def __len__(self) -> int:
+        return len(self.keys())
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self.runs())
+
+    def __getitem__(self, prefix: str) -> Run:
+        return self.resolve(prefix)
+
     def runs(self) -> list[Run]:
-        """All finished runs, oldest first, unchecked."""
-        self.reconcile()
-        return [Run(key, self.path / "runs" / key) for key, _ in self.index.rows()]
+        """All finished runs, oldest first; those that cannot be listed come last."""
+        listing = self.listing()
+        return [self._run(key) for key in [*(row.key for row in listing.rows), *listing.unreadable]]
+
+    def listing(self, newest: int | None = None) -> Listing:
+        """The finished runs, or the newest of them, from the index, which is brought up to date with the folders."""
+        keys, heads = set(self.keys()), self.index.heads()
+        rows, unreadable = self._read_rows(sorted(keys - heads.keys()))
+        self.index.update(rows.values(), gone=heads.keys() - keys)
+        finished = {key: heads[key] for key in keys & heads.keys()} | {row.key: row.finished for row in rows.values()}
+        order = sorted(finished, key=lambda key: (finished[key], key))
+        chosen = order if newest is None else order[len(order) - min(newest, len(order)) :]
+        known = self.index.summaries(key for key in chosen if key not in rows)
+        rows |= {key: Row(key, finished[key], summary) for key, summary in known.items()}
+        more, lost = self._read_rows([key for key in chosen if key not in rows])  # the index failed meanwhile
+        self.index.update(more.values())
+        rows |= more
+        unreadable = [*unreadable, *lost]
+        return Listing([rows[key] for key in chosen if key in rows], len(keys) - len(unreadable), unreadable)
+
+    def _read_rows(self, keys: Iterable[str]) -> tuple[dict[str, Row], list[str]]:
+        """Rows read from the folders, and keys of those that cannot be read."""
+        rows, unreadable = {}, []
+        for key in keys:
+            try:
+                rows[key] = _row(self._run(key))
+            except (StoreError, ValueError, KeyError, TypeError):
+                if os.path.lexists(self._run(key).path):  # else it was removed meanwhile
+                    unreadable.append(key)
+        return rows, unreadable
 
     def summaries(self) -> list[tuple[str, dict[str, Any]]]:
-        """Key, and what `runs list` shows, of every finished run; nothing but the index is read."""
-        self.reconcile()
-        return self.index.rows()
+        """Key, and `status`, `scores` and `spec`, of every finished run, oldest first."""
+        return [(row.key, row.summary) for row in self.listing().rows]
 
-    def reconcile(self) -> None:
-        """Make the index say what the folders say."""
-        noted = self.index.keys()  # first: a run that is finished meanwhile is then new, not gone
-        with explained(self.path):
-            there = set(os.listdir(self.path / "runs"))
-        rows = []
-        for key in sorted(there - noted):
-            with contextlib.suppress(OSError, ValueError, KeyError):
-                rows.append(_row(Run(key, self.path / "runs" / key)))
-        if rows:
-            self.index.put(rows)
-        if gone := noted - there:
-            self.index.drop(gone)
+    def frame(self) -> pandas.DataFrame:
+        """The finished runs as a table: status, every field of the spec by its dotted name, scores; keys as index."""
+        import pandas
+
+        rows = self.listing().rows
+        columns = [{"status": row.summary["status"], **flattened(row.summary["spec"]), **row.summary["scores"],
+                    "finished": pandas.Timestamp(row.finished, unit="s", tz="UTC")} for row in rows]  # fmt: skip
+        return pandas.DataFrame(columns, index=pandas.Index([row.key for row in rows], name="key"))
 
     def resolve(self, prefix: str) -> Run:
         """The finished run whose key begins so."""
-        found = [key for key in sorted(os.listdir(self.path / "runs")) if key.startswith(prefix)] if prefix else []
-        if len(found) != 1:
-            what = "a key of a finished run" if not found else f"more digits: {listed(found[:4])} all begin so"
+        matching = [key for key in self.keys() if key.startswith(prefix)] if prefix else []
+        if len(matching) != 1:
+            what = "a key of a finished run" if not matching else f"more digits: {listed(matching[:4])} all begin so"
             raise InvalidValue("run", prefix, what)
-        return Run(found[0], self.path / "runs" / found[0])
+        return self._run(matching[0])
 
     # -- unfinished runs ---------------------------------------------------------------------------------------
 
@@ -228,102 +296,61 @@ class Store:
         """The lock to hold while training a run."""
         return Lock(self.path / "locks" / key)
 
-    def write_checkpoint(self, key: str, arrays: Mapping[str, Any]) -> None:
-        """Keep the newest state of an unfinished run; the one before it is removed after."""
-        content = pack(arrays)
-        name = f"{key}.{hashlib.sha256(content).hexdigest()}"
-        write(self.path / "checkpoints" / name, content)
-        for old in self._checkpoints(key):
-            if old.name != name:
-                old.unlink(missing_ok=True)
-
-    def read_checkpoint(self, key: str) -> dict[str, Any] | None:
-        """The newest whole checkpoint; one whose bytes changed is removed."""
-        for path in sorted(self._checkpoints(key), key=lambda path: -path.stat().st_mtime_ns):
-            content = path.read_bytes()
-            if hashlib.sha256(content).hexdigest() == path.name.partition(".")[2]:
-                return unpack(content)
-            path.unlink(missing_ok=True)
-        return None
-
-    def forget_checkpoint(self, key: str) -> None:
-        """Remove what an unfinished run left."""
-        for path in self._checkpoints(key):
-            path.unlink(missing_ok=True)
-
-    def _checkpoints(self, key: str) -> list[Path]:
-        return list((self.path / "checkpoints").glob(f"{key}.*"))
-
-    # -- care --------------------------------------------------------------------------------------------------
-
-    def verify(self) -> Iterator[tuple[str, list[str]]]:
-        """Each finished run and each checkpoint with what is wrong with it."""
-        for key in sorted(os.listdir(self.path / "runs")):
-            run = Run(key, self.path / "runs" / key)
-            with explained(run.path):
-                problems = run.problems()
-            if run.path.exists():  # else it was removed meanwhile
-                yield key, problems
-        for path in sorted((self.path / "checkpoints").iterdir()):
-            if path.name.startswith("."):
-                continue
-            with contextlib.suppress(FileNotFoundError):  # replaced by a newer one meanwhile
-                whole = digest_of(path) == path.name.partition(".")[2]
-                yield path.name.partition(".")[0], [] if whole else ["checkpoint: content changed"]
-
-    def unfinished(self) -> list[str]:
-        """Keys with a checkpoint and no finished run."""
-        keys = {path.name.partition(".")[0] for path in (self.path / "checkpoints").iterdir() if path.name[0] != "."}
-        return sorted(key for key in keys if not (self.path / "runs" / key).exists())
-
-    def leftovers(self) -> list[Path]:
-        """What no run needs: unfinished writes of dead processes, damaged runs, checkpoints of finished ones."""
-        found = [*(self.path / "damaged").iterdir()]
-        found += [path for path in (self.path / "tmp").iterdir() if not self._busy(path.name.partition(".")[0])]
-        for path in (self.path / "checkpoints").iterdir():
-            key = path.name.removeprefix(".").partition(".")[0]
-            half_written, finished = path.name.startswith("."), (self.path / "runs" / key).exists()
-            if (half_written or finished) and not self._busy(key):
-                found.append(path)
-        return sorted(found)
-
-    def _busy(self, key: str) -> bool:
+    def is_busy(self, key: str) -> bool:
+        """Whether somebody holds a run's lock."""
         lock = self.lock(key)
         free = lock.acquire(wait=False)
         lock.release()
         return not free
+
+    def unfinished(self) -> list[str]:
+        """Keys with a checkpoint and no finished run."""
+        return [key for key in self.checkpoints if not os.path.lexists(self._run(key).path)]
 
     def discard_checkpoint(self, key: str) -> bool:
         """Delete what an unfinished run left; False if somebody is training it."""
         lock = self.lock(key)
         if not lock.acquire(wait=False):
             return False
-        self.forget_checkpoint(key)
-        lock.release()
-        return True
-
-    def remove(self, key: str) -> bool:
-        """Delete a finished run; False if somebody is working on it."""
-        lock = self.lock(key)
-        if not lock.acquire(wait=False):
-            return False
         try:
-            self._discard(self.path / "runs" / key)
-            self.forget_checkpoint(key)
-            self.index.drop([key])
+            self.checkpoints.forget(key)
         finally:
             lock.release()
         return True
 
-    def _discard(self, path: Path) -> None:
-        """Delete a folder so that no half of it is ever seen under its own name."""
-        with explained(path):
-            away = self.path / "tmp" / f"{path.name}.gone.{time.time_ns()}"
-            os.replace(path, away)
-            shutil.rmtree(away)
+    # -- care --------------------------------------------------------------------------------------------------
+
+    def verify(self) -> Iterator[tuple[str, list[Problem]]]:
+        """Each entry of the store with what is wrong with it, one after the other."""
+        return care.verify(self)
+
+    def leftovers(self) -> list[Path]:
+        """What no run needs: unfinished writes of dead processes, damaged runs, checkpoints of finished ones."""
+        return care.leftovers(self)
+
+    def clean(self) -> None:
+        """Remove what killed processes left, as far as that can be done."""
+        care.clean(self)
 
 
-def _row(run: Run) -> tuple[str, float, dict[str, Any]]:
+def _is_marker(name: str) -> bool:
+    """Whether a name is the marker's, or that of one being written."""
+    match = TEMPORARY.fullmatch(name)
+    return name == MARKER or (match is not None and match["name"] == MARKER)
+
+
+def _row(run: Run) -> Row:
     result = run.result
-    summary = {"status": result["status"], "scores": result["scores"], "spec": json.loads(run.spec_text)}
-    return run.key, float(result["provenance"]["finished"]), summary
+    summary = {"status": result["status"], "scores": result["scores"], "spec": parsed_json(run.spec_text)}
+    return Row(run.key, float(result["provenance"]["finished"]), summary)
+
+
+def flattened(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested fields as dotted names."""
+    fields: dict[str, Any] = {}
+    for name, value in spec.items():
+        if isinstance(value, Mapping):
+            fields.update(flattened(value, f"{prefix}{name}."))
+        else:
+            fields[prefix + name] = value
+    return fields

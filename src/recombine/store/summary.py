@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from recombine.store.run import Run
+from recombine.store.store import flattened
 
 SCORES: tuple[str, ...] = (
     "id_mse",
@@ -59,17 +60,6 @@ def summarize(runs: Iterable[Run]) -> list[Summary]:
         arms.setdefault(name, []).append(run)
     differing = _differing(list(fields.values()))
     return [_summary({name: fields[arm].get(name) for name in differing}, members) for arm, members in arms.items()]
-
-
-def flattened(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested fields as dotted names."""
-    found: dict[str, Any] = {}
-    for name, value in spec.items():
-        if isinstance(value, Mapping):
-            found.update(flattened(value, f"{prefix}{name}."))
-        else:
-            found[prefix + name] = value
-    return found
 
 
 def _differing(specs: list[dict[str, Any]]) -> list[str]:

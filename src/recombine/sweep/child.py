@@ -7,6 +7,7 @@ import signal
 import threading
 import traceback
 from contextlib import suppress
+from itertools import islice
 from multiprocessing.connection import Connection, wait
 from typing import NamedTuple
 
@@ -29,15 +30,21 @@ class Report(NamedTuple):
     steps_done: int = 0
     """Steps that the child has taken, for any run."""
     error: float = math.nan
+    finished: tuple[str, ...] = ()
+    """Runs that are in the store since the report before, whoever trained them."""
 
 
 class _Child(Sweep):
     parent: Connection
+    reported: int = 0
+    """Finished runs that the parent was told of."""
 
     def _report(self, group: Group | None) -> None:
-        report = Report(steps_done=self.steps_done)
+        finished = tuple(islice(self.found, self.reported, None))
+        self.reported += len(finished)
+        report = Report(steps_done=self.steps_done, finished=finished)
         if group:
-            report = Report(tuple(group.keys), group.steps_done, self.steps_done, group.error)
+            report = Report(tuple(group.keys), group.steps_done, self.steps_done, group.error, finished)
         with suppress(OSError):  # the parent is gone, as the other direction will tell
             self.parent.send(report)
 
@@ -63,6 +70,7 @@ def live(parent: Connection, store: Store, members: int, every: float) -> None:
     try:
         sweep.begin()
         sweep.work(interruptions)
+        sweep._report(None)  # of the last runs
     except Exception as error:
         if not isinstance(error, RecombineError):
             error.add_note(traceback.format_exc())

@@ -30,7 +30,7 @@ class Group:
         members = []
         self.started, self.spent = [now] * len(self.keys), [0.0] * len(self.keys)
         for index, key in enumerate(self.keys):
-            kept = store.read_checkpoint(key)
+            kept = store.checkpoints.read(key)
             if kept is None:
                 members.append(self.ensemble.fresh(index))
             else:
@@ -72,7 +72,7 @@ class Group:
         for index, key in enumerate(self.keys):
             arrays = {name: part.numpy() for name, part in self.state.member(index).items()}
             clock = torch.tensor([self.started[index], self.spent[index]], dtype=torch.float64)
-            self.store.write_checkpoint(key, {**arrays, "clock": clock.numpy()})
+            self.store.checkpoints.write(key, {**arrays, "clock": clock.numpy()})
 
     def _chunk(self, spec: RunSpec) -> int:
         batch = spec.recipe.batch

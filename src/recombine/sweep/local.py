@@ -30,6 +30,8 @@ MEMBERS_AT_ONCE = {"cpu": 1, "cuda": 128}
 GPU more than this are hardly faster."""
 CHECKPOINT_SECONDS = 30.0
 POLL_SECONDS = 0.2
+FEW = 64
+"""Pending runs that are looked for one by one."""
 STOPPED = "interrupted; the same command goes on from here"
 
 
@@ -119,6 +121,8 @@ class Sweep:
         self.runs = len(self.pending)
         self.steps_done = 0
         self.steps: dict[str, int] = {}
+        self.steps_pending = 0
+        """Steps of all pending runs, from their start."""
 
     def run(self) -> None:
         """Train what is missing, stopping between steps when interrupted."""
@@ -128,9 +132,10 @@ class Sweep:
 
     def begin(self) -> None:
         """Serve what is in the store already, and count the steps of the rest."""
-        for key in list(self.pending):
-            self.serve(key)
+        self.store.clean()
+        self.serve_finished()
         self.steps = {key: _steps(spec) for key, spec in self.pending.items()}
+        self.steps_pending = sum(self.steps.values())
         if self.pending and self.device.type == "cpu":
             native.available()  # compiled once, before several processes want them and runs are timed
         if self.device.type != "cpu":  # members of one program step together: those of like length belong together
@@ -150,13 +155,24 @@ class Sweep:
                 for lock in taken.values():
                     lock.release()
 
+    def serve_finished(self) -> None:
+        """Serve what is in the store by now: a look at each of a few pending runs, or at the names of all runs."""
+        pending = list(self.pending)
+        for key in pending if len(pending) <= FEW else set(pending).intersection(self.store.keys()):
+            self.serve(key)
+
     def serve(self, key: str, *, locked: bool = False) -> bool:
         """Whether the run is in the store, whole."""
         run = self.store.find(key, locked=locked)
         if run is not None:
-            self.found[key] = run
-            del self.pending[key]
+            self._settle(key, run)
         return run is not None
+
+    def _settle(self, key: str, run: Run) -> None:
+        """Count a run as done."""
+        self.found[key] = run
+        del self.pending[key]
+        self.steps_pending -= self.steps.get(key, 0)
 
     def _take(self, taken: dict[str, Lock]) -> None:
         """Lock pending runs of one program that nobody else is training."""
@@ -190,8 +206,7 @@ class Sweep:
         time.sleep(POLL_SECONDS)
         if interruptions.asked:
             raise Interrupted(STOPPED)
-        for key in list(self.pending):
-            self.serve(key)
+        self.serve_finished()
 
     def _train(self, keys: list[str], interruptions: Interruptions) -> None:
         try:
@@ -207,8 +222,7 @@ class Sweep:
             return
         try:
             for key, run in zip(keys, group.save_all(), strict=True):
-                self.found[key] = run
-                del self.pending[key]
+                self._settle(key, run)
         except BaseException:
             group.checkpoint()
             raise
@@ -230,14 +244,13 @@ class Sweep:
         return group
 
     def _report(self, group: Group | None) -> None:
-        ahead = sum(self.steps[key] for key in self.pending) - (group.steps_done if group else 0)
         self.watch(
             Progress(
                 runs=self.runs,
                 finished=len(self.found),
                 members=len(group.keys) if group else 0,
                 steps_done=self.steps_done,
-                steps_left=ahead,
+                steps_left=self.steps_pending - (group.steps_done if group else 0),
                 error=group.error if group else float("nan"),
             )
         )

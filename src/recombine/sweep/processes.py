@@ -83,8 +83,6 @@ class _Crew:
         while there:
             heard = wait(there, POLL_SECONDS)
             there -= {ours for ours in heard if not self._hear(ours)}
-            for key in list(sweep.pending):
-                sweep.serve(key)
             if heard:
                 sweep.watch(self._progress())
             if not told and (interruptions.asked or not isinstance(self.failure, Interrupted | None)):
@@ -96,6 +94,7 @@ class _Crew:
                         ours.send("stop")
         for child in self.children.values():
             child.join(LEAVE_SECONDS)
+        sweep.serve_finished()  # also what a killed child could not tell
         codes = listed(child.exitcode for child in self.children.values())
         if sweep.pending:
             early = RecombineError(f"processes: all ended with runs left to train (exit codes {codes})")
@@ -117,6 +116,9 @@ class _Crew:
             ours.send(list(self.sweep.pending.values()))
         if isinstance(message, Report):
             self.reports[ours] = message
+            for key in message.finished:
+                if key in self.sweep.pending:
+                    self.sweep.serve(key)
         elif isinstance(self.failure, Interrupted | None):
             kind, arguments, fields = message
             self.failure = kind.__new__(kind, *arguments)
@@ -131,7 +133,7 @@ class _Crew:
             finished=len(sweep.found),
             members=sum(len(report.keys) for report in now),
             steps_done=sum(report.steps_done for report in self.reports.values()),
-            steps_left=sum(sweep.steps[key] for key in sweep.pending) - sum(report.steps for report in now),
+            steps_left=sweep.steps_pending - sum(report.steps for report in now),
             error=sum(errors) / len(errors) if errors else math.nan,
         )
 

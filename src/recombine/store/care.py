@@ -1,0 +1,84 @@
+"""Looking after a store: what is wrong with it, and what can go."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from recombine.errors import StoreError
+from recombine.files import TEMPORARY, delete, entries, remove_abandoned
+from recombine.store.index import ASIDE, SUFFIXES
+from recombine.store.names import FOLDERS, INDEX, MARKER, is_key, key_of
+from recombine.store.run import Problem, Run, stray
+
+if TYPE_CHECKING:
+    from recombine.store.store import Store
+
+INDEX_FILES = frozenset(f"{INDEX}{suffix}{aside}" for suffix in SUFFIXES for aside in ("", ASIDE))
+
+
+def verify(store: Store) -> Iterator[tuple[str, list[Problem]]]:
+    """Each finished run and each checkpoint with what is wrong with it, and every entry that is none of ours."""
+
+    def run_problems(name: str) -> list[Problem]:
+        return Run(name, store.path / "runs" / name).problems() if is_key(name) else [stray(name)]
+
+    checks: dict[str, Callable[[str], list[Problem]]] = {
+        "runs": run_problems,
+        "checkpoints": store.checkpoints.problems,
+        **dict.fromkeys(("locks", "damaged", "tmp"), lambda name: [stray(name)]),
+    }
+    for folder, check in checks.items():
+        try:
+            names = entries(store.path / folder)
+        except StoreError as error:
+            yield folder, [Problem(str(error), "unreadable")]
+            continue
+        for name in names:
+            passing = folder != "runs" and not is_key(name) and key_of(folder, name) is not None
+            if passing or (folder == "locks" and key_of(folder, name)):
+                continue  # being written or used now, or left by a killed process: the next sweep removes it
+            try:
+                problems = check(name)
+            except StoreError as error:
+                problems = [Problem(str(error), "unreadable")]
+            if os.path.lexists(store.path / folder / name):  # else it was removed meanwhile
+                yield name, problems
+    for name in entries(store.path):
+        temporary = TEMPORARY.fullmatch(name)
+        if name not in (*FOLDERS, MARKER, *INDEX_FILES) and not (temporary and temporary["name"] == MARKER):
+            yield name, [stray(name)]
+
+
+def leftovers(store: Store) -> list[Path]:
+    """What no run needs: writes of dead processes, damaged runs and indices, checkpoints of finished runs."""
+    damaged = [store.path / "damaged" / name for name in entries(store.path / "damaged") if key_of("damaged", name)]
+    aside = [store.path / name for name in entries(store.path) if name in INDEX_FILES and name.endswith(ASIDE)]
+    return sorted([*abandoned(store), *damaged, *aside])
+
+
+def abandoned(store: Store) -> list[Path]:
+    """What killed processes left: half-written runs and checkpoints, and checkpoints of runs that are finished."""
+    paths = []
+    for folder in ("tmp", "checkpoints"):
+        for name in entries(store.path / folder):
+            key = key_of(folder, name)
+            needed = folder == "checkpoints" and name == key and not os.path.lexists(store.path / "runs" / name)
+            if key is not None and not needed and not store.is_busy(key):
+                paths.append(store.path / folder / name)
+    return paths
+
+
+def clean(store: Store) -> None:
+    """Remove what killed processes left, as far as that can be done: this never stops a sweep."""
+    remove_abandoned(store.path, lambda name: name == MARKER)
+    with suppress(StoreError):
+        for path in abandoned(store):
+            with suppress(StoreError):
+                delete(path)
+        for name in entries(store.path / "locks"):
+            if key_of("locks", name):
+                store.is_busy(name)  # taking and releasing a free lock removes its file

@@ -1,0 +1,68 @@
+"""Checkpoints: the newest state of each unfinished run.
+
+`checkpoints/KEY` is one file, replaced by one rename: a line with a digest of key and content, then the arrays as
+safetensors. So a checkpoint whose bytes changed, or that was renamed to another run's, is found and passed over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from recombine.files import NotRegular, entries, explained, read, write
+from recombine.store.arrays import pack, unpack
+from recombine.store.names import is_key
+from recombine.store.run import Problem, stray
+
+
+class Checkpoints:
+    """The checkpoints of a store."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write(self, key: str, arrays: Mapping[str, Any]) -> None:
+        """Keep the newest state of an unfinished run in the place of the one before."""
+        content = pack(arrays)
+        write(self.folder / key, _seal(key, content) + content)
+
+    def read(self, key: str) -> dict[str, Any] | None:
+        """The arrays of a run's checkpoint; none where there is none, or one that is not as it was written."""
+        with explained(self.folder / key):
+            content = self._content(key)
+        return None if content is None else unpack(content)
+
+    def _content(self, key: str) -> bytes | None:
+        try:
+            sealed = read(self.folder / key)
+        except (FileNotFoundError, NotRegular):
+            return None
+        line = _seal(key, sealed[SEAL_LENGTH:])
+        return sealed[SEAL_LENGTH:] if sealed[:SEAL_LENGTH] == line else None
+
+    def forget(self, key: str) -> None:
+        """Remove what an unfinished run left."""
+        with explained(self.folder / key):
+            (self.folder / key).unlink(missing_ok=True)
+
+    def __iter__(self) -> Iterator[str]:
+        """Keys of the runs that have one."""
+        return iter([name for name in entries(self.folder) if is_key(name)])
+
+    def problems(self, name: str) -> list[Problem]:
+        """What is wrong with an entry of the folder."""
+        if not is_key(name):
+            return [stray(name)]
+        with explained(self.folder / name):
+            return [] if self._content(name) is not None else [Problem("checkpoint: content changed")]
+
+
+def _seal(key: str, content: bytes) -> bytes:
+    digest = hashlib.sha256(key.encode() + b"\n")
+    digest.update(content)
+    return digest.hexdigest().encode() + b"\n"
+
+
+SEAL_LENGTH = len(_seal("", b""))

@@ -1,0 +1,182 @@
+"""The index is a cache: whatever happens to it, a listing says what the folders say, and training goes on."""
+
+import random
+import shutil
+import sqlite3
+import time
+from collections import Counter
+
+import pytest
+
+from recombine.cli import main
+from recombine.store import Store
+from recombine.store import index as index_module
+from recombine.sweep import train
+from tests.small import small_spec
+from tests.store.saving import saved
+
+FILES = ("index.sqlite", "index.sqlite-wal", "index.sqlite-shm")
+
+
+@pytest.fixture
+def filled(store_path):
+    """A store with a few runs, all of its index in one file."""
+    for seed in range(6):
+        saved(Store(store_path), seed=seed, ood=seed + 0.125)
+    connection = sqlite3.connect(store_path / "index.sqlite")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    return store_path
+
+
+def replaced(path, content):
+    """Put other bytes in the place of the index."""
+    for name in FILES:
+        (path / name).unlink(missing_ok=True)
+    (path / "index.sqlite").write_bytes(content)
+
+
+def test_a_flipped_bit_never_changes_a_listing(filled):
+    """E: one number of a row's checksum is enough to have the whole index made again."""
+    expected, content = Store(filled).listing(), (filled / "index.sqlite").read_bytes()
+    chance, repaired = random.Random(0), 0
+    used = [k for k in range(len(content)) if content[k]]
+    for position in [*range(100), *chance.sample(used, 150)]:
+        changed = bytearray(content)
+        changed[position] ^= 1 << chance.randrange(8)
+        replaced(filled, changed)
+        assert Store(filled).listing() == expected, position
+        repaired += (filled / "index.sqlite.damaged").exists()
+        (filled / "index.sqlite.damaged").unlink(missing_ok=True)
+    assert repaired > 50
+
+
+def test_a_digit_changed_by_hand_is_found(filled):
+    expected = Store(filled).listing()
+    with sqlite3.connect(filled / "index.sqlite") as connection:
+        connection.execute("UPDATE summaries SET summary = replace(summary, '3.125', '3.126')")
+    assert Store(filled).listing() == expected
+    with sqlite3.connect(filled / "index.sqlite") as connection:
+        connection.execute("UPDATE heads SET finished = finished + 1000 WHERE key = (SELECT MIN(key) FROM heads)")
+    assert Store(filled).listing() == expected
+    assert Store(filled).index.heads().keys() == set(Store(filled).keys())  # and the new one is sound
+
+
+@pytest.mark.parametrize("moment", ["heads", "summaries"])
+def test_an_index_damaged_while_it_is_read_hides_no_run(filled, monkeypatch, moment):
+    """E: the listing is made whole again after the repair, not before."""
+    expected = Store(filled).listing()
+    read = getattr(index_module.Index, moment)
+
+    def damaged_now(self, *arguments):
+        monkeypatch.undo()
+        replaced(filled, b"not a database at all" * 50)
+        return read(self, *arguments)
+
+    monkeypatch.setattr(index_module.Index, moment, damaged_now)
+    assert Store(filled).listing() == expected
+    assert Store(filled).listing() == expected
+
+
+def test_other_schemas_and_bad_json_are_put_aside_and_made_again(filled):
+    """14: as for a damaged file."""
+    expected = Store(filled).listing()
+    replaced(filled, b"")
+    with sqlite3.connect(filled / "index.sqlite") as connection:  # the first format of all
+        connection.execute("CREATE TABLE runs (key TEXT PRIMARY KEY, finished REAL NOT NULL, summary TEXT NOT NULL)")
+        connection.execute("INSERT INTO runs VALUES ('ghost', 1.0, '{')")
+    assert Store(filled).listing() == expected
+    assert (filled / "index.sqlite.damaged").exists()
+    deep = "[" * 100_000
+    with sqlite3.connect(filled / "index.sqlite") as connection:
+        ((key, finished),) = connection.execute("SELECT key, finished FROM heads LIMIT 1")
+        digest = index_module._digest(deep)
+        connection.execute("UPDATE summaries SET summary = ? WHERE key = ?", (deep, key))
+        seal = index_module._seal(key, finished, digest)
+        connection.execute("UPDATE heads SET digest = ?, seal = ? WHERE key = ?", (digest, seal, key))
+    assert Store(filled).listing() == expected
+    (filled / "index.sqlite").unlink()
+    (filled / "index.sqlite").mkdir()
+    assert Store(filled).listing() == expected
+    shutil.rmtree(filled / "index.sqlite.damaged")
+
+
+def test_a_locked_index_stops_neither_training_nor_listing(filled, monkeypatch):
+    monkeypatch.setattr(index_module, "BUSY_SECONDS", 0.1)
+    expected = Store(filled).listing()
+    holder = sqlite3.connect(filled / "index.sqlite", isolation_level=None)
+    holder.execute("PRAGMA locking_mode=EXCLUSIVE")
+    holder.execute("BEGIN EXCLUSIVE")
+    assert Store(filled).listing() == expected
+    specs = [small_spec("mlp", seed=seed) for seed in range(10, 14)]
+    began = time.perf_counter()
+    runs = train(specs, filled)
+    assert time.perf_counter() - began < 30
+    assert len(Store(filled).listing().rows) == 10
+    holder.close()
+    assert [row.key for row in Store(filled).listing().rows][6:] == [run.key for run in runs]
+
+
+def test_an_index_that_cannot_be_written_stops_nothing(filled, monkeypatch):
+    def refuse(self, mode):
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(index_module.Index, "_connected", refuse)
+    (run,) = train([small_spec("mlp", seed=20)], filled)
+    assert Store(filled).listing().rows[-1].key == run.key
+    assert Store(filled).remove(run.key)
+
+
+def test_a_run_that_cannot_be_listed_is_named(filled, capsys):
+    """E: a listing that leaves a run out says so."""
+    run = next(iter(Store(filled)))
+    (run.path / "result.json").write_text("{")
+    for name in FILES:
+        (filled / name).unlink(missing_ok=True)
+    listing = Store(filled).listing()
+    assert (len(listing.rows), listing.total, listing.unreadable) == (5, 5, [run.key])
+    with pytest.raises(SystemExit):
+        main(["runs", "list"])
+    text = capsys.readouterr().out
+    assert "5 finished runs" in text
+    assert f"cannot be listed: {run.key[:10]}" in text
+    with pytest.raises(SystemExit) as stop:
+        main(["runs", "export", str(filled.parent / "all.json")])
+    assert stop.value.code == 2
+    assert run.key in capsys.readouterr().err
+
+
+def reads(monkeypatch):
+    """Paths of all files that are read from now on."""
+    import recombine.files
+
+    opened, open_regular = [], recombine.files.open_regular
+    monkeypatch.setattr(
+        recombine.files, "open_regular", lambda path, **how: opened.append(path) or open_regular(path, **how)
+    )
+    return opened
+
+
+def test_listing_reads_no_runs_and_serving_one_reads_only_that(filled, monkeypatch):
+    """H: what `list` and a served `train` read does not grow with the number of runs."""
+    (run,) = train([small_spec("mlp", seed=30)], filled)
+    opened = reads(monkeypatch)
+    assert [row.key for row in Store(filled).listing(newest=2).rows] == [
+        row.key for row in Store(filled).listing().rows
+    ][-2:]
+    assert {path.name for path in opened} == {"recombine.json"}
+    opened.clear()
+    train([small_spec("mlp", seed=30)], filled)
+    assert {path.parent.name for path in opened if path.name != "recombine.json"} == {run.key}
+    assert len(opened) <= 8
+
+
+def test_a_parent_looks_at_a_run_when_it_is_told_of_it(store_path, monkeypatch):
+    """H: not at all pending ones, five times a second."""
+    looked, find = [], Store.find
+    monkeypatch.setattr(Store, "find", lambda self, key, **how: looked.append(key) or find(self, key, **how))
+    specs = [small_spec("mlp", seed=seed, steps=300) for seed in range(6)]
+    train(specs, store_path, processes=2)
+    looks = Counter(looked)
+    assert set(looks) == {spec.digest for spec in specs}
+    assert max(looks.values()) <= 3  # at the start, when it is told, and once more at the end
