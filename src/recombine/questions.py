@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 
+from recombine.errors import StoreError
 from recombine.store import Run
 from recombine.store.run import ARRAYS, WEIGHTS
 
@@ -29,7 +30,10 @@ def source_digest() -> str:
 
 def content_digest(run: Run) -> str:
     """What training came to, from the digests that the store keeps: weights, arrays, and whether it diverged."""
-    digests = run.digests()
+    try:
+        digests = run.digests()
+    except ValueError as error:  # since it was served
+        raise StoreError(f"store: {str(run.path)!r} is not allowed; allowed: a run that is whole ({error})") from None
     return f"{digests[WEIGHTS]} {digests[ARRAYS]} {run.status}"
 
 

@@ -52,7 +52,7 @@ def filled(module, chance):
 @needs_compiler
 @settings(max_examples=40, deadline=None)
 @given(
-    st.integers(1, 20), st.integers(1, 30), st.integers(1, 9), st.sampled_from([16, 32, 48, 64]),
+    st.integers(1, 20), st.integers(1, 30), st.integers(1, 9), st.sampled_from([1, 5, 8, 16, 24, 32, 33, 48, 64]),
     st.lists(st.booleans(), max_size=3), st.integers(0, 99), st.sampled_from([1, 2, 3]),
 )  # fmt: skip
 def test_networks_agree_with_torch(batch, code, first, channels, ups, seed, threads):
@@ -90,7 +90,8 @@ def test_networks_agree_with_torch(batch, code, first, channels, ups, seed, thre
 
 @needs_compiler
 @pytest.mark.parametrize(("size", "decoder"), [(7, "cnn:width=16:depth=1"), (10, "cnn:width=32:depth=2"),
-                                               (14, "cnn:width=16:depth=3"), (28, "cnn:width=32:depth=4")])  # fmt: skip
+                                               (14, "cnn:width=16:depth=3"), (28, "cnn:width=32:depth=4"),
+                                               (14, "cnn:width=8:depth=3"), (28, "cnn:width=40:depth=4")])  # fmt: skip
 def test_a_whole_network_has_torchs_answers_and_gradients(size, decoder):
     spec = RunSpec(task=BumpTask(size=size, training="draws:12"), decoder=decoder)
     ensemble = Ensemble([spec], CPU)
@@ -268,8 +269,44 @@ def test_they_compute_in_float32_only(monkeypatch):
     assert torch.equal(used.weights, trained(half).weights)
 
 
-def test_widths_that_do_not_fit_are_torchs():
-    assert not native.takes(24)
+@needs_compiler
+@pytest.mark.parametrize("width", [8, 24])
+def test_widths_that_are_no_whole_blocks_train_padded(width, monkeypatch):
+    """To torch's weights within rounding; AdamW sees the network's own parameters alone."""
+    spec = small_spec(CNN(width=width, depth=2), steps=8)
+    taken = []
+    monkeypatch.setattr(native.Convolutional, "apply", lambda *words, on=native.Convolutional.apply: (
+        taken.append(words[2].channels), on(*words))[1])  # fmt: skip
+    fast = trained(spec)
+    assert taken == [width] * 8
+    monkeypatch.setattr(native, "available", lambda: False)
+    plain = trained(spec)
+    assert len(taken) == 8
+    assert fast.weights.shape == fast.mean.shape == plain.weights.shape
+    assert torch.allclose(fast.errors[0], plain.errors[0], rtol=1e-4)
+    near(fast.weights, plain.weights)
+
+
+@needs_compiler
+def test_padding_has_no_gradient_and_no_part_in_the_answers():
+    """The same numbers as a network of whole blocks whose other channels are zero."""
+    plan, padded = native.Plan(3, 2, 5, (True, False)), native.Plan(3, 2, 16, (True, False))
+    vector = torch.randn(plan.parameters, generator=torch.Generator().manual_seed(0))
+    wide = plan.padded(vector)
+    assert len(wide) == padded.parameters
+    assert torch.equal(plan.cropped(wide, plan.parameters), vector)
+    assert int((wide != 0).sum()) == len(vector)
+    codes, ends = torch.ones(2, 3), []
+    for own, parameters in ((plan, vector), (padded, wide)):
+        parameters = parameters.clone().requires_grad_()
+        drawn = native.Convolutional.apply(parameters, codes, own)
+        ends.append((drawn, torch.autograd.grad(drawn.square().sum(), parameters)[0]))
+    assert torch.equal(ends[0][0], ends[1][0])
+    assert torch.equal(ends[0][1], plan.cropped(ends[1][1], plan.parameters))
+
+
+def test_without_kernels_networks_are_torchs(monkeypatch):
+    monkeypatch.setattr(native, "available", lambda: False)
     decoder = small_spec(CNN(width=24, depth=1)).module()
     assert decoder.lone_answers(torch.zeros(0), torch.zeros(2, 28)) is None
 

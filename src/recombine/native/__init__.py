@@ -10,17 +10,15 @@ from __future__ import annotations
 from recombine.native.adamw import update as adamw_update
 from recombine.native.build import available, why_not
 from recombine.native.narrow import NarrowConvolution
-from recombine.native.network import Convolutional, Plan
+from recombine.native.network import BLOCK, Convolutional, Plan
 
-BLOCK = 16
-"""Channels that kernels handle at a time."""
 NARROW = 8
 """Most channels of a narrow convolution; with more, libraries are faster."""
 
 
 def takes(channels: int) -> bool:
-    """Whether the kernels take this many channels, on this machine."""
-    return channels % BLOCK == 0 and available()
+    """Whether the kernels take this many channels, on this machine: any, as padding them to whole blocks pays."""
+    return channels > 0 and available()
 
 
 __all__ = [
