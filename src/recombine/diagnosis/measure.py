@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from recombine.diagnosis.arguments import checked_targets, encode_values, holdout_mask, parse_grid
 from recombine.diagnosis.derivatives import Geometry, exact_geometry
-from recombine.diagnosis.isolation import as_called, differentiable, refuse_lazy, uncompiled, undisturbed
+from recombine.diagnosis.isolation import as_called, differentiable, refuse_unfinished, uncompiled, undisturbed
 from recombine.diagnosis.outputs import averaged_outputs, output_scores, superposition
 from recombine.diagnosis.reading import OUTPUT
 from recombine.diagnosis.result import RESERVED, Diagnosis, dataset
@@ -76,7 +76,7 @@ def diagnose(
     encoding = ENCODINGS.parse(encode) if isinstance(encode, str) else encode
     mask = holdout_mask(holdout, grid)
     module = uncompiled(module)
-    refuse_lazy(module)
+    refuse_unfinished(module)
     weight = next((p for p in (*module.parameters(), *module.buffers())), torch.empty(0))
     device, dtype = weight.device, weight.dtype if weight.is_floating_point() else torch.float32
 
