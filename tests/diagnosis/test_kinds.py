@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import recombine
+from recombine.errors import InvalidValue
 
 GRID = "x=0:3,y=0:3"
 Pair = namedtuple("Pair", "loss logits")
@@ -101,6 +102,34 @@ def test_compiled_modules():
         assert result.attrs["metric"] == "exact"
         assert np.array_equal(result["metric"].values, expected["metric"].values)
     assert list(expected["stage"].values) == ["input", "0", "1", "2", "output"]
+
+
+def test_traced_graphs_and_exported_programs():
+    plain = layers().eval()
+    expected = recombine.diagnose(plain, GRID, encode="bump")
+    rows = torch.export.Dim("rows", min=1)
+    exported = torch.export.export(plain, (torch.randn(2, 8),), dynamic_shapes=({0: rows},)).module()
+    for module in (torch.fx.symbolic_trace(plain), exported):
+        result = recombine.diagnose(module, GRID, encode="bump")
+        assert np.allclose(result["metric"].sel(stage="output"), expected["metric"].sel(stage="output"), atol=1e-5)
+
+
+def test_weights_that_hold_no_numbers_are_refused():
+    with pytest.raises(InvalidValue, match=r"module: '0.weight' is not allowed; .*meta") as caught:
+        recombine.diagnose(layers().to("meta"), GRID, encode="bump")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [None, "text", torch.tensor(1.0), 3 + 4j, iter(())],
+    ids=["nothing", "text", "scalar", "number", "iterator"],
+)
+def test_outputs_without_rows_are_refused(returned):
+    with pytest.raises(InvalidValue, match="output has a floating row an input row"):
+        recombine.diagnose(Returns(lambda loss, logits: returned), GRID, encode="bump")
+    with pytest.raises(InvalidValue, match="output has a floating row an input row"):
+        recombine.diagnose(Returns(lambda loss, logits: logits.to_sparse()), GRID, encode="bump")
 
 
 class Autocast(nn.Module):

@@ -7,6 +7,7 @@ from torch import nn
 
 import recombine
 from recombine.errors import InvalidValue
+from recombine.metrics.stages import chunks
 
 GRID = "x=0:3,y=0:3"
 
@@ -103,6 +104,16 @@ def test_a_module_that_never_repeats_itself_is_refused():
             recombine.diagnose(layers(between), GRID, encode="bump")
         assert "\n" not in str(caught.value)
         assert not hasattr(between, "count")
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 64])
+def test_chunks_never_hold_a_single_row(count):
+    points = torch.arange(count)
+    for size in (0, 1, 2, 3, 5, 1000):
+        parts = chunks(points, size)
+        assert torch.equal(torch.cat(parts), points)
+        assert min(map(len, parts)) >= min(2, count)
+        assert max(map(len, parts)) <= max(3, size)
 
 
 class Squeezes(nn.Module):

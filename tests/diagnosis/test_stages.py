@@ -73,6 +73,13 @@ def test_wrappers_are_opened():
     assert stages(Wrapped(Methods())) == ["input", "lift", *blocks, "output"]
 
 
+def test_a_lone_part_is_opened_however_small():
+    small = nn.Sequential(nn.Linear(8, 4), nn.Tanh(), nn.Linear(4, 2))
+    assert stages(nn.DataParallel(small)) == ["input", "module.0", "module.1", "output"]
+    assert stages(nn.Sequential(nn.Sequential(nn.Linear(8, 4), nn.Tanh()))) == ["input", "0.0", "output"]
+    assert stages(nn.Sequential(nn.Linear(8, 8), small)) == ["input", "0", "1.0", "1.1", "output"]
+
+
 def test_two_halves_are_both_opened():
     halves = nn.Sequential(nn.Sequential(Block(8), Block(8)), nn.Sequential(Block(8), Block(8)), nn.Tanh())
     assert stages(halves) == ["input", "0.0", "0.1", "1.0", "1.1", "output"]

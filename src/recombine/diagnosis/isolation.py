@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import torch
 from torch import Tensor, nn
@@ -22,12 +22,15 @@ def uncompiled(module: nn.Module) -> nn.Module:
     return inner if isinstance(inner, nn.Module) else module
 
 
-def refuse_lazy(module: nn.Module) -> None:
-    """Running a lazy layer would give it its shape for good, which is for its owner to do."""
+def refuse_unfinished(module: nn.Module) -> None:
+    """Refuse lazy layers, which running would give their shape for good, and weights that hold no numbers."""
     for name, part in module.named_modules():
         if isinstance(part, LazyModuleMixin) and part.has_uninitialized_params():  # type: ignore[misc]
             allowed = "a module whose lazy layers have their shapes: run it once on an input of yours"
             raise InvalidValue("module", f"{type(part).__name__} {name}".strip(), allowed)
+    for name, weight in module.named_parameters():
+        if weight.is_meta:
+            raise InvalidValue("module", name, "a module whose weights hold numbers, not one on the meta device")
 
 
 @contextmanager
@@ -58,7 +61,8 @@ def undisturbed(module: nn.Module) -> Iterator[None]:
     tensors = (*module.parameters(), *module.buffers())
     devices = sorted({tensor.device.index or 0 for tensor in tensors if tensor.device.type == "cuda"})
     with torch.random.fork_rng(devices=devices):
-        module.eval()
+        with suppress(NotImplementedError):  # an exported program keeps the mode that it was exported in
+            module.eval()
         try:
             yield
         finally:

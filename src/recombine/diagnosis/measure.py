@@ -31,7 +31,7 @@ from recombine.diagnosis.arguments import (
     holdout_mask,
 )
 from recombine.diagnosis.derivatives import Geometry, exact_geometry
-from recombine.diagnosis.isolation import as_called, differentiable, refuse_lazy, uncompiled, undisturbed
+from recombine.diagnosis.isolation import as_called, differentiable, refuse_unfinished, uncompiled, undisturbed
 from recombine.diagnosis.outputs import averaged_outputs, output_scores, superposition
 from recombine.diagnosis.reading import OUTPUT
 from recombine.diagnosis.result import RESERVED, Diagnosis, dataset
@@ -89,7 +89,7 @@ def diagnose(
     whole_number("memory", memory)
     stages = stages if stages is None else items("stages", stages, str, example="paths of submodules")
     module = uncompiled(module)
-    refuse_lazy(module)
+    refuse_unfinished(module)
     weight = next((p for p in (*module.parameters(), *module.buffers())), torch.empty(0))
     device, dtype = weight.device, weight.dtype if weight.is_floating_point() else torch.float32
 

@@ -3,7 +3,8 @@
 Without a word from the user these are the parts that the module runs, in the order in which they finish. A container
 that never runs as a module of its own (a list, a wrapper that calls methods of its parts) is replaced by its parts, and
 a part is opened that holds more than half of all layers, or at least a quarter where fewer than `FEW` parts run. A
-part of fewer than `SMALL` layers stays closed. Of parts that would make more than `MANY` stages some are left out.
+part of fewer than `SMALL` layers stays closed, unless it is the only one. Of parts that would make more than `MANY`
+stages some are left out.
 
 Patterns name parts as a shell names files: `*` and `?` stay within one level of a path, `**` crosses levels.
 """
@@ -22,7 +23,7 @@ from recombine.diagnosis.trace import GIVEN, RETURNED, ROWS, row_layout, spread,
 from recombine.errors import InvalidValue, listed
 from recombine.metrics.stages import INPUT, Encode
 
-FEW, SMALL, MANY = 4, 4, 24
+FEW, SMALL, MANY = 4, 3, 24
 NAMED = 6
 """Parts that a note or a message names before it counts the rest."""
 
@@ -112,7 +113,7 @@ def _own(module: nn.Module, ran: list[str]) -> tuple[set[str], list[str]]:
 
 def _large(tree: _Tree, level: list[str]) -> list[str]:
     """Parts of a level that are to be opened."""
-    least = max(SMALL, len(tree.layers) / (4 if len(level) < FEW else 2))
+    least = max(SMALL, len(tree.layers) / (4 if len(level) < FEW else 2)) if len(level) > 1 else 0
     return [name for name in level if tree.share(name) >= least and name in tree.above] if len(level) < MANY else []
 
 

@@ -122,13 +122,13 @@ def _laid_out(part: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def tensors_in(returned: object) -> list[Tensor]:
-    """All floating tensors of what a module returns: a tensor, or any nesting of tuples, mappings and objects."""
+    """All dense floating tensors of what a module returns: a tensor, or any nesting of tuples, mappings and objects."""
     return list(_tensors(returned, NESTING, set()))
 
 
 def _tensors(returned: object, depth: int, seen: set[int]) -> Iterator[Tensor]:
     if isinstance(returned, Tensor):
-        if returned.is_floating_point():
+        if returned.is_floating_point() and not returned.is_nested and returned.layout == torch.strided:
             yield returned
         return
     if not depth or id(returned) in seen or isinstance(returned, (nn.Module, type)):

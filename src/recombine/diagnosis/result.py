@@ -61,7 +61,8 @@ class Diagnosis(xarray.Dataset):
                 cases = [""] if found.ndim == 0 else [f" {case}" for case in found[found.dims[0]].values]
                 values = np.atleast_1d(found.values)
                 lines += [f"{name}{case}: {value:.3g}" for case, value in zip(cases, values, strict=True)]
-        lines.append(f"metric: {', '.join(filter(None, (self.attrs['metric'], self.attrs['metric_reason'])))}")
+        method = ", ".join(filter(None, (self.attrs.get("metric"), self.attrs.get("metric_reason"))))
+        lines += [f"metric: {method}"] if method else []
         lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)
 
