@@ -5,20 +5,27 @@ from __future__ import annotations
 import importlib
 import io
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
-from rich.table import Table
 
-from recombine.cli.tables import console
-from recombine.errors import InvalidValue
+from recombine.cli.destinations import require_folder
+from recombine.cli.options import StorePath
+from recombine.cli.screen import console, say
+from recombine.cli.tables import Column, Holds, write_table
+from recombine.encodings import ENCODINGS
+from recombine.errors import InvalidValue, listed
 from recombine.files import explained, write
+from recombine.holdouts import HOLDOUTS
 from recombine.store import Store
 
 RUN = "run:"
 """What a factory begins with that is a run of a store."""
+GEOMETRIES = ("auto", "exact", "differences")
+WITH_FIELDS = "with fields as NAME:FIELD=VALUE"
 
 
 def diagnose(
@@ -27,14 +34,26 @@ def diagnose(
     *,
     grid: str | None = None,
     weights: Path | None = None,
-    encoding: str | None = None,
-    holdout: str | None = None,
+    encoding: Annotated[
+        str | None,
+        Parameter(help=f"How values become inputs: {listed(ENCODINGS)}; {WITH_FIELDS}. Default: as they are."),
+    ] = None,
+    holdout: Annotated[
+        str | None,
+        Parameter(help=f"Which combinations were held out of training: {listed(HOLDOUTS)}; {WITH_FIELDS}."),
+    ] = None,
     stages: Annotated[list[str] | None, Parameter(negative=())] = None,
     targets: Path | None = None,
-    background: float = 0.0,
+    background: Annotated[float | None, Parameter(help="Grey value of an empty output. Default: 0.")] = None,
     memory: Annotated[int, Parameter(help="Megabytes that a measurement may keep at a time.")] = 1024,
-    geometry: str = "auto",
-    store: Path | None = None,
+    geometry: Annotated[
+        str,
+        Parameter(
+            help=f"{listed(GEOMETRIES)}: exact derivatives, differences between grid points, or (auto) exact ones "
+            "where there are any."
+        ),
+    ] = GEOMETRIES[0],
+    store: StorePath = None,
     out: Path | None = None,
 ) -> None:
     """Measure a module: geometry, factorization, probes, tuning, kernels and superposition, stage by stage.
@@ -48,21 +67,10 @@ def diagnose(
         Factors and their values: x=0:27,y=0:27, both ends included; x=0:1:5 has five values.
     weights
         A .safetensors file with the module's state.
-    encoding
-        How factor values become inputs: bump, onehot, rate, ramp, positional, with fields as NAME:FIELD=VALUE.
-        By default the values themselves.
-    holdout
-        Which combinations were held out of training: center:6:22, corner, mask:FILE, …
     stages
         Paths of submodules to measure; by default the module's own parts.
     targets
-        A .npy array of the right answers, a row a grid point, last factor fastest.
-    background
-        Grey value of an empty answer.
-    geometry
-        auto (exact where the encoding has a derivative), exact, or differences between grid points.
-    store
-        Directory of runs, for run:KEY. Default: $RECOMBINE_STORE or ./runs.
+        A .npy array of the right outputs, a row per grid point, last factor fastest.
     out
         Folder for the Dataset (diagnosis.nc) and figures.
     """
@@ -70,39 +78,48 @@ def diagnose(
 
     settings: dict[str, Any] = {"geometry": _geometry(geometry), "memory": memory << 20, "stages": stages}
     if factory.startswith(RUN):
-        given = {"grid": grid, "weights": weights, "encoding": encoding, "holdout": holdout, "targets": targets}
+        given = {
+            "grid": grid, "weights": weights, "encoding": encoding, "holdout": holdout, "targets": targets,
+            "background": background,
+        }  # fmt: skip
         for name, value in given.items():
             if value is not None:
                 raise InvalidValue(name, str(value), "nothing for a stored run: its spec says it")
         task, module = _stored(factory.removeprefix(RUN), store)
-        truth = task.render(task.grid.points)
-        result = engine.diagnose(
-            module, task.grid, encode=task.encoding, holdout=task.held_out, targets=truth,
-            background=task.background, **settings,
-        )  # fmt: skip
+        points = task.grid
+        settings |= {"encode": task.encoding, "holdout": task.held_out, "background": task.background}
+        settings["targets"] = task.render(points.points)
     else:
         if grid is None:
             raise InvalidValue("grid", None, "factors and their values, as x=0:27,y=0:27")
-        parsed, module = engine.parse_grid(grid), _module(factory)
+        if store is not None:
+            raise InvalidValue("store", str(store), f"nothing unless the module is {RUN}KEY")
+        points, module = engine.parse_grid(grid), _module(factory)
         if weights is not None:
             _load(module, weights)
-        result = engine.diagnose(
-            module, parsed, encode=encoding, holdout=holdout, targets=_targets(targets, parsed.size),
-            background=background, **settings,
-        )  # fmt: skip
-    printer = console()
-    header, *lines = result.summary().splitlines()
-    cells = [cell.strip() for cell in header.split("  ") if cell.strip()]
-    table = Table(*cells)
-    count = result.sizes["stage"]
-    for line in lines[:count]:
-        table.add_row(*[cell for cell in line.split("  ") if cell.strip()])
-    printer.print(table)
-    for line in lines[count:]:
-        printer.print(line, highlight=False)
+        settings |= {"encode": encoding, "holdout": holdout, "background": background or 0.0}
+        settings["targets"] = _targets(targets, points.size)
+    if out is not None:
+        require_folder(out, "out")
+    result = engine.diagnose(module, points, **settings)
+    _print(result)
     if out is not None:
         _write(out, result)
-        printer.print(f"written to {out}", highlight=False)
+        say(f"written to {out}")
+
+
+def _print(result: Any) -> None:
+    """Write the summary: its table as the screen allows, then its other lines."""
+    lines = result.summary().splitlines()
+    count = 1 + result.sizes["stage"]
+    cells = zip(*(re.split(r"\s{2,}", line.strip()) for line in lines[:count]), strict=True)
+    columns = [
+        Column(heading, column, Holds.NAMES if number == 0 else Holds.NUMBERS)
+        for number, (heading, *column) in enumerate(cells)
+    ]
+    write_table(console(), columns)
+    for line in lines[count:]:
+        say(line)
 
 
 def _module(factory: str) -> Any:
@@ -136,8 +153,8 @@ def _stored(key: str, store: Path | None) -> tuple[Any, Any]:
 
 
 def _geometry(word: str) -> Any:
-    if word not in ("auto", "exact", "differences"):
-        raise InvalidValue("geometry", word, "auto, exact, differences")
+    if word not in GEOMETRIES:
+        raise InvalidValue("geometry", word, listed(GEOMETRIES))
     return word
 
 

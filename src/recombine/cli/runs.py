@@ -11,103 +11,103 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
-from rich.table import Table
 
-from recombine.cli.tables import HEADINGS, console
-from recombine.errors import InvalidValue
+from recombine.cli.destinations import require_file
+from recombine.cli.listing import difference, matching, train_command
+from recombine.cli.options import StorePath
+from recombine.cli.screen import console, counted, paragraph, say
+from recombine.cli.tables import HEADINGS, INDENT, Column, Holds, score_text, write_fields, write_table
+from recombine.errors import InvalidValue, typed
 from recombine.files import explained, write
 from recombine.store import Run, Store
 from recombine.store.summary import flattened
 
 app = App(name="runs", help="List, show, verify, prune and export the runs of a store.", help_format="plaintext")
 
-StorePath = Annotated[
-    Path | None, Parameter(name="--store", help="Directory of runs. Default: $RECOMBINE_STORE or ./runs.")
-]
+Where = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--where", negative=(),
+        help="Only runs whose field has this value, as decoder=mlp, size=8 or holdout=center:low=6. "
+        "Several: all must hold; of several for one field, any.",
+    ),
+]  # fmt: skip
+Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
 FOUND_WRONG = 1
+KEY_DIGITS = 10
 OTHER_TABLES = (".xlsx", ".xls", ".tsv", ".txt", ".parquet", ".nc", ".zip", ".tar", ".gz")
 """Endings that look like a file of a kind `export` does not write."""
 
 
 @app.command(name="list")
-def list_runs(*, store: StorePath = None) -> None:
-    """List the finished runs, oldest first, and the unfinished ones."""
+def list_runs(*, where: Where = None, store: StorePath = None) -> None:
+    """List the finished runs, oldest first: in what they differ, and their scores; and the unfinished ones."""
     place = Store(store, create=False)
     rows = place.summaries()
-    out = console()
-    table = Table()
-    for heading in (
-        "key",
-        "status",
-        "decoder",
-        "encoding",
-        "holdout",
-        "training",
-        "seed",
-        *HEADINGS.values(),
-    ):
-        table.add_column(heading, justify="right" if heading in HEADINGS.values() else "left", no_wrap=True)
-    for key, summary in rows:
-        spec = summary["spec"]
-        parts = [
-            _short(spec["decoder"]),
-            *(_short(spec["task"][n]) for n in ("encoding", "holdout", "training")),
-        ]
-        table.add_row(key[:10], summary["status"], *parts, str(spec["seed"]), *_score_cells(summary["scores"]))
-    if rows:
-        out.print(table)
+    chosen = matching(rows, where)
+    if chosen:
+        differing, common = difference(chosen)
+        columns = [Column("key", [key[:KEY_DIGITS] for key, _ in chosen], Holds.NAMES)]
+        columns += [Column(name, cells, Holds.NAMES) for name, cells in differing.items()]
+        for name, heading in HEADINGS.items():
+            columns.append(Column(heading, [score_text(name, summary["scores"][name]) for _, summary in chosen]))
+        write_table(console(), columns)
+        same = ", ".join(f"{name}={value}" for name, value in common.items())
+        paragraph(f"\n{'this run' if len(chosen) == 1 else 'all of them'}: {same}")
     unfinished = place.unfinished()
-    tail = f", {len(unfinished)} unfinished ({', '.join(key[:10] for key in unfinished[:4])})" if unfinished else ""
-    out.print(f"{len(rows)} finished runs in {place.path}{tail}", highlight=False)
+    keys = ", ".join(key[:KEY_DIGITS] for key in unfinished[:4]) + (", …" if len(unfinished) > 4 else "")
+    tail = f", {len(unfinished)} unfinished ({keys})" if unfinished else ""
+    count = counted(len(rows), "finished run")
+    say(f"{count if len(chosen) == len(rows) else f'{len(chosen)} of {count}'} in {place.path}{tail}")
 
 
 @app.command
 def show(run: str, /, *, store: StorePath = None) -> None:
-    """Show one run: spec, scores, provenance.
+    """Show one run: spec, scores, provenance, and the command that trains it.
 
     Parameters
     ----------
     run
         Its key, or the first digits of it.
     """
-    found = Store(store, create=False).resolve(run)
-    _require_whole(found)
-    out = console()
-    out.print(f"[bold]{found.key}[/bold] {found.status} after {found.result['steps']} steps", highlight=False)
+    stored = Store(store, create=False).resolve(run)
+    _require_whole(stored)
+    say(f"{stored.key} {stored.status} after {counted(stored.result['steps'], 'step')}")
+    spec = json.loads(stored.spec_text)
     sections = {
-        "spec": flattened(json.loads(found.spec_text)),
-        "scores": {name: f"{value:.5g}" for name, value in found.scores.items()},
-        "provenance": _readable(found.result["provenance"]),
+        "spec": flattened(spec),
+        "scores": {name: None if v is None else f"{v:.5g}" for name, v in stored.result["scores"].items()},
+        "provenance": _readable(stored.result["provenance"]),
     }
     for title, fields in sections.items():
-        table = Table(title=title, title_justify="left", show_header=False)
-        for name, value in fields.items():
-            table.add_row(name, str(value))
-        out.print(table)
-    out.print(f"files: {found.path}", highlight=False)
+        say(f"\n{title}")
+        write_fields(console(), {name: typed(value) for name, value in fields.items()}, INDENT)
+    if command := train_command({"status": stored.status, "spec": spec}):
+        say(f"\ntrained by: {command}")
+    say(f"files: {stored.path}")
 
 
 @app.command
 def verify(*, store: StorePath = None) -> int:
     """Compare every byte with what was written; exit with 1 if any differs."""
     place = Store(store, create=False)
-    out, wrong, count = console(), 0, 0
+    wrong, count = 0, 0
     for key, problems in place.verify():
         count += 1
         wrong += bool(problems)
         for problem in problems:
-            out.print(f"{key} {problem}", highlight=False)
+            say(f"{key} {problem}")
     kept = "; what is damaged is trained again when it is next asked for" if wrong else ""
-    out.print(f"{count} checked, {wrong} damaged{kept}", highlight=False)
+    say(f"{count} checked, {wrong} damaged{kept}")
     return FOUND_WRONG if wrong else 0
 
 
 @app.command
 def prune(
     *runs: str,
-    unfinished: bool = False,
-    diverged: bool = False,
-    dry_run: bool = False,
+    unfinished: Switch = False,
+    diverged: Switch = False,
+    dry_run: Switch = False,
     store: StorePath = None,
 ) -> None:
     """Delete what no run needs (damaged and half-written files), and what is named.
@@ -129,26 +129,24 @@ def prune(
         keys |= {key for key, summary in place.summaries() if summary["status"] == "diverged"}
     paths = place.leftovers()
     loose = place.unfinished() if unfinished else []
-    out = console()
     verb = "would delete" if dry_run else "deleted"
     for path in paths:
         if not dry_run:
             with explained(path):
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-        out.print(f"{verb} {path}", highlight=False)
+        say(f"{verb} {path}")
     counts = {"run": 0, "checkpoint of": 0}
     for key in [*sorted(keys), *loose]:
         what, delete = ("run", place.remove) if key in keys else ("checkpoint of", place.discard_checkpoint)
         done = dry_run or delete(key)
         counts[what] += done
-        out.print(f"{verb if done else 'kept, it is in use:'} {what} {key}", highlight=False)
-    out.print(
-        f"{verb} {len(paths)} leftovers, {counts['run']} runs, {counts['checkpoint of']} checkpoints", highlight=False
-    )
+        say(f"{verb if done else 'kept, it is in use:'} {what} {key}")
+    deleted = [counted(len(paths), "leftover"), counted(counts["run"], "run")]
+    say(f"{verb} {', '.join([*deleted, counted(counts['checkpoint of'], 'checkpoint')])}")
 
 
 @app.command
-def export(to: Path, /, *runs: str, store: StorePath = None) -> None:
+def export(to: Path, /, *runs: str, where: Where = None, store: StorePath = None) -> None:
     """Copy runs to a new store (a directory), or their specs and scores to a table (.csv or .json).
 
     Parameters
@@ -158,19 +156,25 @@ def export(to: Path, /, *runs: str, store: StorePath = None) -> None:
     runs
         Keys, or first digits; all runs if none is given.
     """
-    place = Store(store, create=False)
-    chosen = [place.resolve(run) for run in runs] or place.runs()
-    for run in chosen:
-        _require_whole(run)
-    if to.suffix in (".csv", ".json"):
-        _write_table(to, chosen)
+    is_table = to.suffix in (".csv", ".json")
+    if is_table:
+        require_file(to, "to")
     elif to.suffix in OTHER_TABLES:
         raise InvalidValue("to", str(to), "a directory, or a file ending in .csv or .json")
+    place = Store(store, create=False)
+    chosen = [place.resolve(run) for run in runs] or place.runs()
+    if where:
+        kept = {key for key, _ in matching(place.summaries(), where)}
+        chosen = [run for run in chosen if run.key in kept]
+    for run in chosen:
+        _require_whole(run)
+    if is_table:
+        _write_table(to, chosen)
     else:
         there = Store(to)
         for run in chosen:
             there.adopt(run)
-    console().print(f"{len(chosen)} runs exported to {to}", highlight=False)
+    say(f"{counted(len(chosen), 'run')} exported to {to}")
 
 
 def _require_whole(run: Run) -> None:
@@ -192,22 +196,6 @@ def _write_table(to: Path, runs: list[Run]) -> None:
         writer.writeheader()
         writer.writerows(rows)
     write(to, text.getvalue().encode(), "to")
-
-
-def _short(part: dict[str, Any]) -> str:
-    """A part of a spec as `name:value:value`, without what is not set."""
-    values = [value for name, value in part.items() if name != "kind" and value is not None]
-    text = ":".join(str(value) for value in [part["kind"], *values])
-    return text if len(text) <= 24 else text[:23] + "…"
-
-
-def _score_cells(scores: dict[str, float | None]) -> list[str]:
-    cells = []
-    for name in HEADINGS:
-        value = scores[name]
-        text = "–" if value is None else f"{100 * value:.1f} %" if name.endswith("accuracy") else f"{value:.3g}"
-        cells.append(text)
-    return cells
 
 
 def _readable(provenance: dict[str, Any]) -> dict[str, Any]:
