@@ -14,7 +14,7 @@ import re
 import sys
 import unicodedata
 from contextlib import suppress
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn
 
 from rich.console import Console
 
@@ -59,7 +59,7 @@ def console(*, stderr: bool = False) -> Screen:
     return Screen(stderr=stderr, width=width, markup=False, highlight=False, emoji=False)
 
 
-def width_of(stream: TextIO) -> int:
+def width_of(stream: Any) -> int:
     """COLUMNS if that is a sensible number, else the terminal's width, else enough for a table."""
     columns = os.environ.get("COLUMNS", "")
     width = PLAIN_WIDTH
@@ -71,7 +71,7 @@ def width_of(stream: TextIO) -> int:
     return min(max(width, NARROWEST), WIDEST)
 
 
-def is_terminal(stream: TextIO) -> bool:
+def is_terminal(stream: Any) -> bool:
     """Whether somebody watches."""
     try:
         return stream.isatty()
@@ -150,7 +150,7 @@ def flush_output() -> None:
         raise OutputLost(error.errno) from None
 
 
-def silence(stream: TextIO) -> None:
+def silence(stream: Any) -> None:
     """Send what is still in a stream's buffer nowhere, so that the interpreter does not fail over it when it ends."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
