@@ -165,8 +165,8 @@ MISTAKES = {
     "unknown study": ("reproduce everything", "what: 'everything'"),
     "unknown preset": ("reproduce --preset huge", "preset: 'huge'"),
     "report into a file": ("reproduce --out {places}/file", "--out: "),
-    "field in a part and as a flag": ("train --decoder cnn:width=8 --width 16", "--width: '16' is not allowed; allowed: "
-                                      "one value: --decoder cnn:width=8 gives one too"),
+    "field in a part and as a flag": ("train --decoder cnn:width=8 --width 16",
+                                      "--width: '16' is not allowed; allowed: one value: --decoder cnn:width=8"),
     "field by position and as a flag": ("train --decoder cnn:8 --decoder.width 8", "--decoder cnn:8 gives one too"),
     "one of several parts has it": ("train --decoder cnn:depth=2 --decoder mlp --depth 3", "--decoder cnn:depth=2"),
     "bound in a hold-out and as a flag": ("train --holdout center:2:5 --holdout.low 3", "--holdout center:2:5"),

@@ -6,7 +6,6 @@ what its flag takes; fields that are null are left out, as a part's are unless t
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -66,7 +65,7 @@ def difference(rows: Sequence[Row]) -> tuple[dict[str, list[str]], dict[str, str
 
 
 def _alike(values: list[Any]) -> bool:
-    return len({json.dumps(value, sort_keys=True) for value in values}) <= 1
+    return all(value == values[0] for value in values)
 
 
 def _of_one_kind(values: list[Any]) -> list[Mapping[str, Any]]:

@@ -13,16 +13,20 @@ import os
 import re
 import sys
 import unicodedata
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, NoReturn
 
 from rich.console import Console
+from rich.text import Text
 
 PLAIN_WIDTH = 160
 """Columns where the output is not a terminal and COLUMNS is not set."""
 USUAL_WIDTH = 80
 """Columns of a terminal that does not know its size."""
 NARROWEST, WIDEST = 20, 500
+SIZE = re.compile(r"0*[1-9][0-9]{0,5}")
+"""What COLUMNS and LINES may be."""
 REPLACED = "recombine-replaced"
 """Name of the handler for characters that an output's encoding does not have."""
 SUBSTITUTES = {"±": "+-", "–": "-", "−": "-", "…": "...", "×": "x", "·": "-", "∞": "inf", "σ": "sigma", "→": "->"}
@@ -48,6 +52,18 @@ class Screen(Console):
         except OSError as error:
             raise OutputLost(error.errno) from None
 
+    def write_lines(self, lines: Iterable[str | Text]) -> None:
+        """Write lines as they are, none of them wrapped."""
+        lines = list(lines)
+        if any(isinstance(line, Text) for line in lines):
+            self.print(Text("\n").join(Text(line) if isinstance(line, str) else line for line in lines), soft_wrap=True)
+            return
+        try:
+            self.file.write("".join(f"{line}\n" for line in lines))
+            self.file.flush()
+        except OSError as error:
+            raise OutputLost(error.errno) from None
+
     def on_broken_pipe(self) -> NoReturn:
         """Say so, where rich would exit with the code that means damage."""
         raise OutputLost(errno.EPIPE)
@@ -61,9 +77,8 @@ def console(*, stderr: bool = False) -> Screen:
 
 def width_of(stream: Any) -> int:
     """COLUMNS if that is a sensible number, else the terminal's width, else enough for a table."""
-    columns = os.environ.get("COLUMNS", "")
     width = PLAIN_WIDTH
-    if re.fullmatch(r"[0-9]{1,6}", columns) and int(columns) > 0:
+    if SIZE.fullmatch(columns := os.environ.get("COLUMNS", "")):
         width = int(columns)
     elif is_terminal(stream):
         with suppress(OSError, ValueError):
@@ -91,7 +106,7 @@ def paragraph(text: str) -> None:
 
 def visible(text: str) -> str:
     """The text with control characters written out."""
-    return CONTROLS.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+    return text if text.isprintable() else CONTROLS.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
 def counted(count: int, noun: str) -> str:
@@ -102,7 +117,7 @@ def counted(count: int, noun: str) -> str:
 def prepare_streams() -> None:
     """Give the three standard descriptors a meaning where they have none, and every character a form.
 
-    A closed one would be the number of the next file that is opened, and what libraries print would end up in it.
+    The next file that is opened would get a closed one's number, and what libraries print would end up in that file.
     """
     for number in range(3):
         try:
@@ -114,6 +129,9 @@ def prepare_streams() -> None:
         sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
+    for variable in ("COLUMNS", "LINES"):  # which rich reads as well
+        if not SIZE.fullmatch(os.environ.get(variable, "")):
+            os.environ.pop(variable, None)
     codecs.register_error(REPLACED, _replaced)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

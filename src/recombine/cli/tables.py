@@ -8,11 +8,13 @@ even one number does not fit beside the names, rows are written as blocks.
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
+from itertools import zip_longest
 
-from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
@@ -49,12 +51,12 @@ class Column:
     cells: Sequence[str | Text]
     holds: Holds = Holds.NUMBERS
 
-    @property
+    @cached_property
     def width(self) -> int:
         """Columns of the terminal that it takes on one line."""
         return max(cell_len(line) for line in (self.heading, *(str(cell) for cell in self.cells)))
 
-    @property
+    @cached_property
     def least(self) -> int:
         """The fewest columns of the terminal that it can do with."""
         return min(self.width, NARROWEST_PROSE) if self.holds is Holds.PROSE else self.width
@@ -64,14 +66,12 @@ def write_table(screen: Screen, columns: Sequence[Column], title: str | None = N
     """Write the columns in the way that suits the screen's width."""
     if title:
         screen.print(title, soft_wrap=True)
-    parts = list(_parts(columns, screen.width))
+    parts = _even_parts(columns, screen.width)
     rows = len(columns[0].cells)
     stacked = len(parts) * (rows + HEAD_LINES)
     if all(_least(part) <= screen.width for part in parts) and stacked <= rows * len(columns) + HEAD_LINES:
         for number, part in enumerate(parts):
-            if number:
-                screen.print()
-            screen.print(_table(part))
+            screen.write_lines([*([""] if number else []), *_table_lines(part, screen.width)])
     else:
         for row in range(rows):
             _write_block(screen, columns, row)
@@ -91,28 +91,75 @@ def _parts(columns: Sequence[Column], width: int) -> Iterator[list[Column]]:
     yield part
 
 
+def _even_parts(columns: Sequence[Column], width: int) -> list[list[Column]]:
+    """The parts that fit, as even as their number allows."""
+    parts = list(_parts(columns, width))
+    if len(parts) > 1:
+        while len(narrower := list(_parts(columns, width - 1))) == len(parts) and width > 1:
+            parts, width = narrower, width - 1
+    return parts
+
+
 def _least(columns: Sequence[Column]) -> int:
     return sum(column.least for column in columns) + GAP * (len(columns) - 1)
 
 
-def _table(columns: Sequence[Column]) -> Table:
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
-    for column in columns:
-        right, prose = column.holds is Holds.NUMBERS, column.holds is Holds.PROSE
-        table.add_column(
-            column.heading, justify="right" if right else "left", no_wrap=not prose, overflow="fold",
-            min_width=column.least,
-        )  # fmt: skip
+def _table_lines(columns: Sequence[Column], width: int) -> Iterator[str | Text]:
+    """A table's lines. Not rich's, which takes seconds for thousands of rows."""
+    free, widths = width - _least(columns), []
+    for column in columns:  # prose takes what the others leave, from the left
+        widths.append(min(column.width, column.least + free))
+        free -= widths[-1] - column.least
+    head = [Column(column.heading, [column.heading], column.holds) for column in columns]
+    yield from _joined(head, widths)
+    yield "─" * (sum(widths) + GAP * (len(widths) - 1))
+    yield from _joined(_wrapped(columns, widths), widths)
+
+
+def _wrapped(columns: Sequence[Column], widths: Sequence[int]) -> list[Column]:
+    """The columns with prose wrapped between words, and empty cells beside its further lines."""
+    if all(column.holds is not Holds.PROSE for column in columns):
+        return list(columns)
+    rows = []
     for cells in zip(*(column.cells for column in columns), strict=True):
-        table.add_row(*(_cell(cell) for cell in cells))
-    return table
+        stacks = [
+            textwrap.wrap(str(cell), width) if column.holds is Holds.PROSE else [cell]
+            for cell, column, width in zip(cells, columns, widths, strict=True)
+        ]
+        rows += list(zip_longest(*stacks, fillvalue=""))
+    return [Column(c.heading, cells, c.holds) for c, *cells in zip(columns, *rows, strict=True)]
+
+
+def _joined(columns: Sequence[Column], widths: Sequence[int]) -> Iterator[str | Text]:
+    """The columns side by side."""
+    for cells in zip(*(_padded(c, width) for c, width in zip(columns, widths, strict=True)), strict=True):
+        if any(isinstance(cell, Text) for cell in cells):
+            line = Text(" " * GAP).join(_cell(cell) for cell in cells)
+            line.rstrip()
+            yield line
+        else:
+            yield (" " * GAP).join(cells).rstrip()
+
+
+def _padded(column: Column, width: int) -> list[str | Text]:
+    """Cells of one width."""
+    right = column.holds is Holds.NUMBERS
+    cells: list[str | Text] = []
+    for cell in column.cells:
+        if isinstance(cell, Text):
+            cells.append(Text.assemble(cell, " " * (width - cell.cell_len)))
+        else:
+            content = visible(cell)
+            padding = " " * (width - (len(content) if content.isascii() else cell_len(content)))
+            cells.append(padding + content if right else content + padding)
+    return cells
 
 
 def _write_block(screen: Screen, columns: Sequence[Column], row: int) -> None:
     """A row on its own lines: its names, then everything else below its heading."""
     names = [column for column in columns if column.holds is Holds.NAMES]
     others = [column for column in columns if column.holds is not Holds.NAMES]
-    screen.print(Text(GAP * " ").join(_named(column, row, alone=len(names) == 1) for column in names))
+    screen.print(Text(" " * GAP).join(_named(column, row, alone=len(names) == 1) for column in names))
     write_fields(screen, {column.heading: column.cells[row] for column in others}, INDENT)
 
 
