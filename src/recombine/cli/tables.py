@@ -52,9 +52,14 @@ class Column:
     holds: Holds = Holds.NUMBERS
 
     @cached_property
+    def contents(self) -> list[str | Text]:
+        """The cells with control characters written out."""
+        return [cell if isinstance(cell, Text) else visible(cell) for cell in self.cells]
+
+    @cached_property
     def width(self) -> int:
         """Columns of the terminal that it takes on one line."""
-        return max(cell_len(line) for line in (self.heading, *(str(cell) for cell in self.cells)))
+        return max(_length(self.heading), *(_length(content) for content in self.contents))
 
     @cached_property
     def least(self) -> int:
@@ -121,7 +126,7 @@ def _wrapped(columns: Sequence[Column], widths: Sequence[int]) -> list[Column]:
     if all(column.holds is not Holds.PROSE for column in columns):
         return list(columns)
     rows = []
-    for cells in zip(*(column.cells for column in columns), strict=True):
+    for cells in zip(*(column.contents for column in columns), strict=True):
         stacks = [
             textwrap.wrap(str(cell), width) if column.holds is Holds.PROSE else [cell]
             for cell, column, width in zip(cells, columns, widths, strict=True)
@@ -145,14 +150,19 @@ def _padded(column: Column, width: int) -> list[str | Text]:
     """Cells of one width."""
     right = column.holds is Holds.NUMBERS
     cells: list[str | Text] = []
-    for cell in column.cells:
-        if isinstance(cell, Text):
-            cells.append(Text.assemble(cell, " " * (width - cell.cell_len)))
+    for content in column.contents:
+        padding = " " * (width - _length(content))
+        if isinstance(content, Text):
+            cells.append(Text.assemble(padding, content) if right else Text.assemble(content, padding))
         else:
-            content = visible(cell)
-            padding = " " * (width - (len(content) if content.isascii() else cell_len(content)))
             cells.append(padding + content if right else content + padding)
     return cells
+
+
+def _length(content: str | Text) -> int:
+    if isinstance(content, Text):
+        return content.cell_len
+    return len(content) if content.isascii() else cell_len(content)
 
 
 def _write_block(screen: Screen, columns: Sequence[Column], row: int) -> None:
