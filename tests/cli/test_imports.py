@@ -56,6 +56,9 @@ def test_a_part_of_ones_own_trains_in_several_processes_and_is_diagnosed(folder)
     code, listed, _ = shell("runs list --where encoding=ring:turns=0.25")  # a stored spec can be listed without it
     assert code == 0
     assert "2 finished runs" in listed
+    code, _, errors = shell(f"diagnose run:{stored[0][0]}")
+    assert code == 2
+    assert "--import" in errors
     code, out, errors = shell(f"diagnose run:{stored[0][0]} --import ./my_parts.py")
     assert code == 0, errors
     assert "stages.layer1" in out

@@ -82,6 +82,11 @@ def test_work_is_done_though_nothing_can_be_written(folder):
     code, out, _ = shell("recombine runs list --store other", folder)
     assert code == 0
     assert "1 finished run in other" in out
+    line = f"recombine train {small} --seeds 2 --processes 2 --store other"
+    code, out, _ = shell(f"{line} 2>&- <&-", folder, PYTHONIOENCODING="ascii")
+    assert code == 0
+    assert "mean +- standard deviation" in out
+    assert out.isascii()
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from recombine.cli.destinations import require_folder
+from recombine.cli.imports import FLAG as IMPORT
 from recombine.cli.options import StorePath
 from recombine.cli.screen import console, say
 from recombine.cli.tables import Column, Holds, write_table
@@ -147,9 +148,14 @@ def _stored(key: str, store: Path | None) -> tuple[Any, Any]:
     run = Store(store, create=False).resolve(key)
     if problems := run.problems():
         raise InvalidValue("factory", f"{RUN}{key}", f"a run whose files are whole ({problems[0]})")
-    if run.spec.task.direction != "decode":
+    try:
+        spec = run.spec
+    except InvalidValue as error:
+        allowed = f"{error.allowed}, or what a module registers that {IMPORT} names"
+        raise InvalidValue(error.field, error.value, allowed) from None
+    if spec.task.direction != "decode":
         raise InvalidValue("factory", f"{RUN}{key}", "a run that decodes; give an encoder as package.module:name")
-    return run.spec.task, run.module()
+    return spec.task, run.module()
 
 
 def _geometry(word: str) -> Any:
