@@ -309,7 +309,7 @@ MISTAKES = {
     "set value": (["reproduce", "--set", "size=many"], "size: 'many'"),
     "set without value": (["reproduce", "--set", "size"], "set: 'size'"),
     "seeds": (["reproduce", "--seeds", "0"], "seeds: '0'"),
-    "processes": (["reproduce", "--processes", "0"], "processes: 0"),
+    "processes": (["reproduce", "--processes", "0"], "--processes: '0'"),
     "bumps": (["reproduce", "stripes", "--set", "bumps=0,9999"], "training.samples: 9999"),
     "figure": (["figure", "16", "--from", "{golden}"], "figure: '16'"),
     "figure from": (["figure", "1", "--from", "nowhere"], "from: 'nowhere'"),

@@ -66,6 +66,20 @@ def listed(names: Iterable[object]) -> str:
     return ", ".join(str(name) for name in names) or "nothing"
 
 
+def typed(value: object) -> str:
+    """The value as a flag takes it: `none`, `true`, `6,6`, `0,1;3,4`, `(center:low=2)`."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        if any(isinstance(part, list | tuple) for part in value):
+            return ";".join(typed(part) for part in value)
+        return ",".join(typed(part) for part in value) + ("," if len(value) == 1 else "")
+    text = str(value)
+    return f"({text})" if ":" in text else text
+
+
 _PLAIN = {
     "missing": "a value (none was given)",
     "bool_parsing": "true or false",

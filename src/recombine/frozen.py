@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Self
+import types
+from collections.abc import Iterator
+from typing import Annotated, Any, Self, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from recombine.errors import InvalidValue, from_pydantic, reason_of, shown
+from recombine.errors import InvalidValue, from_pydantic, reason_of, typed
 from recombine.files import parsed_json
 
 DIGEST_LENGTH = 20
@@ -78,7 +80,7 @@ class Variant(Frozen):
         """From the pieces of `name:piece:piece`, each a value in field order or `field=value`."""
         names = [name for name in cls.model_fields if name != "kind"]
         fields: dict[str, str] = {}
-        for position, part in enumerate(parts):
+        for position, part in enumerate(_pieces(parts)):
             name, equals, value = part.partition("=")
             if not equals:
                 if position >= len(names):
@@ -87,8 +89,20 @@ class Variant(Frozen):
                 name, value = names[position], part
             if name in fields:
                 raise InvalidValue(f"{cls.kind_name()}.{name}", value, "one value")
-            fields[name] = value
+            fields[name] = value[1:-1] if value.startswith("(") and value.endswith(")") else value
         return cls(**fields)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_texts(cls, fields: Any) -> Any:
+        """Read `none` and lists, which flags give as text, by what the field can hold."""
+        if not isinstance(fields, dict):
+            return fields
+        known = cls.model_fields
+        return {
+            name: _read(value, known[name].annotation) if isinstance(value, str) and name in known else value
+            for name, value in fields.items()
+        }
 
     @classmethod
     def kind_name(cls) -> str:
@@ -96,10 +110,50 @@ class Variant(Frozen):
         return str(cls.model_fields["kind"].default)
 
     def __str__(self) -> str:
-        """Short text, `name:field=value`, with the fields that differ from their defaults."""
+        """Text that the family's registry parses to an equal part: `name:field=value`, without defaults."""
         changed = [
-            f"{name}={value if isinstance(value, (int, float, str)) else shown(value)}"
+            f"{name}={typed(value)}"
             for name, info in type(self).model_fields.items()
             if name != "kind" and (value := getattr(self, name)) != info.default
         ]
         return ":".join([self.kind, *changed])
+
+
+def _pieces(parts: list[str]) -> list[str]:
+    """The parts of a text split at its colons, with those inside parentheses joined again."""
+    pieces: list[str] = []
+    for part in parts:
+        if pieces and pieces[-1].count("(") > pieces[-1].count(")"):
+            pieces[-1] += f":{part}"
+        else:
+            pieces.append(part)
+    return pieces
+
+
+def _read(text: str, annotation: Any) -> Any:
+    """A text as what the annotation can hold; anything but `none` and lists is left to pydantic."""
+    kinds = list(_kinds(annotation))
+    if text == "none" and types.NoneType in kinds and str not in kinds:
+        return None
+    lists = [kind for kind in kinds if get_origin(kind) is tuple]
+    if not lists:
+        return text
+    item = get_args(lists[0])[0]
+    nested = any(get_origin(kind) is tuple for kind in _kinds(item))
+    mark = ";" if nested else ","
+    alone = not {*kinds} - {*lists, types.NoneType}  # else a text without commas is one number for all
+    if not (alone or mark in text):
+        return text
+    parts = text.removesuffix(mark).split(mark) if text else []
+    return tuple(_read(part, item) if part else part for part in parts)
+
+
+def _kinds(annotation: Any) -> Iterator[Any]:
+    """The types that an annotation is a union of."""
+    if get_origin(annotation) is Annotated:
+        yield from _kinds(get_args(annotation)[0])
+    elif get_origin(annotation) in (Union, types.UnionType):
+        for choice in get_args(annotation):
+            yield from _kinds(choice)
+    else:
+        yield annotation

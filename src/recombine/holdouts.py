@@ -13,9 +13,10 @@ Known answer: the centred box of the paper holds out 17 × 17 = 289 of 28 × 28 
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 import torch
 from jaxtyping import Bool, Int
@@ -38,12 +39,7 @@ ARM_FRACTION = 8 / 28
 """Width of the arms of the published cross, as a share of each factor's values."""
 
 
-def _split(value: Any) -> Any:
-    """`"6,6,1"` to `("6", "6", "1")`."""
-    return tuple(value.split(",")) if isinstance(value, str) and "," in value else value
-
-
-Bound = Annotated[int | tuple[int, ...], BeforeValidator(_split)]
+Bound = int | tuple[int, ...]
 
 
 class Holdout(Variant):
@@ -277,9 +273,16 @@ class Scattered(Holdout):
         return held.reshape(grid.shape)
 
 
+_POINTS = re.compile(r"(points=|shape=)?[\d,;]*")
+"""A mask's fields as text, as opposed to a file's name."""
+
+
 @HOLDOUTS.register
 class Mask(Holdout):
-    """An arbitrary list of held-out points, as integer positions; `mask:FILE` reads a .npy mask or a .json list."""
+    """An arbitrary list of held-out points, as integer positions.
+
+    `mask:0,1;3,4` lists them; `mask:FILE` reads a .npy mask or a .json list.
+    """
 
     kind: Literal["mask"] = "mask"
     points: tuple[tuple[int, ...], ...] = ()
@@ -295,6 +298,8 @@ class Mask(Holdout):
 
     @classmethod
     def from_text(cls, parts: list[str]) -> Self:
+        if all(_POINTS.fullmatch(part) for part in parts):
+            return super().from_text(parts)
         path = Path(":".join(parts).removeprefix("points="))
         if path.suffix == ".npy":
             import numpy

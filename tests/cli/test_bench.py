@@ -142,8 +142,8 @@ def test_a_record_becomes_a_document_and_a_picture(tmp_path, capsys):
     ("words", "line"),
     [
         (["speed"], "what: 'speed' is not allowed; allowed: engine"),
-        (["--steps", "0"], "steps: 0 is not allowed; allowed: at least 1"),
-        (["--processes", "0"], "processes: 0 is not allowed"),
+        (["--steps", "0"], "--steps: '0' is not allowed; allowed: at least 1"),
+        (["--processes", "0"], "--processes: '0' is not allowed"),
         (["--precision", "int8"], "precision: 'int8' is not allowed; allowed: float32, tf32, bf16"),
         (["--precision", "tf32", "--device", "cpu"], "precision: 'tf32' is not allowed"),
         (["--from", "nothing.json"], "nothing.json"),

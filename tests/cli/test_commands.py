@@ -63,10 +63,10 @@ def test_train_ends_with_a_table_and_serves_the_second_time(store_path, capsys):
     line = f"train {SMALL} --encoding bump --encoding rate --seeds 2 --device cpu"
     code, first = run(line, capsys)
     assert code == 0
-    for heading in ("ID MSE", "OOD MSE", "ID / blank", "OOD / blank", "ID acc.", "OOD acc.", "±"):
+    for heading in ("ID MSE", "OOD MSE", "ID/blank", "OOD/blank", "ID acc.", "OOD acc.", "±"):
         assert heading in first
-    assert re.search(r"encoding=bump\s*│\s*2 ", first)
-    assert re.search(r"encoding=rate\s*│\s*2 ", first)
+    assert re.search(r"^encoding=bump  2 ", first, re.MULTILINE)
+    assert re.search(r"^encoding=rate  2 ", first, re.MULTILINE)
     stamps = {path: path.stat().st_mtime_ns for path in store_path.glob("runs/*/*")}
     code, second = run(line, capsys)
     assert second == first
@@ -127,9 +127,9 @@ def test_runs_commands(store_path, capsys, tmp_path):
     run(f"train {SMALL} --seeds 2 --device cpu", capsys)
     assert run("runs verify", capsys)[0] == 0
     code, pruned = run("runs prune --dry-run", capsys)
-    assert "would delete 1 leftovers" in pruned
-    assert "deleted 1 leftovers, 1 runs" in run(f"runs prune {key}", capsys)[1]
-    assert "1 finished runs" in run("runs list", capsys)[1]
+    assert "would delete 1 leftover, 0 runs" in pruned
+    assert "deleted 1 leftover, 1 run, 0 checkpoints" in run(f"runs prune {key}", capsys)[1]
+    assert "1 finished run in" in run("runs list", capsys)[1]
 
 
 def test_interrupted_training_says_so_and_goes_on(store_path, monkeypatch):
@@ -159,7 +159,8 @@ def test_interrupted_training_says_so_and_goes_on(store_path, monkeypatch):
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert err == "recombine: interrupted; the same command goes on from here\n"
+    assert err.splitlines()[-1] == "recombine: interrupted; the same command goes on from here"
+    assert all(": trained " in line for line in err.splitlines()[:-1])
     assert len(Store(store_path).unfinished()) == 1
     assert all(not problems for _, problems in Store(store_path).verify())
     finished = subprocess.run(words, capture_output=True, text=True, timeout=300)
@@ -168,10 +169,8 @@ def test_interrupted_training_says_so_and_goes_on(store_path, monkeypatch):
     assert finished.stdout.splitlines()[:-1] == alone.stdout.splitlines()[:-1]
 
 
-def test_quiet_when_not_a_terminal_and_a_bar_when_it_is(store_path):
+def test_a_bar_in_a_terminal(store_path):
     words = [sys.executable, "-m", "recombine", "train", "--device", "cpu", *SMALL.split()]
-    done = subprocess.run([*words, "--seeds", "1"], capture_output=True, text=True, timeout=120)
-    assert done.stderr == ""
     leader, follower = pty.openpty()
     process = subprocess.Popen(
         [*words, "--seeds", "2..5"], stdout=subprocess.DEVNULL, stderr=follower, env={**os.environ, "TERM": "xterm"}

@@ -83,7 +83,7 @@ def test_a_stored_run_needs_nothing_else(place, store_path, capsys):
         ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --weights absent.safetensors", "weights: "),
         ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --weights mycode.py", "weights: "),
         ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --targets mycode.py", "targets: "),
-        ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --memory 0", "memory: 0"),
+        ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --memory 0", "--memory: '0'"),
         ("mycode:decoder --grid x=0:7,y=0:7 --encoding onehot --geometry exact", "geometry: 'exact'"),
         ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --geometry none", "geometry: 'none'"),
         ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --out mycode.py", "out: "),

@@ -43,7 +43,23 @@ def places(tmp_path_factory):
         (root / name).mkdir()
         (root / name / "recombine.json").write_text(marker)
     (root / "ints.npy").write_bytes(b"not numpy")
+    (root / "marked.md").write_text("<!-- engine_other: begin -->\n<!-- engine_other: end -->\n")
+    (root / "folder.csv").mkdir()
+    (root / "wrong_parts.py").write_text("def f(:\n")
+    (root / "failing_parts.py").write_text("raise RuntimeError('two\\nlines')\n")
+    (root / "leaving_parts.py").write_text("raise SystemExit(0)\n")
+    (root / "taken_parts.py").write_text(TAKEN)
     return root
+
+
+TAKEN = """
+from typing import Literal
+from recombine.encodings import ENCODINGS, Encoding
+
+@ENCODINGS.register
+class Another(Encoding):
+    kind: Literal["bump"] = "bump"
+"""
 
 
 SMALL = "--size 8 --decoder mlp --width 4 --depth 1 --steps 2 --samples 20"
@@ -70,12 +86,12 @@ MISTAKES = {
     "zero sigma": ("train --sigma 0", "sigma: '0'"),
     "sigma absurd": ("train --sigma 1e200", "sigma: '1e200'"),
     "batch absurd": ("train --batch 1000000000", "batch: '1000000000'"),
-    "width absurd": ("train --width 3000000", "decoder.width: '3000000'"),
+    "width absurd": ("train --width 3000000", "--width: '3000000'"),
     "samples absurd": ("train --training draws:100000000000", "training.samples: '100000000000'"),
     "steps absurd": ("train --steps 100000000000000000000000", "steps: '100000000000000000000000'"),
     "mixing absurd": ("train --isolated --mixing 1e-12", "mixing: '1e-12'"),
     "bound not a number": ("train --holdout center:a:5", "holdout.low: 'a'"),
-    "mixing with nothing": ("train --isolated --mixing 0.5 --training pick:0", "mixing: 0.5"),
+    "mixing with nothing": ("train --isolated --mixing 0.5 --training pick:0", "--mixing: '0.5'"),
     "notch outside": ("train --holdout L:3:9:12", "holdout.notch: 12"),
     "export where no folder is": ("runs export {places}/nowhere/x.csv", "to: "),
     "sigma not a number": ("train --sigma wide", "sigma: 'wide'"),
@@ -83,8 +99,8 @@ MISTAKES = {
     "size one": ("train --size 1", "size: '1'"),
     "size huge": ("train --size 100000", "size: '100000'"),
     "size fraction": ("train --size 7.5", "size: '7.5'"),
-    "depth zero": ("train --depth 0", "decoder.depth: '0'"),
-    "width negative": ("train --width -4", "decoder.width: '-4'"),
+    "depth zero": ("train --depth 0", "--depth: '0'"),
+    "width negative": ("train --width -4", "--width: '-4'"),
     "field the decoder lacks": ("train --decoder mlp --decoder.heads 4", "decoder.heads: '4'"),
     "field the encoding lacks": ("train --encoding rate --encoding.variance 3", "encoding.variance: '3'"),
     "too many fields": ("train --encoding bump:1:2:3", "encoding.bump: '2'"),
@@ -106,20 +122,20 @@ MISTAKES = {
     "no samples": ("train --training pick:0", "at least one training example"),
     "percent above hundred": ("train --training percent:150", "training.percent: '150'"),
     "stripes without population code": ("train --isolated --encoding rate", "encoding: 'rate'"),
-    "mixing without stripes": ("train --mixing 0.5", "mixing: 0.5"),
+    "mixing without stripes": ("train --mixing 0.5", "--mixing: '0.5'"),
     "mixing of one": ("train --isolated --mixing 1", "mixing: '1'"),
     "real centres with one-hot": ("train --centers real --encoding onehot", "encoding: 'onehot'"),
     "real centres, each once": ("train --centers real --training each", "training: 'each'"),
     "decoder of the other direction": ("train --direction encode --decoder cnn", "decoder: 'cnn'"),
     "encoder asked to decode": ("train --decoder encoder", "decoder: 'encoder'"),
-    "penalty without low rank": ("train --entropy 0.1", "entropy: 0.1"),
+    "penalty without low rank": ("train --entropy 0.1", "--entropy: '0.1'"),
     "negative penalty": ("train --decoder low_rank --variance -1", "variance: '-1'"),
     "learning rate zero": ("train --lr 0", "lr: '0'"),
     "learning rate infinite": ("train --lr inf", "lr: 'inf'"),
     "batch zero": ("train --batch 0", "batch: '0'"),
     "epochs zero": ("train --epochs 0", "epochs: '0'"),
     "epochs and steps": ("train --epochs 3 --steps 3", "steps: '3'"),
-    "beta of one": ("train --mean-decay 1", "mean_decay: '1'"),
+    "beta of one": ("train --mean-decay 1", "--mean-decay: '1'"),
     "seeds negative": ("train --seeds -3", "seeds: '-3'"),
     "seeds zero": ("train --seeds 0", "seeds: '0'"),
     "seeds not numbers": ("train --seeds few", "seeds: 'few'"),
@@ -128,10 +144,10 @@ MISTAKES = {
     "seeds too many": ("train --seeds 10000000", "seeds: '10000000'"),
     "a value twice": ("train --encoding bump --encoding bump", "--encoding bump --encoding bump"),
     "device twice": ("train --device cpu --device cpu", "device"),
-    "members zero": ("train --members 0", "members: 0"),
+    "members zero": ("train --members 0", "--members: '0'"),
     "members not a number": ("train --members all", "members: 'all'"),
     "checkpoint never": ("train --checkpoint never", "checkpoint: 'never'"),
-    "checkpoint negative": ("train --checkpoint -1", "checkpoint_seconds: -1"),
+    "checkpoint negative": ("train --checkpoint -1", "--checkpoint: '-1'"),
     "cuda absent": ("train --device cuda", "device: 'cuda'"),
     "tf32 on a cpu": ("train --device cpu --precision tf32", "precision: 'tf32'"),
     "store is a file": ("train {small} --store {places}/file", "a directory"),
@@ -148,7 +164,42 @@ MISTAKES = {
     "export into a foreign folder": ("runs export {places}/foreign", "thesis.tex"),
     "unknown study": ("reproduce everything", "what: 'everything'"),
     "unknown preset": ("reproduce --preset huge", "preset: 'huge'"),
-    "report into a file": ("reproduce --out {places}/file", "out: "),
+    "report into a file": ("reproduce --out {places}/file", "--out: "),
+    "field in a part and as a flag": ("train --decoder cnn:width=8 --width 16",
+                                      "--width: '16' is not allowed; allowed: one value: --decoder cnn:width=8"),
+    "field by position and as a flag": ("train --decoder cnn:8 --decoder.width 8", "--decoder cnn:8 gives one too"),
+    "one of several parts has it": ("train --decoder cnn:depth=2 --decoder mlp --depth 3", "--decoder cnn:depth=2"),
+    "bound in a hold-out and as a flag": ("train --holdout center:2:5 --holdout.low 3", "--holdout center:2:5"),
+    "samples twice": ("train --training draws:40 --samples 20", "--training draws:40"),
+    "short and long name": ("train --width 8 --decoder.width 16", "--width is the same one"),
+    "long and short name": ("train --training.samples 8 --samples=16", "--training.samples is the same one"),
+    "switch on and off": ("train --isolated --no-isolated", "--no-isolated"),
+    "preset field twice": ("reproduce --set size=8 --set size=14", "--set size=8 and --set size=14"),
+    "preset field twice alike": ("reproduce --set size=8 --set size=8", "--set size=8 and --set size=8"),
+    "seeds as a field and a flag": ("reproduce --set seeds=1 --seeds 2", "--set seeds=1 and --seeds 2"),
+    "field of the preset": ("reproduce --set size=-1", "--set size: '-1'"),
+    "number of seeds": ("reproduce --seeds many", "--seeds: 'many' is not allowed; allowed: a whole number"),
+    "no value": ("train --sigma", "--sigma: ''"),
+    "condition without a value": ("runs list --where decoder", "--where: 'decoder'"),
+    "condition on no field": ("runs list --where colour=red", "NAME one of status, task"),
+    "condition on a value no run has": ("runs list --where decoder=cnn", "what runs here have: mlp:"),
+    "condition by position": ("runs list --where decoder=mlp:4", "fields by name, as mlp:depth=2:width=8"),
+    "export of a value no run has": ("runs export {places}/x.csv --where seed=7", "what runs here have: 0"),
+    "store of a module": ("diagnose a:b --grid x=0:3 --store {places}", "--store: "),
+    "document that is absent": ("bench --write {places}/missing.md", "--write: "),
+    "document without marks": ("bench --write {places}/foreign/thesis.tex", "a file with marked blocks"),
+    "document with other marks": ("bench --out {places}/now.json --write {places}/marked.md", "machine_now"),
+    "record that is no file": ("bench --out {places}", "--out: "),
+    "record below a file": ("bench --out {places}/file/x.json", "--out: "),
+    "record that is none": ("bench --out {places}/file", "a record written by"),
+    "measuring and not": ("bench --from {places}/file --steps 3", "--steps: '3'"),
+    "export to a folder of that name": ("runs export {places}/folder.csv", "a file, not a directory"),
+    "module that is absent": ("train --import nowhere", "--import: 'nowhere' is not allowed; allowed: a module"),
+    "module that has mistakes": ("train --import wrong_parts", "SyntaxError"),
+    "module that fails": ("runs list --import=failing_parts", "RuntimeError: two lines"),
+    "module that exits": ("train --import {places}/leaving_parts.py", "SystemExit: 0"),
+    "module of a taken name": ("train --import taken_parts", "encoding: 'bump'"),
+    "module without a name": ("train --import", "--import: ''"),
 }  # fmt: skip
 
 

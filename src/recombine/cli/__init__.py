@@ -2,106 +2,102 @@
 
 from __future__ import annotations
 
-import difflib
 import signal
 import sys
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from cyclopts import App, CycloptsError
-from cyclopts.exceptions import (
-    CoercionError,
-    MissingArgumentError,
-    RepeatArgumentError,
-    UnknownCommandError,
-    UnknownOptionError,
-    UnusedCliTokensError,
-)
 
 from recombine import __version__
-from recombine.errors import Interrupted, InvalidValue, RecombineError, listed
+from recombine.cli.imports import EPILOGUE, without_imports
+from recombine.cli.mistakes import message, parser_message
+from recombine.cli.screen import OutputLost, console, flush_output, prepare_streams, silence, write_error
+from recombine.errors import Interrupted, RecombineError
 
-MISUSED, STOPPED = 2, 130
-"""Exit codes: a mistake of the user's, and an interruption."""
+MISUSED, STOPPED, READER_LEFT = 2, 130, 141
+"""Exit codes: a mistake of the user's, or output that cannot be written; an interruption; a reader that left early."""
 
 app = App(
     name="recombine",
     help="Will a decoder compose factors it has never seen together, where does factorization break, what fixes it?",
     version=__version__,
     help_format="plaintext",
+    help_epilogue=EPILOGUE,
 )
-app.command("recombine.cli.train:train", name="train", help="Train ensembles; what is trained already is served.")
-app.command("recombine.cli.runs:app", name="runs", help="List, show, verify, prune and export the runs of a store.")
-app.command("recombine.cli.diagnose:diagnose", name="diagnose", help="Measure a module of your own.")
-app.command("recombine.cli.reproduce:reproduce", name="reproduce", help="Re-run figures and claims; write a report.")
-app.command("recombine.cli.reproduce:figure", name="figure", help="Draw a figure again from stored results.")
-app.command("recombine.cli.reproduce:claims", name="claims", help="Judge the claims again from stored results.")
-app.command("recombine.cli.reproduce:report", name="report", help="Write a folder's report again.")
-app.command(
-    "recombine.cli.verify:verify", name="verify", help="Compare the files of results or a store with their digests."
-)
-app.command("recombine.cli.bench:bench", name="bench", help="Time the engine beside a plain loop.")
+COMMANDS = {
+    "train": (
+        "train",
+        "Train ensembles; what is trained already is served from the store.\n\n"
+        "Every flag of the task, decoder and recipe may be given several times: all combinations are trained, each "
+        "with all seeds. Ends with a table.\n\n"
+        "Example: recombine train --encoding bump --encoding rate --width 16 --depth 3 --seeds 4",
+    ),
+    "runs": ("app", "List, show, verify, prune and export the runs of a store."),
+    "diagnose": (
+        "diagnose",
+        "Measure a module of your own.\n\n"
+        "Geometry, factorization, probes, tuning, kernels and superposition, stage by stage.\n\n"
+        "Example: recombine diagnose mycode:decoder --grid x=0:27,y=0:27 --encoding bump --holdout center:6:22",
+    ),
+    "reproduce": (
+        "reproduce",
+        "Train, measure and judge figures and claims of the paper; write a report.\n\n"
+        "What is trained already is served from the store.",
+    ),
+    "figure": ("figure", "Draw a figure again from stored results, as PNG and SVG, and print its caption."),
+    "claims": ("claims", "Judge the claims again from stored results; with names, case by case."),
+    "report": (
+        "report",
+        "Write a folder's figures, verdicts and page again from its datasets; trains nothing.\n\n"
+        "Marked blocks of a Markdown file look like <!-- verdicts: begin --> … <!-- verdicts: end -->. Names: "
+        "verdicts, claims (case by case), provenance, and caption_NAME for every figure.",
+    ),
+    "verify": ("verify", "Compare the files of results or a store with their digests; exit with 1 if any differs."),
+    "bench": (
+        "bench",
+        "Time the engine beside a plain loop and the machine's limits; or write documents from such runs.",
+    ),
+}
+"""Each command with the name of what runs it and its help."""
+MODULES = {"figure": "reproduce", "claims": "reproduce", "report": "reproduce"}
+"""Where commands are, other than in a module of their own name."""
+
+for name, (attribute, text) in COMMANDS.items():
+    app.command(f"recombine.cli.{MODULES.get(name, name)}:{attribute}", name=name, help=text)
 
 
 def main(words: list[str] | None = None) -> NoReturn:
-    """Run a command and exit: 0 done, 1 something was found wrong, 2 a mistake, 130 interrupted."""
+    """Run a command and exit.
+
+    0 done, 1 something was found wrong, 2 a mistake, 130 interrupted, 141 the reader of the output left.
+    """
+    prepare_streams()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     words = sys.argv[1:] if words is None else words
     try:
-        code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
+        rest = without_imports(words)
+        code = app(rest, console=console(), exit_on_error=False, print_error=False, result_action="return_value")
+        flush_output()
     except CycloptsError as error:
-        _fail(_one_line(error, words), MISUSED)
+        _fail(parser_message(error, words, list(COMMANDS)), MISUSED)
     except Interrupted as error:
         _fail(str(error), STOPPED)
     except RecombineError as error:
-        _fail(str(error), MISUSED)
+        _fail(message(error, words), MISUSED)
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and "alloc" not in str(error) and "out of memory" not in str(error):
             raise
         _fail("memory: not enough for this spec; allowed: a smaller size, width, batch or number of members", MISUSED)
     except KeyboardInterrupt:
         _fail("interrupted; the same command goes on from here", STOPPED)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
+    except OutputLost as error:
+        silence(sys.stdout)
+        if error.reader_left:
+            sys.exit(READER_LEFT)
+        _fail(f"output: cannot be written ({error}); what was done is kept", MISUSED)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _fail(message: str, code: int) -> NoReturn:
-    print("recombine:", " ".join(message.split()), file=sys.stderr)
+def _fail(line: str, code: int) -> NoReturn:
+    write_error(f"recombine: {' '.join(line.split())}")
     sys.exit(code)
-
-
-def _one_line(error: CycloptsError, words: list[str]) -> str:
-    """A parser's complaint in the form of all others: field, value, what is allowed."""
-    command = " ".join(["recombine", *(error.command_chain or ())])
-    if isinstance(error, UnknownOptionError):
-        word = str(error.token.keyword or error.token.value)
-        return str(InvalidValue("option", word, _nearest(word, _options(error), f"'{command} --help' lists them")))
-    if isinstance(error, UnknownCommandError):
-        known = [name for name in (error.app or app) if not name.startswith("-")]
-        word = next((word for word in words if word not in (error.command_chain or ())), "")
-        return str(InvalidValue("command", word, listed(known)))
-    field = error.argument.name.lstrip("-") if error.argument is not None else "arguments"
-    if isinstance(error, MissingArgumentError):
-        return str(InvalidValue(field.lower(), None, f"a value ('{command} --help' says which)"))
-    if isinstance(error, RepeatArgumentError):
-        word = str(error.token.keyword).lstrip("-") if error.token else field
-        return str(InvalidValue(word, error.token.value if error.token else None, "one value; it was given twice"))
-    if isinstance(error, UnusedCliTokensError):
-        return str(
-            InvalidValue(
-                "arguments", " ".join(error.unused_tokens or ()), f"options only ('{command} --help' lists them)"
-            )
-        )
-    value = error.token.value if isinstance(error, CoercionError) and error.token else None
-    return str(InvalidValue(field, value, f"{str(error).rstrip('.')} ('{command} --help' says what is)"))
-
-
-def _options(error: CycloptsError) -> list[str]:
-    collection: Any = error.app.assemble_argument_collection() if error.app else []
-    return [name for argument in collection for name in argument.names]
-
-
-def _nearest(word: str, known: list[str], otherwise: str) -> str:
-    close = difflib.get_close_matches(word, known, n=3)
-    return f"{listed(close)} ({otherwise})" if close else otherwise

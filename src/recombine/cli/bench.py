@@ -5,22 +5,34 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from cyclopts import Parameter
-from rich.table import Table
 
-from recombine.cli.tables import console
+from recombine.benchmark import PARTS, USUAL, measure, performance_blocks
+from recombine.benchmark.page import WRITERS, percent
+from recombine.cli.destinations import marked_document, require_file
+from recombine.cli.screen import console, say
+from recombine.cli.tables import Column, Holds, write_table
 from recombine.errors import InvalidValue, listed
-from recombine.files import explained
+from recombine.files import parsed_json, read_given
 from recombine.files import write as write_file
-from recombine.report.verdicts import marked_blocks, with_blocks
+from recombine.report.verdicts import with_blocks
+from recombine.specs import Precision
+from recombine.training import DEFAULT_PRECISION, DEVICES, check_precision, resolve_device
+
+MEASURED_NOW = "now"
+"""Name of a record that is not kept."""
+EXTRA = [part for part in PARTS if part not in USUAL]
+PRECISIONS = get_args(Precision)
+WHAT_HELP = f"Any of: {listed(PARTS)}. Default: all but {listed(EXTRA)}, which trains whole networks."
+USUAL_PRECISION = ", ".join(f"{precision} on {device}" for device, precision in DEFAULT_PRECISION.items())
 
 
 def bench(
-    *what: str,
-    device: str = "auto",
-    precision: str | None = None,
+    *what: Annotated[str, Parameter(help=WHAT_HELP)],
+    device: Annotated[str | None, Parameter(help=f"{listed(DEVICES)}. Default: auto.")] = None,
+    precision: Annotated[str | None, Parameter(help=f"{listed(PRECISIONS)}. Default: {USUAL_PRECISION}.")] = None,
     steps: int | None = None,
     processes: int | None = None,
     out: Path | None = None,
@@ -31,44 +43,45 @@ def bench(
 
     Parameters
     ----------
-    what
-        Any of: engine, members, growth, geometry, store, precision. Default: all but precision, which trains whole
-        networks.
-    device
-        auto, cpu or cuda.
-    precision
-        float32, tf32 (GPU) or bf16. Default: float32 on a CPU, bf16 on a GPU.
     steps
         Steps that are timed; times are scaled to whole trainings.
     processes
-        One-thread processes on a CPU. Default: one a core.
+        One-thread processes on a CPU. Default: one per core.
     out
         File for the record (JSON); its parts are added to what is there.
     source
         A record to write documents from, instead of measuring; may be given several times.
     write
-        A document whose marked blocks (engine_NAME, … with the record's name) are written anew; a picture NAME.svg
+        A document whose marked blocks (engine_NAME, … with the record's name) are written again; a picture NAME.svg
         and NAME.png goes beside it, into images.
     """
     if source is None:
-        record, name = _measured(what, device, precision, steps, processes, out), out.stem if out else "now"
-        records = {name: record}
+        name = out.stem if out else MEASURED_NOW
+        for path in write or []:
+            marked_document(path, [f"{part}_{name}" for part in ("machine", *WRITERS)])
+        records = {name: _measured(what, device or "auto", precision, steps, processes, out)}
     else:
-        if what:
-            raise InvalidValue("what", " ".join(what), "nothing together with --from")
+        measuring = {
+            "what": " ".join(what) or None, "device": device, "precision": precision, "steps": steps,
+            "processes": processes, "out": out,
+        }  # fmt: skip
+        for field, value in measuring.items():
+            if value is not None:
+                raise InvalidValue(field, str(value), "nothing together with --from, which measures nothing")
         records = {path.stem: _read(path) for path in source}
-    for path in write or []:
-        _write(path, records)
+    blocks: dict[str, str] = {}
+    for name, record in records.items():
+        blocks |= performance_blocks(record, name)
+    texts = {path: marked_document(path, blocks) for path in write or []}
+    for path, text in texts.items():
+        _write(path, text, blocks, records)
 
 
 def _measured(
     what: tuple[str, ...], device: str, precision: str | None, steps: int | None, processes: int | None,
     out: Path | None,
 ) -> dict[str, Any]:  # fmt: skip
-    from recombine.benchmark import PARTS, USUAL, measure
-    from recombine.training import check_precision, resolve_device
-
-    place = resolve_device(device)
+    hardware = resolve_device(device)
     for field, value in (("steps", steps), ("processes", processes)):
         if value is not None and value < 1:
             raise InvalidValue(field, value, "at least 1")
@@ -76,63 +89,51 @@ def _measured(
         if part not in PARTS:
             raise InvalidValue("what", part, listed(PARTS))
     if precision is not None:
-        if precision not in ("float32", "tf32", "bf16"):
-            raise InvalidValue("precision", precision, "float32, tf32, bf16")
-        check_precision(precision, place)
-    before = _read(out) if out is not None and out.exists() else {}
-    printer = console()
-    found = measure(
-        place, what or USUAL, precision=precision, steps=steps, processes=processes,
-        say=lambda line: printer.print(line, highlight=False, markup=False, soft_wrap=True),
-    )  # fmt: skip
-    record = {**before, **found}
-    if "engine" in found:
-        printer.print(_table(found))
+        if precision not in PRECISIONS:
+            raise InvalidValue("precision", precision, listed(PRECISIONS))
+        check_precision(precision, hardware)
+    before: dict[str, Any] = {}
     if out is not None:
-        with explained(out.parent, "out"):
-            out.parent.mkdir(parents=True, exist_ok=True)
+        require_file(out, "out", make_folder=True)
+        before = _read(out, "out") if out.exists() else {}
+    measured = measure(hardware, what or USUAL, precision=precision, steps=steps, processes=processes, say=say)
+    if "engine" in measured:
+        _write_engine(measured)
+    record = {**before, **measured}
+    if out is not None:
         write_file(out, json.dumps(record, indent=1).encode(), "out")
-        printer.print(f"record: {out}", highlight=False, soft_wrap=True)
+        say(f"record: {out}")
     return record
 
 
-def _table(record: Mapping[str, Any]) -> Table:
-    from recombine.benchmark.page import percent
+def _write_engine(record: Mapping[str, Any]) -> None:
+    rows = record["engine"]
+    columns = [
+        Column("network", [row["case"] for row in rows], Holds.NAMES),
+        Column("together", [str(row["members"]) for row in rows]),
+        Column("plain s", [f"{row['plain']:.3g}" for row in rows]),
+        Column("ours s", [f"{row['ours']:.3g}" for row in rows]),
+        Column("faster", [f"{row['ratio']:.3g}" for row in rows]),
+        Column("of the peak", [percent(row["share"]) for row in rows]),
+        Column("over the floor", [f"{row['gap']:.2g}" for row in rows]),
+    ]
+    write_table(console(), columns, "seconds per network")
 
-    table = Table("", "together", "plain s", "ours s", "faster", "of the peak", "over the floor", title="a model")
-    for row in record["engine"]:
-        table.add_row(
-            row["case"], str(row["members"]), f"{row['plain']:.3g}", f"{row['ours']:.3g}", f"{row['ratio']:.3g}",
-            percent(row["share"]), f"{row['gap']:.2g}",
-        )  # fmt: skip
-    return table
 
-
-def _read(path: Path) -> dict[str, Any]:
-    with explained(path, "from"):
-        text = path.read_text()
+def _read(path: Path, field: str = "from") -> dict[str, Any]:
     try:
-        record = json.loads(text)
-        if not isinstance(record, dict) or "provenance" not in record:
-            raise ValueError
+        record = parsed_json(read_given(path, field))
     except ValueError:
-        raise InvalidValue("from", str(path), "a record written by 'recombine bench --out'") from None
+        record = None
+    if not isinstance(record, dict) or "provenance" not in record:
+        raise InvalidValue(field, str(path), "a record written by 'recombine bench --out'")
     return record
 
 
-def _write(path: Path, records: Mapping[str, Mapping[str, Any]]) -> None:
-    from recombine.benchmark import performance_blocks
+def _write(path: Path, text: str, blocks: Mapping[str, str], records: Mapping[str, Mapping[str, Any]]) -> None:
     from recombine.figures.performance import performance_figure
     from recombine.report.drawing import save_drawn
 
-    blocks: dict[str, str] = {}
-    for name, record in records.items():
-        blocks |= performance_blocks(record, name)
-    with explained(path, "write"):
-        text = path.read_text()
-    names = marked_blocks(text)
-    if not names or any(name not in blocks for name in names):
-        raise InvalidValue("write", str(path), f"a file with marked blocks, named among {listed(blocks)}")
     for name, record in records.items():
         if "engine" in record:
             save_drawn(performance_figure(record), path.parent / "images", f"performance_{name}")

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 from cyclopts import Parameter
-from rich.table import Table
 
 from recombine.arrays import as_numbers, read_array
 from recombine.checks import one_of, whole_number
+from recombine.cli.destinations import require_folder
 from recombine.cli.factories import module_from
-from recombine.cli.tables import console
-from recombine.errors import InvalidValue, reason_of
+from recombine.cli.imports import FLAG as IMPORT
+from recombine.cli.options import StorePath
+from recombine.cli.screen import console, say
+from recombine.cli.tables import Column, Holds, write_table
+from recombine.diagnosis.measure import GEOMETRIES
+from recombine.encodings import ENCODINGS
+from recombine.errors import InvalidValue, listed, reason_of
 from recombine.files import explained, read_given, write
+from recombine.holdouts import HOLDOUTS
 from recombine.store import Store
 
 LARGEST_MEMORY = 2**30
 """Megabytes: more than any machine has."""
 RUN = "run:"
 """What a factory begins with that is a run of a store."""
+WITH_FIELDS = "with fields as NAME:FIELD=VALUE"
 
 
 def diagnose(
@@ -30,14 +38,26 @@ def diagnose(
     *,
     grid: str | None = None,
     weights: Path | None = None,
-    encoding: str | None = None,
-    holdout: str | None = None,
+    encoding: Annotated[
+        str | None,
+        Parameter(help=f"How values become inputs: {listed(ENCODINGS)}; {WITH_FIELDS}. Default: as they are."),
+    ] = None,
+    holdout: Annotated[
+        str | None,
+        Parameter(help=f"Which combinations were held out of training: {listed(HOLDOUTS)}; {WITH_FIELDS}."),
+    ] = None,
     stages: Annotated[list[str] | None, Parameter(negative=())] = None,
     targets: Path | None = None,
-    background: float = 0.0,
+    background: Annotated[float | None, Parameter(help="Grey value of an empty output. Default: 0.")] = None,
     memory: Annotated[int, Parameter(help="Megabytes that a measurement may keep at a time.")] = 1024,
-    geometry: str = "auto",
-    store: Path | None = None,
+    geometry: Annotated[
+        str,
+        Parameter(
+            help=f"{listed(GEOMETRIES)}: exact derivatives, differences between grid points, or (auto) exact ones "
+            "where there are any."
+        ),
+    ] = GEOMETRIES[0],
+    store: StorePath = None,
     out: Path | None = None,
 ) -> None:
     """Measure a module: geometry, factorization, probes, tuning, kernels and superposition, stage by stage.
@@ -51,66 +71,63 @@ def diagnose(
         Factors and their values: x=0:27,y=0:27, both ends included; x=0:1:5 has five values.
     weights
         A .safetensors file with the module's state.
-    encoding
-        How factor values become inputs: bump, onehot, rate, ramp, positional, with fields as NAME:FIELD=VALUE.
-        By default the values themselves.
-    holdout
-        Which combinations were held out of training: center:6:22, corner, mask:FILE, …
     stages
         Paths of submodules to measure, or patterns: 'unet.*' for one level of a path, 'unet.**' for all below; by
         default the module's own parts, with wrappers opened.
     targets
-        A .npy array of the right answers, a row a grid point, last factor fastest.
-    background
-        Grey value of an empty answer.
-    geometry
-        auto (exact where encoding and module have a derivative), exact, or differences between grid points.
-    store
-        Directory of runs, for run:KEY. Default: $RECOMBINE_STORE or ./runs.
+        A .npy array of the right outputs, a row per grid point, last factor fastest.
     out
         Folder for the Dataset (diagnosis.nc) and figures.
     """
     import recombine.diagnosis as engine
-    from recombine.diagnosis.measure import Geometry
 
     settings: dict[str, Any] = {
-        "geometry": one_of("geometry", geometry, get_args(Geometry)),
+        "geometry": one_of("geometry", geometry, GEOMETRIES),
         "memory": whole_number("memory", memory, at_most=LARGEST_MEMORY) << 20, "stages": stages
     }  # fmt: skip
     if factory.startswith(RUN):
-        given = {"grid": grid, "weights": weights, "encoding": encoding, "holdout": holdout, "targets": targets}
+        given = {
+            "grid": grid, "weights": weights, "encoding": encoding, "holdout": holdout, "targets": targets,
+            "background": background,
+        }  # fmt: skip
         for name, value in given.items():
             if value is not None:
                 raise InvalidValue(name, str(value), "nothing for a stored run: its spec says it")
         task, module = _stored(factory.removeprefix(RUN), store)
-        truth = task.render(task.grid.points)
-        result = engine.diagnose(
-            module, task.grid, encode=task.encoding, holdout=task.held_out, targets=truth,
-            background=task.background, **settings,
-        )  # fmt: skip
+        points = task.grid
+        settings |= {"encode": task.encoding, "holdout": task.held_out, "background": task.background}
+        settings["targets"] = task.render(points.points)
     else:
         if grid is None:
             raise InvalidValue("grid", None, "factors and their values, as x=0:27,y=0:27")
-        parsed, module = engine.parse_grid(grid), module_from(factory)
+        if store is not None:
+            raise InvalidValue("store", str(store), f"nothing unless the module is {RUN}KEY")
+        points, module = engine.parse_grid(grid), module_from(factory)
         if weights is not None:
             _load(module, weights)
-        result = engine.diagnose(
-            module, parsed, encode=encoding, holdout=holdout, targets=_targets(targets),
-            background=background, **settings,
-        )  # fmt: skip
-    printer = console()
-    header, *lines = result.summary().splitlines()
-    cells = [cell.strip() for cell in header.split("  ") if cell.strip()]
-    table = Table(*cells)
-    count = result.sizes["stage"]
-    for line in lines[:count]:
-        table.add_row(*[cell for cell in line.split("  ") if cell.strip()])
-    printer.print(table)
-    for line in lines[count:]:
-        printer.print(line, highlight=False)
+        settings |= {"encode": encoding, "holdout": holdout, "background": background or 0.0}
+        settings["targets"] = _targets(targets)
+    if out is not None:
+        require_folder(out, "out")
+    result = engine.diagnose(module, points, **settings)
+    _print(result)
     if out is not None:
         _write(out, result)
-        printer.print(f"written to {out}", highlight=False)
+        say(f"written to {out}")
+
+
+def _print(result: Any) -> None:
+    """Write the summary: its table as the screen allows, then its other lines."""
+    lines = result.summary().splitlines()
+    count = 1 + result.sizes["stage"]
+    cells = zip(*(re.split(r"\s{2,}", line.strip()) for line in lines[:count]), strict=True)
+    columns = [
+        Column(heading, column, Holds.NAMES if number == 0 else Holds.NUMBERS)
+        for number, (heading, *column) in enumerate(cells)
+    ]
+    write_table(console(), columns)
+    for line in lines[count:]:
+        say(line)
 
 
 def _stored(key: str, store: Path | None) -> tuple[Any, Any]:
@@ -118,9 +135,14 @@ def _stored(key: str, store: Path | None) -> tuple[Any, Any]:
     run = Store(store, create=False).resolve(key)
     if problems := run.problems():
         raise InvalidValue("factory", f"{RUN}{key}", f"a run whose files are whole ({problems[0]})")
-    if run.spec.task.direction != "decode":
+    try:
+        spec = run.spec
+    except InvalidValue as error:
+        allowed = f"{error.allowed}, or what a module registers that {IMPORT} names"
+        raise InvalidValue(error.field, error.value, allowed) from None
+    if spec.task.direction != "decode":
         raise InvalidValue("factory", f"{RUN}{key}", "a run that decodes; give an encoder as package.module:name")
-    return run.spec.task, run.module()
+    return spec.task, run.module()
 
 
 def _load(module: Any, weights: Path) -> None:

@@ -9,16 +9,17 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-from cyclopts import Group, Parameter
+from cyclopts import Group, Parameter, Token
 from pydantic.fields import FieldInfo
 
+from recombine.cli.options import SHORT
 from recombine.decoders import DECODERS
 from recombine.encodings import ENCODINGS
-from recombine.errors import InvalidValue, listed
+from recombine.errors import InvalidValue, listed, typed
 from recombine.frozen import Variant
 from recombine.holdouts import HOLDOUTS
 from recombine.registry import Registry
@@ -26,8 +27,6 @@ from recombine.specs import Recipe, RunSpec
 from recombine.tasks import TASKS, TRAINING_RULES
 
 SEPARATOR = "__"
-SHORT = {"decoder.width": "--width", "decoder.depth": "--depth", "training.samples": "--samples"}
-"""Dotted flags that everybody uses, by a short name."""
 PARTS: dict[str, Registry[Any]] = {
     "encoding": ENCODINGS, "holdout": HOLDOUTS, "training": TRAINING_RULES, "decoder": DECODERS,
 }  # fmt: skip
@@ -54,12 +53,27 @@ class Flag:
 
     def parameter(self) -> inspect.Parameter:
         long = "--" + self.name.replace("_", "-")
-        names = [long, SHORT[self.name]] if self.name in SHORT else [long]
-        shown: dict[str, Any] = {"name": names, "help": self.help, "group": PANELS[self.group], "show_default": False}
-        kind: Any = Annotated[list[str] | None, Parameter(**shown, negative=(), allow_leading_hyphen=True)]
+        names = [long, f"--{SHORT[self.name]}"] if self.name in SHORT else [long]
+        described: dict[str, Any] = {
+            "name": names,
+            "help": self.help,
+            "group": PANELS[self.group],
+            "show_default": False,
+        }
+        several = Parameter(**described, negative=(), allow_leading_hyphen=True, converter=_by_one_name)
+        kind: Any = Annotated[list[str] | None, several]
         if self.switch:
-            kind = Annotated[bool | None, Parameter(**shown)]
+            kind = Annotated[bool | None, Parameter(**described)]
         return inspect.Parameter(self.python_name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+
+
+def _by_one_name(_: Any, tokens: Sequence[Token]) -> list[str]:
+    """The values of a flag, which is to be called by one of its names only."""
+    first = tokens[0].keyword
+    for token in tokens:
+        if token.keyword != first:
+            raise InvalidValue(str(token.keyword), token.value, f"one name for a flag: {first} is the same one")
+    return [token.value for token in tokens]
 
 
 def spec_flags() -> list[Flag]:
@@ -84,21 +98,29 @@ def _help(name: str, texts: list[str]) -> str:
 
 
 def _fields(registry: Registry[Any]) -> dict[str, list[str]]:
-    """The fields of all variants, each with a help line a distinct meaning."""
-    found: dict[str, list[str]] = {}
+    """The fields of all variants, each with a help line per distinct meaning."""
+    kinds: dict[str, dict[str, list[str]]] = {}
     for kind, cls in registry.items():
         for name, info in cls.model_fields.items():
-            if name == "kind":
-                continue
-            found.setdefault(name, []).append(_text(info) if registry is TASKS else f"{kind}: {_text(info)}")
-    return found
+            if name != "kind":
+                kinds.setdefault(name, {}).setdefault(_text(info), []).append(kind)
+    return {name: _told_apart(texts, registry) for name, texts in kinds.items()}
+
+
+def _told_apart(texts: dict[str, list[str]], registry: Registry[Any]) -> list[str]:
+    """Each meaning once, with the kinds that have it where others differ."""
+    if registry is TASKS and len(texts) == 1:
+        return list(texts)
+    return [f"{listed(kinds)}: {text}" for text, kinds in texts.items()]
 
 
 def _text(info: FieldInfo) -> str:
-    """The docstring below a field, without markup, and its default if that is a plain value."""
+    """The choices of a field, the docstring below it without markup, and its default if that is a plain value."""
     text = " ".join((info.description or "").replace("`", "").split())
+    if get_origin(info.annotation) is Literal:
+        text = f"{listed(get_args(info.annotation))}. {text}"
     plain = isinstance(info.default, (int, float, str, tuple)) and not isinstance(info.default, bool)
-    return f"{text} Default: {info.default}.".strip() if plain else text
+    return f"{text} Default: {typed(info.default)}.".strip() if plain and info.default != () else text
 
 
 def with_spec_flags(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -151,6 +173,8 @@ def _spec(choice: Mapping[str, str]) -> RunSpec:
             if name not in type(value).model_fields:
                 own = listed(n for n in type(value).model_fields if n != "kind")
                 raise InvalidValue(f"{part}.{name}", changed[name], f"fields that {part} {value.kind!r} has: {own}")
+            if part in choice and name in value.model_fields_set:
+                raise InvalidValue(f"{part}.{name}", changed[name], f"one value: --{part} {choice[part]} gives one too")
         parts[part] = _changed(part, value, changed) if changed else value
     task = {n: choice[n] for n in _fields(TASKS) if n in choice}
     task |= {n: parts[n] for n in ("encoding", "holdout", "training")}

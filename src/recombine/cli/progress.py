@@ -1,39 +1,46 @@
-"""A progress bar for training: runs, members, steps a second, error and time left; silent when nobody watches."""
+"""Where training stands, on standard error: a bar in a terminal, elsewhere a line per tenth and per study."""
 
 from __future__ import annotations
 
 import math
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from recombine.cli.screen import console, counted, is_terminal, visible, write_error
 from recombine.sweep import Progress
 
 SPEED_SECONDS = 30.0
 """The time left follows the speed over about this long."""
+LINE_SECONDS = 1.0
+"""Least time between two lines, so that a training of a moment says nothing."""
+TENTHS = 10
 
 
 class TrainingBar:
-    """Shows where a sweep stands, on standard error, if that is a terminal."""
+    """Shows where a sweep stands."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.watched = is_terminal(sys.stderr)
         self.bar = Bar(
-            TextColumn("{task.fields[runs]} runs"),
+            TextColumn("{task.fields[runs]} runs", markup=False),
             BarColumn(),
-            TextColumn("{task.fields[detail]}"),
+            TextColumn("{task.fields[detail]}", markup=False),
             TimeRemainingColumn(),
-            console=Console(stderr=True),
-            disable=not sys.stderr.isatty(),
+            console=console(stderr=True),
+            disable=not self.watched,
             transient=True,
             speed_estimate_period=SPEED_SECONDS,
         )
         self.task = self.bar.add_task("steps", total=None, runs="0", detail="starting")
-        self.began = time.perf_counter()
+        self.clock = clock
+        self.began = self.last_line = clock()
+        self.sweep_began, self.sweep_done, self.tenth = self.began, 0, 0
 
     def __enter__(self) -> Self:
         self.bar.start()
@@ -45,21 +52,59 @@ class TrainingBar:
         self.bar.stop()
 
     def say(self, line: str) -> None:
-        """A line above the bar, if somebody watches."""
-        if not self.bar.disable:
-            self.bar.console.print(line, highlight=False)
+        """Write a line: above the bar, or with the time that has passed."""
+        if self.watched:
+            self.say_above(line)
+        else:
+            self.last_line = self.clock()
+            write_error(f"{duration(self.last_line - self.began)}: {line}")
+
+    def say_above(self, line: str) -> None:
+        """Write a line above the bar; where there is none it is left out."""
+        if self.watched:
+            self.bar.console.print(visible(line))
 
     def __call__(self, progress: Progress) -> None:
         """Take note of new progress."""
-        rate = progress.steps_done / max(time.perf_counter() - self.began, 1e-9)
-        error = "" if math.isnan(progress.error) else f" · MSE {progress.error:.1e}"
-        plural = "" if progress.members == 1 else "s"
+        if progress.steps_done < self.sweep_done:  # a further sweep of the same command
+            self.sweep_began, self.tenth = self.clock(), 0
+        self.sweep_done = progress.steps_done
+        if self.watched:
+            self._update(progress)
+        else:
+            self._count_tenths(progress)
+
+    def _update(self, progress: Progress) -> None:
+        rate = progress.steps_done / max(self.clock() - self.sweep_began, 1e-9)
+        detail = f"{counted(progress.members, 'member')} · {rate:.0f} steps/s{_error(progress, ' · ')}"
         self.bar.update(
             self.task,
             total=progress.steps_done + progress.steps_left,
             completed=progress.steps_done,
             runs=f"{progress.finished}/{progress.runs}",
-            detail=f"{progress.members} member{plural} · {rate:.0f} steps/s{error}"
-            if progress.members
-            else "waiting for another process",
+            detail=detail if progress.members else "waiting for another process",
         )
+
+    def _count_tenths(self, progress: Progress) -> None:
+        total = progress.steps_done + progress.steps_left
+        tenth = TENTHS * progress.steps_done // total if total else TENTHS
+        now = self.clock()
+        if tenth <= self.tenth or now - self.last_line < LINE_SECONDS:
+            return
+        self.tenth = tenth
+        left = (now - self.sweep_began) * progress.steps_left / progress.steps_done
+        more = f", about {duration(left)} left{_error(progress, ', ')}" if progress.steps_left else ""
+        self.say(f"trained {100 * tenth // TENTHS} %, {progress.finished} of {counted(progress.runs, 'run')}{more}")
+
+
+def _error(progress: Progress, before: str) -> str:
+    return "" if math.isnan(progress.error) else f"{before}MSE {progress.error:.1e}"
+
+
+def duration(seconds: float) -> str:
+    """`12 s`, `3 min 05 s`, `2 h 07 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"

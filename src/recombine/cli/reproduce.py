@@ -3,88 +3,99 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.table import Table
+from rich.text import Text
 
-from recombine.claims import Judgement
+from recombine.claims import CLAIMS, Judgement
+from recombine.cli.destinations import marked_document, require_folder
+from recombine.cli.options import ResultsPath, StorePath
 from recombine.cli.progress import TrainingBar
-from recombine.cli.tables import console
+from recombine.cli.screen import console, paragraph, say
+from recombine.cli.tables import Column, Holds, write_table
 from recombine.errors import InvalidValue, listed
-from recombine.files import explained
+from recombine.figures import FIGURES, figure_named, full_name
 from recombine.files import write as write_file
 from recombine.report.markdown import escaped
 from recombine.report.verdicts import (
     claim_by_claim,
     headline,
     markdown_table,
-    marked_blocks,
     provenance_table,
     shown_case,
     tally,
     with_blocks,
 )
 from recombine.results import Results
-from recombine.studies import STUDIES, Study, preset_named
+from recombine.studies import PRESETS, STUDIES, Study, preset_named
+from recombine.training import DEVICES
 
 COLORS = {"supported": "green", "partly supported": "yellow", "not supported": "red", "undecided": "yellow"}
+PAPER_FIGURES = [name for name in FIGURES if name.startswith("fig")]
+OTHER_FIGURES = [name for name in FIGURES if name not in PAPER_FIGURES]
+WHAT_CHOICES = (
+    f"all, {PAPER_FIGURES[0]} … {PAPER_FIGURES[-1]}, {min(CLAIMS, key=len)} … {list(CLAIMS)[-1]}, "
+    f"{listed(dict.fromkeys([*STUDIES, *OTHER_FIGURES]))}"
+)
 
 
 def reproduce(
-    *what: str,
-    preset: str = "quick",
+    *what: Annotated[str, Parameter(help=f"Any of: {WHAT_CHOICES}. Default: all.")],
+    preset: Annotated[str, Parameter(help=f"{listed(PRESETS)}: small and quick, or the paper's settings.")] = "quick",
     seeds: int | None = None,
     changes: Annotated[list[str] | None, Parameter(name="--set", negative=())] = None,
-    device: str = "auto",
+    device: Annotated[str, Parameter(help=f"{listed(DEVICES)}.")] = "auto",
     members: int | None = None,
     processes: int | None = None,
-    store: Path | None = None,
+    store: StorePath = None,
     out: Path = Path("report"),
 ) -> None:
     """Re-run the paper's figures and claims; write a report. What is trained already is served from the store.
 
     Parameters
     ----------
-    what
-        Any of: all, fig1 … fig15 (or 1 … 15), C1 … C18, a study's or an extra figure's name. Default: all.
-    preset
-        quick (small, for two CPU cores) or paper (the paper's settings, for a GPU).
     seeds
         Seeds where a claim is judged; by default as many as the preset asks for.
     changes
         A field of the preset, as NAME=VALUE; may be given several times.
-    device
-        auto, cpu or cuda.
     members
         Most networks in one program on a GPU.
     processes
-        Training processes of one thread each, on a CPU. Default: one a core.
-    store
-        Directory of runs. Default: $RECOMBINE_STORE or ./runs.
+        Training processes of one thread each, on a CPU. Default: one per core.
     out
         Folder for datasets, figures and the page.
     """
-    wanted = [*(changes or []), *([f"seeds={seeds}"] if seeds is not None else [])]
-    size = preset_named(preset).changed(wanted)
+    size = preset_named(preset).changed(_changes(changes or [], seeds))
     studies = selected(what or ("all",))
     if processes is not None and processes < 1:
         raise InvalidValue("processes", processes, "at least 1")
 
     from recombine.reproduction import reproduce as run
 
-    printer = console()
     with TrainingBar() as bar:
         results = run(
             studies, size, store, out, device=device, members=members,
             processes=processes or available_cores(), watch=bar, say=bar.say,
         )  # fmt: skip
-        page = written(results, bar.say)
+        page = written(results, bar.say_above)
     if judgements := results.judgements():
-        printer.print(verdict_table(judgements))
-    printer.print(f"report: {page}", highlight=False, soft_wrap=True)
+        _print_verdicts(judgements)
+    say(f"report: {page}")
+
+
+def _changes(changes: Sequence[str], seeds: int | None) -> list[str]:
+    """Changes of a preset, each field once."""
+    fields: dict[str, str] = {}
+    for change in [*changes, *([] if seeds is None else [f"seeds={seeds}"])]:
+        field = change.partition("=")[0]
+        if field in fields:
+            both = f"--set {fields[field]} and " + (f"--seeds {seeds}" if change not in changes else f"--set {change}")
+            raise InvalidValue(field, change.partition("=")[2], f"one value ({both} contradict each other)")
+        fields[field] = change
+    return list(fields.values())
 
 
 def available_cores() -> int:
@@ -94,8 +105,6 @@ def available_cores() -> int:
 
 def selected(words: Sequence[str]) -> list[Study]:
     """The studies that some figures, claims or studies need, in the report's order."""
-    from recombine.figures import FIGURES, full_name
-
     claims = {claim: study.name for study in STUDIES.values() for claim in study.claims}
     wanted: list[str] = []
     for word in words:
@@ -109,8 +118,7 @@ def selected(words: Sequence[str]) -> list[Study]:
         elif word.upper() in claims:
             wanted.append(claims[word.upper()])
         else:
-            extra = [name for name in FIGURES if not name.startswith("fig") and name not in STUDIES]
-            raise InvalidValue("what", word, f"all, fig1 … fig15, C1 … C18, {listed([*STUDIES, *extra])}")
+            raise InvalidValue("what", word, WHAT_CHOICES)
     return [study for name, study in STUDIES.items() if name in wanted]
 
 
@@ -124,43 +132,37 @@ def written(results: Results, say: object = None) -> Path:
     return write_report(results.path, datasets, questions, results.judgements(), results.provenance, **extra)
 
 
-def verdict_table(judgements: Sequence[Judgement]) -> Table:
-    """A line a claim."""
-    table = Table("claim", "verdict", "cases", "seeds", "weakest case, mean \\[interval]")
-    for judgement in judgements:
-        color = COLORS[judgement.verdict]
-        verdict = f"[{color}]{judgement.verdict}[/{color}]"
-        shown = headline(judgement).replace("[", "\\[")
-        table.add_row(judgement.claim, verdict, tally(judgement), str(judgement.seeds or "–"), shown)
-    return table
+def _print_verdicts(judgements: Sequence[Judgement]) -> None:
+    columns = [
+        Column("claim", [judgement.claim for judgement in judgements], Holds.NAMES),
+        Column("verdict", [Text(j.verdict, style=COLORS[j.verdict]) for j in judgements], Holds.NAMES),
+        Column("seeds", [str(judgement.seeds or "–") for judgement in judgements]),
+        Column("cases", [tally(judgement) for judgement in judgements], Holds.PROSE),
+        Column("weakest case, mean [interval]", [headline(judgement) for judgement in judgements], Holds.PROSE),
+    ]
+    write_table(console(), columns)
 
 
 def report(
-    folder: Path,
+    folder: Annotated[Path, Parameter(help="Folder written by reproduce.")],
     /,
     *,
     write: Annotated[
-        list[Path] | None, Parameter(help="Markdown files whose marked blocks are written anew.", negative=())
+        list[Path] | None, Parameter(help="Markdown files whose marked blocks are written again.", negative=())
     ] = None,
 ) -> None:
-    """Write a folder's figures, verdicts and page anew from its datasets; trains nothing.
-
-    Marked blocks of a Markdown file look like <!-- verdicts: begin --> … <!-- verdicts: end -->. Names: verdicts,
-    claims (case by case), provenance, and caption_NAME for every figure.
-    """
+    """Write a folder's figures, verdicts and page again from its datasets."""
     results = Results.existing(folder)
     blocks = _blocks(results)
-    texts = {path: _marked(path, blocks) for path in write or []}
+    texts = {path: marked_document(path, blocks) for path in write or []}
     page = written(results)
     for path, text in texts.items():
         write_file(path, with_blocks(text, blocks).encode(), "write")
-    console().print(f"report: {page}", highlight=False, soft_wrap=True)
+    say(f"report: {page}")
 
 
 def _blocks(results: Results) -> dict[str, str]:
     """Everything that can stand between marks."""
-    from recombine.figures import FIGURES
-
     judgements = results.judgements()
     blocks = {
         "verdicts": markdown_table(judgements),
@@ -174,56 +176,49 @@ def _blocks(results: Results) -> dict[str, str]:
     return blocks
 
 
-def _marked(path: Path, blocks: Mapping[str, str]) -> str:
-    """The text of a file that has marks, all of them known."""
-    with explained(path, "write"):
-        text = path.read_text()
-    names = marked_blocks(text)
-    if not names or any(name not in blocks for name in names):
-        raise InvalidValue("write", str(path), f"a file with marked blocks, named among {listed(blocks)}")
-    return text
-
-
 def figure(
-    name: str,
+    name: Annotated[str, Parameter(help=f"One of {listed(FIGURES)}; a number is a figure of the paper.")],
     /,
     *,
-    source: Annotated[Path, Parameter(name="--from", help="Folder written by reproduce.")] = Path("report"),
+    source: ResultsPath = Path("report"),
     out: Annotated[Path | None, Parameter(help="Folder for the files. Default: the figures of --from.")] = None,
 ) -> None:
     """Draw one figure again from stored results, as PNG and SVG, and print its caption."""
-    from recombine.figures import figure_named
     from recombine.report import save_figure
 
     spec = figure_named(name)
     results = Results.existing(source)
     datasets = [results.dataset(study) for study in spec.studies]
     folder = out if out is not None else results.path / "figures"
+    require_folder(folder, "out")
     save_figure(spec, datasets, folder)
-    printer = console()
-    printer.print(spec.caption(*datasets), highlight=False, markup=False)
-    printer.print(f"figure: {folder / spec.name}.png and .svg", highlight=False, soft_wrap=True)
+    paragraph(spec.caption(*datasets))
+    say(f"figure: {folder / spec.name}.png and .svg")
 
 
 def claims(
-    *names: str,
-    source: Annotated[Path, Parameter(name="--from", help="Folder written by reproduce.")] = Path("report"),
+    *names: Annotated[str, Parameter(help=f"Any of {listed(CLAIMS)}.")], source: ResultsPath = Path("report")
 ) -> None:
     """Judge the claims again from stored results; with names, case by case."""
     results = Results.existing(source)
-    found = {judgement.claim: judgement for judgement in results.judgements()}
-    printer = console()
-    if not names:
-        printer.print(verdict_table(list(found.values())))
-        return
+    judgements = {judgement.claim: judgement for judgement in results.judgements()}
     for name in names:
-        if name.upper() not in found:
-            raise InvalidValue("claim", name, f"one that was judged: {listed(found)}")
-        judgement = found[name.upper()]
-        printer.print(f"{judgement.claim}: {judgement.text}", markup=False, highlight=False, soft_wrap=True)
-        printer.print(f"criterion: {judgement.criterion}", markup=False, highlight=False, soft_wrap=True)
-        table = Table("case", "evidence, mean \\[interval]", "outcome")
-        for case in judgement.cases:
-            table.add_row(case.name, shown_case(case).replace("[", "\\["), case.outcome)
-        printer.print(table)
-        printer.print(f"verdict: {judgement.verdict}", markup=False, highlight=False)
+        if name.upper() not in judgements:
+            raise InvalidValue("claim", name, f"one that was judged: {listed(judgements)}")
+    if not names:
+        _print_verdicts(list(judgements.values()))
+    for name in names:
+        _print_cases(judgements[name.upper()])
+
+
+def _print_cases(judgement: Judgement) -> None:
+    paragraph(f"{judgement.claim}: {judgement.text}")
+    paragraph(f"criterion: {judgement.criterion}")
+    columns = [
+        Column("case", [case.name for case in judgement.cases], Holds.NAMES),
+        Column("outcome", [case.outcome for case in judgement.cases], Holds.NAMES),
+        Column("evidence, mean [interval]", [shown_case(case) for case in judgement.cases], Holds.PROSE),
+    ]
+    if judgement.cases:
+        write_table(console(), columns)
+    say(f"verdict: {judgement.verdict}")

@@ -6,15 +6,20 @@ import csv
 import io
 import json
 from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
-from rich.table import Table
 
-from recombine.cli.tables import HEADINGS, console
-from recombine.errors import InvalidValue
+from recombine.checks import whole_number
+from recombine.cli.destinations import require_file
+from recombine.cli.listing import Row, difference, matching, train_command
+from recombine.cli.options import StorePath
+from recombine.cli.screen import console, counted, paragraph, say
+from recombine.cli.tables import HEADINGS, INDENT, Column, Holds, score_text, write_fields, write_table
+from recombine.errors import InvalidValue, typed
 from recombine.files import delete as delete_leftover
 from recombine.files import write
 from recombine.store import Run, Store, flattened
@@ -22,99 +27,123 @@ from recombine.store.names import is_key
 
 app = App(name="runs", help="List, show, verify, prune and export the runs of a store.", help_format="plaintext")
 
-StorePath = Annotated[
-    Path | None, Parameter(name="--store", help="Directory of runs. Default: $RECOMBINE_STORE or ./runs.")
-]
+Where = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--where", negative=(),
+        help="Only runs whose field has this value, as decoder=mlp, size=8 or holdout=center:low=6. "
+        "Several: all must hold; of several for one field, any.",
+    ),
+]  # fmt: skip
+Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
 FOUND_WRONG, MISUSED = 1, 2
+KEY_DIGITS, FEW = 10, 4
+"""How much of a key is listed, and how many of the keys that have no row."""
+NEWEST = 100
+"""Runs that are listed where nothing else is asked for."""
 OTHER_TABLES = (".xlsx", ".xls", ".tsv", ".txt", ".parquet", ".nc", ".zip", ".tar", ".gz")
 """Endings that look like a file of a kind `export` does not write."""
 
 
 @app.command(name="list")
-def list_runs(*, store: StorePath = None) -> None:
-    """List the finished runs, oldest first, and the unfinished ones."""
+def list_runs(
+    *, where: Where = None, newest: int = NEWEST, everything: Annotated[Switch, Parameter(name="--all")] = False,
+    store: StorePath = None,
+) -> None:  # fmt: skip
+    """List the finished runs, oldest first: in what they differ, and their scores; and the unfinished ones.
+
+    Parameters
+    ----------
+    newest
+        Most runs that are listed, the newest of all or of those that meet the conditions.
+    everything
+        List all of them.
+    """
+    whole_number("newest", newest)
     place = Store(store, create=False)
-    listing = place.listing()
-    rows = [(row.key, row.summary) for row in listing.rows]
-    out = console()
-    table = Table()
-    for heading in (
-        "key",
-        "status",
-        "decoder",
-        "encoding",
-        "holdout",
-        "training",
-        "seed",
-        *HEADINGS.values(),
-    ):
-        table.add_column(heading, justify="right" if heading in HEADINGS.values() else "left", no_wrap=True)
-    for key, summary in rows:
-        spec = summary["spec"]
-        parts = [
-            _short(spec["decoder"]),
-            *(_short(spec["task"][n]) for n in ("encoding", "holdout", "training")),
-        ]
-        table.add_row(key[:10], summary["status"], *parts, str(spec["seed"]), *_score_cells(summary["scores"]))
-    if rows:
-        out.print(table)
+    listing = place.listing(None if everything or where else newest)
+    chosen = matching([(row.key, row.summary) for row in listing.rows], where)
+    matched = len(chosen) if where else listing.total
+    if not everything:
+        chosen = chosen[-newest:]
+    if chosen:
+        _write_listing(chosen)
+    if len(chosen) < matched:
+        say(f"the newest {len(chosen)} of {matched}; --all lists all, --where chooses")
     unfinished = place.unfinished()
-    tail = f", {len(unfinished)} unfinished ({', '.join(key[:10] for key in unfinished[:4])})" if unfinished else ""
-    out.print(f"{listing.total} finished runs in {place.path}{tail}", highlight=False)
+    tail = f", {len(unfinished)} unfinished ({_some(unfinished)})" if unfinished else ""
+    count = counted(listing.total, "finished run")
+    say(f"{count if not where else f'{matched} of {count}'} in {place.path}{tail}")
     if listing.unreadable:
-        some = ", ".join(key[:10] for key in listing.unreadable[:4])
-        out.print(f"cannot be listed: {some}; 'recombine runs verify' says why", highlight=False)
+        say(f"cannot be listed: {_some(listing.unreadable)}; 'recombine runs verify' says why")
+
+
+def _write_listing(rows: Sequence[Row]) -> None:
+    """Write the fields in which runs differ, their scores, and what is common to all."""
+    differing, common = difference(rows)
+    columns = [Column("key", [key[:KEY_DIGITS] for key, _ in rows], Holds.NAMES)]
+    columns += [Column(name, cells, Holds.NAMES) for name, cells in differing.items()]
+    for name, heading in HEADINGS.items():
+        columns.append(Column(heading, [score_text(name, summary["scores"][name]) for _, summary in rows]))
+    write_table(console(), columns)
+    same = ", ".join(f"{name}={value}" for name, value in common.items())
+    paragraph(f"\n{'this run' if len(rows) == 1 else 'all of them'}: {same}")
+
+
+def _some(keys: Sequence[str]) -> str:
+    """The first few keys."""
+    return ", ".join(key[:KEY_DIGITS] for key in keys[:FEW]) + (", …" if len(keys) > FEW else "")
 
 
 @app.command
 def show(run: str, /, *, store: StorePath = None) -> None:
-    """Show one run: spec, scores, provenance.
+    """Show one run: spec, scores, provenance, and the command that trains it.
 
     Parameters
     ----------
     run
         Its key, or the first digits of it.
     """
-    found = Store(store, create=False).resolve(run)
-    _require_whole(found)
-    out = console()
-    out.print(f"[bold]{found.key}[/bold] {found.status} after {found.result['steps']} steps", highlight=False)
+    stored = Store(store, create=False).resolve(run)
+    _require_whole(stored)
+    say(f"{stored.key} {stored.status} after {counted(stored.result['steps'], 'step')}")
+    spec = json.loads(stored.spec_text)
     sections = {
-        "spec": flattened(json.loads(found.spec_text)),
-        "scores": {name: f"{value:.5g}" for name, value in found.scores.items()},
-        "provenance": _readable(found.result["provenance"]),
+        "spec": flattened(spec),
+        "scores": {name: None if v is None else f"{v:.5g}" for name, v in stored.result["scores"].items()},
+        "provenance": _readable(stored.result["provenance"]),
     }
     for title, fields in sections.items():
-        table = Table(title=title, title_justify="left", show_header=False)
-        for name, value in fields.items():
-            table.add_row(name, str(value))
-        out.print(table)
-    out.print(f"files: {found.path}", highlight=False)
+        say(f"\n{title}")
+        write_fields(console(), {name: typed(value) for name, value in fields.items()}, INDENT)
+    if command := train_command({"status": stored.status, "spec": spec}):
+        say(f"\ntrained by: {command}")
+    say(f"files: {stored.path}")
 
 
 @app.command
 def verify(*, store: StorePath = None) -> int:
     """Compare every byte with what was written; exit with 1 if any differs."""
     place = Store(store, create=False)
-    out, checked = console(), 0
+    checked = 0
     kinds: Counter[str] = Counter()
     for name, problems in place.verify():
         checked += is_key(name)
         kinds.update({problem.kind for problem in problems})
         for problem in problems:
-            out.print(f"{name} {problem}" if problem.kind != "stray" else f"{problem}", highlight=False, markup=False)
+            say(f"{name} {problem}" if problem.kind != "stray" else f"{problem}")
     kept = "; what is damaged is trained again when it is next asked for" if kinds["damage"] else ""
     unread = f", {kinds['unreadable']} could not be read" if kinds["unreadable"] else ""
-    out.print(f"{checked} checked, {kinds['damage']} damaged{unread}{kept}", highlight=False)
+    say(f"{checked} checked, {kinds['damage']} damaged{unread}{kept}")
     return FOUND_WRONG if kinds["damage"] else MISUSED if kinds["unreadable"] else 0
 
 
 @app.command
 def prune(
     *runs: str,
-    unfinished: bool = False,
-    diverged: bool = False,
-    dry_run: bool = False,
+    unfinished: Switch = False,
+    diverged: Switch = False,
+    dry_run: Switch = False,
     store: StorePath = None,
 ) -> None:
     """Delete what no run needs (damaged and half-written files), and what is named.
@@ -136,25 +165,23 @@ def prune(
         keys |= {key for key, summary in place.summaries() if summary["status"] == "diverged"}
     paths = place.leftovers()
     loose = place.unfinished() if unfinished else []
-    out = console()
     verb = "would delete" if dry_run else "deleted"
     for path in paths:
         if not dry_run:
             delete_leftover(path)
-        out.print(f"{verb} {path}", highlight=False)
+        say(f"{verb} {path}")
     counts = {"run": 0, "checkpoint of": 0}
     for key in [*sorted(keys), *loose]:
         what, delete = ("run", place.remove) if key in keys else ("checkpoint of", place.discard_checkpoint)
         done = dry_run or delete(key)
         counts[what] += done
-        out.print(f"{verb if done else 'kept, it is in use:'} {what} {key}", highlight=False)
-    out.print(
-        f"{verb} {len(paths)} leftovers, {counts['run']} runs, {counts['checkpoint of']} checkpoints", highlight=False
-    )
+        say(f"{verb if done else 'kept, it is in use:'} {what} {key}")
+    deleted = [counted(len(paths), "leftover"), counted(counts["run"], "run")]
+    say(f"{verb} {', '.join([*deleted, counted(counts['checkpoint of'], 'checkpoint')])}")
 
 
 @app.command
-def export(to: Path, /, *runs: str, store: StorePath = None) -> None:
+def export(to: Path, /, *runs: str, where: Where = None, store: StorePath = None) -> None:
     """Copy runs to a new store (a directory), or their specs and scores to a table (.csv or .json).
 
     Parameters
@@ -164,19 +191,25 @@ def export(to: Path, /, *runs: str, store: StorePath = None) -> None:
     runs
         Keys, or first digits; all runs if none is given.
     """
-    place = Store(store, create=False)
-    chosen = [place.resolve(run) for run in runs] or place.runs()
-    for run in chosen:
-        _require_whole(run)
-    if to.suffix in (".csv", ".json"):
-        _write_table(to, chosen)
+    is_table = to.suffix in (".csv", ".json")
+    if is_table:
+        require_file(to, "to")
     elif to.suffix in OTHER_TABLES:
         raise InvalidValue("to", str(to), "a directory, or a file ending in .csv or .json")
+    place = Store(store, create=False)
+    chosen = [place.resolve(run) for run in runs] or place.runs()
+    if where:
+        kept = {key for key, _ in matching(place.summaries(), where)}
+        chosen = [run for run in chosen if run.key in kept]
+    for run in chosen:
+        _require_whole(run)
+    if is_table:
+        _write_table(to, chosen)
     else:
         there = Store(to)
         for run in chosen:
             there.adopt(run)
-    console().print(f"{len(chosen)} runs exported to {to}", highlight=False)
+    say(f"{counted(len(chosen), 'run')} exported to {to}")
 
 
 def _require_whole(run: Run) -> None:
@@ -198,22 +231,6 @@ def _write_table(to: Path, runs: list[Run]) -> None:
         writer.writeheader()
         writer.writerows(rows)
     write(to, text.getvalue().encode(), "to")
-
-
-def _short(part: dict[str, Any]) -> str:
-    """A part of a spec as `name:value:value`, without what is not set."""
-    values = [value for name, value in part.items() if name != "kind" and value is not None]
-    text = ":".join(str(value) for value in [part["kind"], *values])
-    return text if len(text) <= 24 else text[:23] + "…"
-
-
-def _score_cells(scores: dict[str, float | None]) -> list[str]:
-    cells = []
-    for name in HEADINGS:
-        value = scores[name]
-        text = "–" if value is None else f"{100 * value:.1f} %" if name.endswith("accuracy") else f"{value:.3g}"
-        cells.append(text)
-    return cells
 
 
 def _readable(provenance: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recombine.cli.tables import console
+from recombine.cli.screen import say
 from recombine.digests import LIST, Digests
 from recombine.errors import InvalidValue, StoreError
 from recombine.store.names import MARKER
@@ -29,7 +29,7 @@ def verify(folder: Path, /, *, adopt: bool = False) -> int:
         raise InvalidValue("folder", str(folder), "a folder written by 'recombine reproduce', or a directory of runs")
     if adopt:
         count = digests.adopt()
-        _print(f"{LIST}: lists {count} files of {folder} as they are now; whether they are whole is not known")
+        say(f"{LIST}: lists {count} files of {folder} as they are now; whether they are whole is not known")
         return WHOLE
     codes = [_verify_results(digests, names)] if names else []
     if is_store:
@@ -50,9 +50,9 @@ def _verify_results(digests: Digests, names: list[str]) -> int:
             problem = f"cannot be read: {error}"
             unreadable += 1
         if problem:
-            _print(f"{name}: {problem}{_remedy(digests.folder, name)}")
+            say(f"{name}: {problem}{_remedy(digests.folder, name)}")
     tail = f", {unreadable} cannot be read" if unreadable else ""
-    _print(f"{len(names)} checked, {damaged} damaged{tail}")
+    say(f"{len(names)} checked, {damaged} damaged{tail}")
     return DAMAGED if damaged else UNREADABLE if unreadable else WHOLE
 
 
@@ -66,7 +66,3 @@ def _remedy(folder: Path, name: str) -> str:
         return "; 'recombine reproduce' makes everything again"
     drawn = name.startswith("figures/") or name in ("claims.json", "index.html")
     return f"; 'recombine {f'report {folder}' if drawn else 'reproduce'}' makes it again"
-
-
-def _print(line: str) -> None:
-    console().print(line, highlight=False, markup=False, soft_wrap=True)

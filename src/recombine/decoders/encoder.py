@@ -7,17 +7,13 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 from torch import nn
 
 from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDecoder
 
 Positive = Annotated[int, Field(ge=1, le=2**16)]
-Channels = Annotated[
-    tuple[Positive, ...],
-    BeforeValidator(lambda value: tuple(value.split(",")) if isinstance(value, str) else value),
-    Field(min_length=1),
-]
+Channels = Annotated[tuple[Positive, ...], Field(min_length=1)]
 
 
 @DECODERS.register

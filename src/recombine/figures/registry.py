@@ -134,7 +134,5 @@ def figure_named(name: str) -> FigureSpec:
     """A figure by name or number: `fig4`, `4`, `Fig4`, `threshold`."""
     full = full_name(name)
     if full not in FIGURES:
-        raise InvalidValue(
-            "figure", name, f"1 to 15, or one of {listed(n for n in FIGURES if not n.startswith('fig'))}"
-        )
+        raise InvalidValue("figure", name, listed(FIGURES))
     return FIGURES[full]

@@ -1,0 +1,62 @@
+"""Help texts: every choice is listed from where it is registered, and every sentence is said once."""
+
+import contextlib
+import io
+import re
+
+import pytest
+
+from recombine.benchmark import PARTS
+from recombine.claims import CLAIMS
+from recombine.cli import COMMANDS, main
+from recombine.cli.flags import PARTS as SPEC_PARTS
+from recombine.cli.flags import spec_flags
+from recombine.figures import FIGURES
+from recombine.studies import PRESETS, STUDIES
+from recombine.tasks import TASKS
+from recombine.training import DEVICES
+
+CHOICES = {
+    "train": [*(kind for registry in SPEC_PARTS.values() for kind in registry), *TASKS, *DEVICES, "bf16", "integer"],
+    "diagnose": [*SPEC_PARTS["encoding"], *SPEC_PARTS["holdout"], "exact", "differences"],
+    "reproduce": [*STUDIES, list(CLAIMS)[-1], "conventions", *PRESETS, *DEVICES],
+    "figure": list(FIGURES),
+    "claims": list(CLAIMS),
+    "bench": [*PARTS, "tf32", *DEVICES],
+}
+ALL = [*COMMANDS, *(f"runs {name}" for name in ("list", "show", "verify", "prune", "export"))]
+
+
+def help_of(command, width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), pytest.raises(SystemExit) as ended:
+        main([*command.split(), "--help"])
+    assert ended.value.code == 0
+    return output.getvalue()
+
+
+@pytest.mark.parametrize("command", CHOICES)
+def test_choices_are_listed(command, monkeypatch):
+    words = set(re.findall(r"\w+", help_of(command, 160, monkeypatch)))
+    assert set(CHOICES[command]) <= words
+
+
+@pytest.mark.parametrize("command", ALL)
+def test_everything_is_described_within_eighty_columns(command, monkeypatch):
+    text = help_of(command, 80, monkeypatch)
+    assert max(len(line) for line in text.splitlines()) <= 80
+    for line in text.splitlines():  # a name beside an empty description
+        assert not re.fullmatch(r"│ [* ]*[A-Z-]+( STR| PATH| INT)?(\.\.\.)? +(\[required\] +)?│", line), line
+
+
+def test_a_sentence_is_said_once():
+    for flag in spec_flags():
+        sentences = [part.strip() for part in re.split(r"(?<=\.) ", flag.help) if "Default" not in part]
+        assert len(sentences) == len(set(sentences)), flag.help
+
+
+def test_one_store_one_description(monkeypatch):
+    said = {re.search(r"--store PATH +(.*?) *│", help_of(command, 160, monkeypatch))[1]
+            for command in ("train", "diagnose", "reproduce", "runs list", "runs prune")}  # fmt: skip
+    assert said == {"Directory of runs. Default: $RECOMBINE_STORE or ./runs."}
