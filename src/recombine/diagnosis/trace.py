@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from textwrap import shorten
 
 import torch
 from torch import Tensor, nn
 
 from recombine.diagnosis.reading import Forward, Layout, tensors_in
-from recombine.errors import InvalidValue
+from recombine.errors import InvalidValue, reason_of
 from recombine.metrics.stages import Encode
 
 ROWS = (2, 3, 5)
@@ -55,8 +54,7 @@ def traced(module: nn.Module, forward: Forward, encode: Encode, points: Tensor) 
     except InvalidValue:
         raise
     except Exception as error:
-        reason = shorten(str(error) or type(error).__name__, 160, placeholder=" …")
-        allowed = f"a module that takes the encoded grid, {tuple(inputs.shape[1:])} numbers a row ({reason})"
+        allowed = f"a module that takes the encoded grid, {tuple(inputs.shape[1:])} numbers a row ({reason_of(error)})"
         raise InvalidValue("module", type(module).__name__, allowed) from error
     finally:
         for handle in hooks:

@@ -26,7 +26,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from recombine.checks import given_path
+from recombine.checks import given_path, one_of
 from recombine.errors import InvalidValue, StoreError, listed
 from recombine.files import TEMPORARY, delete, entries, explained, flush_directory, parsed_json, read, write
 from recombine.store import care
@@ -71,6 +71,7 @@ class Store:
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, create: bool = True) -> None:
+        one_of("create", create, (True, False))
         self.path = store_path(path)
         self.index = Index(self.path / INDEX, self.path / "locks" / STORE_LOCK)
         self.checkpoints = Checkpoints(self.path / "checkpoints")
