@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from recombine.files import NotRegular, entries, explained, read, write
-from recombine.store.arrays import pack, unpack
 from recombine.store.names import is_key
+from recombine.store.packing import pack, unpack
 from recombine.store.run import Problem, stray
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from recombine.errors import StoreError
 from recombine.files import NotRegular, digest_of, explained, parsed_json, read, refused
 from recombine.frozen import DIGEST_LENGTH
-from recombine.store.arrays import unpack
+from recombine.store.packing import unpack
 
 if TYPE_CHECKING:
     from recombine.decoders import StagedDecoder

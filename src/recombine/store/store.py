@@ -30,11 +30,11 @@ from recombine.checks import given_path, one_of
 from recombine.errors import InvalidValue, StoreError, listed
 from recombine.files import TEMPORARY, delete, entries, explained, flush_directory, parsed_json, read, write
 from recombine.store import care
-from recombine.store.arrays import pack
 from recombine.store.checkpoints import Checkpoints
 from recombine.store.index import Index, Row
 from recombine.store.locks import Lock
 from recombine.store.names import FOLDERS, INDEX, MARKER, STORE_LOCK, is_key
+from recombine.store.packing import pack
 from recombine.store.run import ARRAYS, FILES, MANIFEST, RESULT, SPEC, WEIGHTS, Problem, Run, manifest_text, spec_key
 
 if TYPE_CHECKING:
