@@ -155,6 +155,25 @@ def test_sequence_first_stages_are_recognised():
     assert "encoder.layers.0.linear1" in stages(module) or "encoder.layers.0" in stages(module)
 
 
+class Named(nn.Module):
+    """A part called output that has its rows elsewhere than the output, and one part under two names."""
+
+    def __init__(self):
+        super().__init__()
+        self.input, self.output = nn.Linear(8, 6), nn.MultiheadAttention(3, 1)
+        self.layers = nn.ModuleList([self.input, nn.Tanh()])
+
+    def forward(self, codes):
+        tokens = self.layers[1](self.layers[0](codes)).view(len(codes), 2, 3).transpose(0, 1)
+        return self.output(tokens, tokens, tokens)[0].sin().transpose(0, 1)
+
+
+def test_names_of_ours_and_parts_with_two_names():
+    assert stages(Named()) == ["input", "module.input", "layers.1", "module.output", "output"]
+    assert stages(Named(), stages=["layers.*"]) == ["input", "layers.0", "layers.1", "output"]
+    assert stages(Named(), stages=["layers.0"]) == ["input", "layers.0", "output"]
+
+
 class Folded(nn.Module):
     """Two windows a row, folded into the batch; and a table that has no row an input."""
 

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from recombine.diagnosis.reading import OUTPUT, Forward, Layout
-from recombine.diagnosis.trace import GIVEN, RETURNED, ROWS, row_layout, spread, traced, watchable
+from recombine.diagnosis.reading import GIVEN, RETURNED, Forward, Layout
+from recombine.diagnosis.trace import ROWS, row_layout, spread, traced, watchable
 from recombine.errors import InvalidValue, listed
-from recombine.metrics.stages import INPUT, Encode
+from recombine.metrics.stages import Encode
 
 FEW, SMALL, MANY = 4, 3, 24
 NAMED = 6
@@ -54,7 +54,6 @@ def module_parts(
     names = [name for name in ran if name in wanted and name in layouts]
     notes += _said("left out, since they do not give a floating row per input row", wanted - {*names})
     notes += _said("run more than once, and measured the first time", {n for n in names if calls[n] > 1})
-    layouts |= {OUTPUT: layouts.pop(RETURNED, Layout()), INPUT: layouts.pop(GIVEN, Layout())}
     return Parts(names, layouts, notes, max(trace.epsilon for trace in traces))
 
 
@@ -73,7 +72,7 @@ class _Tree:
         self.layers = {name for name in self.ran if name not in self.above}
 
     def children(self, name: str) -> list[str]:
-        return [f"{name}.{child}" for child, _ in self.parts[name].named_children() if f"{name}.{child}" in self.parts]
+        return [path for path in self.parts if path.rpartition(".")[0] == name]
 
     def running(self, names: Sequence[str]) -> tuple[list[str], set[str]]:
         """Names whose parts ran, containers that never did replaced by what they hold; and what did not run."""
@@ -141,10 +140,10 @@ def _asked(
     for asked in [stages] if isinstance(stages, str) else stages:
         if set(asked) & set("*?["):
             matching = [name for name in tree.parts if _matches(asked, name)]
-            running, _ = tree.running(matching)
+            running = {*tree.running(matching)[0], *matching} & {*ran}
             if not running:
                 raise InvalidValue("stages", asked, f"patterns of submodules that run: {_some(ran)}")
-            wanted |= {*running}
+            wanted |= running
         elif asked not in tree.parts:
             raise InvalidValue("stages", asked, f"paths of submodules: {_some(tree.parts)}")
         elif asked not in layouts:

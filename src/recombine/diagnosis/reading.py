@@ -17,6 +17,8 @@ from recombine.metrics.stages import INPUT, Encode, flat, sampled
 
 OUTPUT = "output"
 """Name of the stage that is the module's output."""
+GIVEN, RETURNED = ".input", ".output"
+"""Keys of the module's own input and output among the layouts; no part can have them."""
 NESTING = 6
 """How deep a tensor may lie in what a module returns."""
 
@@ -58,7 +60,7 @@ def module_reader(
     def read(values: Tensor, tap: Tap) -> None:
         inputs = encode(values)
         count = len(values)
-        tap(INPUT, inputs.movedim(known.get(INPUT, Layout()).axis, 0))
+        tap(INPUT, inputs.movedim(known.get(GIVEN, Layout()).axis, 0))
         seen: set[str] = set()
 
         def hook_for(name: str) -> Callable[..., None]:
@@ -81,7 +83,7 @@ def module_reader(
                 handle.remove()
         if missing := [name for name in names if name not in seen]:
             raise InvalidValue("stages", missing[0], "submodules that run, and give a floating row an input row")
-        tap(OUTPUT, output_rows(module, returned, known.get(OUTPUT, Layout()), count))
+        tap(OUTPUT, output_rows(module, returned, known.get(RETURNED, Layout()), count))
 
     return read
 

@@ -9,7 +9,16 @@ import torch
 from torch import Tensor, nn
 
 from recombine.diagnosis.parts import module_parts
-from recombine.diagnosis.reading import OUTPUT, Forward, Layout, activations, module_reader, output_rows, stage_name
+from recombine.diagnosis.reading import (
+    OUTPUT,
+    RETURNED,
+    Forward,
+    Layout,
+    activations,
+    module_reader,
+    output_rows,
+    stage_name,
+)
 from recombine.diagnosis.rows import Rows, row_treatment
 from recombine.errors import InvalidValue
 from recombine.metrics import Reader, stage_sizes
@@ -55,7 +64,7 @@ def studied(
     if rows.how == "whole":
         memory = _whole_grid(reader, points, memory)
     notes = [*rows.notes, *parts.notes]
-    return Subject(module, forward, reader, rows, parts.layouts[OUTPUT], memory, parts.epsilon, notes)
+    return Subject(module, forward, reader, rows, parts.layouts.get(RETURNED, Layout()), memory, parts.epsilon, notes)
 
 
 def _tolerance(epsilon: float, device: torch.device) -> float:

@@ -9,14 +9,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from recombine.diagnosis.reading import Forward, Layout, tensors_in
+from recombine.diagnosis.reading import GIVEN, RETURNED, Forward, Layout, tensors_in
 from recombine.errors import InvalidValue, reason_of
 from recombine.metrics.stages import Encode
 
 ROWS = (2, 3, 5)
 """Batch sizes that are compared to find out where a stage has its rows."""
-GIVEN, RETURNED = ".input", ".output"
-"""Keys of a trace that no part can have."""
 
 
 @dataclass
@@ -67,8 +65,8 @@ def watchable(module: nn.Module) -> dict[str, nn.Module]:
     if isinstance(module, torch.jit.ScriptModule):
         return {}
     parts: dict[str, nn.Module] = {}
-    for name, child in module.named_children():
-        if not isinstance(child, torch.jit.ScriptModule):
+    for name, child in module._modules.items():  # a part that has two names is here under both
+        if child is not None and not isinstance(child, torch.jit.ScriptModule):
             parts[name] = child
             parts |= {f"{name}.{path}": part for path, part in watchable(child).items()}
     return parts
