@@ -34,7 +34,7 @@ from recombine.errors import InvalidValue
 DARK_THRESHOLD = 0.3
 """A dark pixel is below this (published scripts)."""
 PERMUTATIONS = 1999
-MOST_PERMUTATIONS = 10**6
+PERMUTATION_LIMIT = 10**6
 WIDTHS: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Range from which the radial kernel takes its width, in grid spacings."""
 
@@ -126,7 +126,7 @@ def kernel_agreement(
     seed: int = 0,
 ) -> KernelAgreement:
     """Compare the held-out × kept block of a Gram matrix with every theory."""
-    whole_number("permutations", permutations, at_least=0, at_most=MOST_PERMUTATIONS)
+    whole_number("permutations", permutations, at_least=0, at_most=PERMUTATION_LIMIT)
     whole_number("seed", seed, at_least=0)
     if not bool(held_out.any()) or bool(held_out.all()):
         raise InvalidValue("holdout", int(held_out.sum()), "a mask with points on both sides")
