@@ -236,6 +236,15 @@ def test_what_is_damaged_is_made_again_and_said(tiny_folder, tmp_path):
     assert again.dataset("encoder").equals(before["encoder"])
     assert again.provenance["runs"] == 3
     assert not again.damaged()
+    (results.path / "digests.json").unlink()
+    with pytest.raises(InvalidValue, match="--adopt"):
+        reproduce(both[1:], preset, tmp_path / "runs", results.path, device="cpu")
+    lines.clear()
+    again = reproduce(both, preset, tmp_path / "runs", results.path, device="cpu", say=lines.append)
+    assert lines[0] == "digests.json: missing; everything is made again"
+    assert sum("measured" in line for line in lines) == 2
+    assert again.dataset("encoder").equals(before["encoder"])
+    assert not again.damaged()
 
 
 def test_a_lost_dataset_is_not_left_out_silently(folder, capsys):

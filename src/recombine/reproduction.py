@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from recombine.checks import items
+from recombine.digests import LIST
 from recombine.errors import InvalidValue, listed
 from recombine.questions import content_digest, question_digest
 from recombine.results import RUNS, SETTINGS, Results
@@ -112,7 +113,7 @@ def _forget_damaged(results: Results, studies: Sequence[Study], say: Callable[[s
         if name == RUNS and left:
             allowed = f"a whole file, or a call that makes {listed(left)} again too ({problem})"
             raise InvalidValue("out", str(results.path / name), allowed)
-        say(f"{name}: {problem}; it is made again")
+        say(f"{name}: {problem}; {'everything' if name == LIST else 'it'} is made again")
     results.forget_notes()
 
 

@@ -24,7 +24,7 @@ def folder(tmp_path, monkeypatch):
     small = tmp_path / "small.cpp"
     small.write_text('extern "C" int answer() { return 42; }')
     monkeypatch.setenv("RECOMBINE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv(build.SAID, raising=False)
+    monkeypatch.setenv(build.SAID, "")
     monkeypatch.setattr(build, "_sources", lambda: [small])
     monkeypatch.setattr(build, "FLAGS", ("-shared", "-fPIC"))
     build._found.cache_clear()
