@@ -159,7 +159,7 @@ def prune(
     dry_run
         Only say what would be deleted.
     """
-    place = Store(store, create=False)
+    place = Store(Store(store, create=False).path)  # folders that a copy has lost are made again
     keys = {place.resolve(run).key for run in runs}
     if diverged:
         keys |= {key for key, summary in place.summaries() if summary["status"] == "diverged"}

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recombine.errors import StoreError
-from recombine.files import TEMPORARY, delete, entries, remove_abandoned
+from recombine.files import delete, entries, remove_abandoned
 from recombine.store.index import ASIDE, SUFFIXES
 from recombine.store.names import FOLDERS, INDEX, MARKER, is_key, key_of
+from recombine.store.opening import is_marker
 from recombine.store.run import Problem, Run, stray
 
 if TYPE_CHECKING:
@@ -48,8 +49,7 @@ def verify(store: Store) -> Iterator[tuple[str, list[Problem]]]:
             if os.path.lexists(store.path / folder / name):  # else it was removed meanwhile
                 yield name, problems
     for name in entries(store.path):
-        temporary = TEMPORARY.fullmatch(name)
-        if name not in (*FOLDERS, MARKER, *INDEX_FILES) and not (temporary and temporary["name"] == MARKER):
+        if name not in (*FOLDERS, *INDEX_FILES) and not is_marker(name):
             yield name, [stray(name)]
 
 

@@ -19,28 +19,28 @@ import hashlib
 import json
 import os
 import shutil
-import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from recombine.checks import given_path, one_of
 from recombine.errors import InvalidValue, StoreError, listed
-from recombine.files import TEMPORARY, delete, entries, explained, flush_directory, parsed_json, read, write
-from recombine.store import care
+from recombine.files import delete, entries, explained, flush_directory, write
+from recombine.store import care, catalogue
+from recombine.store.catalogue import Listing
 from recombine.store.checkpoints import Checkpoints
-from recombine.store.index import Index, Row
+from recombine.store.index import Index
 from recombine.store.locks import Lock
-from recombine.store.names import FOLDERS, INDEX, MARKER, STORE_LOCK, is_key
+from recombine.store.names import INDEX, STORE_LOCK, is_key
+from recombine.store.opening import open_folder, refusal
 from recombine.store.packing import pack
 from recombine.store.run import ARRAYS, FILES, MANIFEST, RESULT, SPEC, WEIGHTS, Problem, Run, manifest_text, spec_key
 
 if TYPE_CHECKING:
     import pandas
 
-FORMAT = 1
 DEFAULT_STORE = "runs"
 VARIABLE = "RECOMBINE_STORE"
 SPARE = 16_000_000
@@ -51,17 +51,6 @@ def store_path(path: str | os.PathLike[str] | None = None) -> Path:
     """The path given, or `RECOMBINE_STORE`, or `./runs`."""
     given = path if path is not None and not (isinstance(path, str) and not path) else None
     return given_path("store", os.environ.get(VARIABLE) or DEFAULT_STORE if given is None else given)
-
-
-class Listing(NamedTuple):
-    """Finished runs as the index knows them."""
-
-    rows: list[Row]
-    """Oldest first."""
-    total: int
-    """Finished runs in the store, listed or not."""
-    unreadable: list[str]
-    """Names under `runs/` that cannot be listed; `verify` says what is wrong with them."""
 
 
 class Store:
@@ -75,47 +64,7 @@ class Store:
         self.path = store_path(path)
         self.index = Index(self.path / INDEX, self.path / "locks" / STORE_LOCK)
         self.checkpoints = Checkpoints(self.path / "checkpoints")
-        with explained(self.path):
-            self._open(create)
-
-    # -- opening -----------------------------------------------------------------------------------------------
-
-    def _open(self, create: bool) -> None:
-        try:
-            content = read(self.path / MARKER)
-        except FileNotFoundError:
-            if not create:
-                raise self._refusal("a directory with a store in it") from None
-            self._create()
-            content = read(self.path / MARKER)
-        try:
-            format_here = parsed_json(content)["format"]
-        except (ValueError, KeyError, TypeError):
-            format_here = "unreadable"
-        if format_here != FORMAT:
-            raise self._refusal(f"a store of format {FORMAT} (this one's is {format_here!r})")
-        for name in FOLDERS:
-            self._folder(name, create)
-
-    def _refusal(self, allowed: str) -> StoreError:
-        return StoreError(f"store: {str(self.path)!r} is not allowed; allowed: {allowed}")
-
-    def _create(self) -> None:
-        """Mark a new or empty directory as a store, before anything else is put there."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        foreign = [name for name in sorted(os.listdir(self.path)) if not _is_marker(name)]
-        if foreign and not (self.path / MARKER).exists():  # else another process was first
-            raise self._refusal(f"an empty or new directory, or a store (this one holds {listed(foreign[:3])})")
-        write(self.path / MARKER, json.dumps({"format": FORMAT}).encode())
-
-    def _folder(self, name: str, create: bool) -> None:
-        folder = self.path / name
-        if create:
-            with suppress(FileExistsError):
-                folder.mkdir()
-        with suppress(FileNotFoundError):
-            if not stat.S_ISDIR(os.lstat(folder).st_mode):
-                raise self._refusal(f"a store whose {name!r} is a folder, not a link or a file")
+        open_folder(self.path, create)
 
     def require_room(self, size: int) -> None:
         """Refuse now, in one line, what would fill the disk later."""
@@ -123,11 +72,12 @@ class Store:
             free = shutil.disk_usage(self.path).free
         if free < size + SPARE:
             needed = f"{(size + SPARE) / 1e6:.0f} MB free ({free / 1e6:.0f} MB are)"
-            raise self._refusal(f"a directory on a disk with {needed}")
+            raise refusal(self.path, f"a directory on a disk with {needed}")
 
     # -- finished runs -----------------------------------------------------------------------------------------
 
-    def _run(self, key: str) -> Run:
+    def run(self, key: str) -> Run:
+        """A run by its whole key, finished or not."""
         return Run(key, self.path / "runs" / key)
 
     def find(self, key: str, *, locked: bool = False) -> Run | None:
@@ -136,7 +86,7 @@ class Store:
         `locked` says that the caller holds the run's lock. Without it a damaged run is moved only if nobody is
         working on it, and looked at again first: another process may have trained it meanwhile.
         """
-        run = self._run(key)
+        run = self.run(key)
         if not os.path.lexists(run.path):
             return None
         if not run.damage():
@@ -192,7 +142,7 @@ class Store:
 
     def _placed(self, key: str, contents: Mapping[str, bytes]) -> Run:
         """A run's folder, complete by one rename."""
-        folder, run = self.path / "tmp" / f"{key}.{os.getpid()}", self._run(key)
+        folder, run = self.path / "tmp" / f"{key}.{os.getpid()}", self.run(key)
         with explained(self.path):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
@@ -206,12 +156,12 @@ class Store:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
             flush_directory(run.path.parent)
-        self.index.update([_row(run)])
+        self.index.update([catalogue.row(run)])
         return run
 
     def remove(self, key: str) -> bool:
         """Delete a finished run; False if somebody is working on it."""
-        lock, run = self.lock(key), self._run(key)
+        lock, run = self.lock(key), self.run(key)
         if not lock.acquire(wait=False):
             return False
         try:
@@ -243,34 +193,11 @@ class Store:
     def runs(self) -> list[Run]:
         """All finished runs, oldest first; those that cannot be listed come last."""
         listing = self.listing()
-        return [self._run(key) for key in [*(row.key for row in listing.rows), *listing.unreadable]]
+        return [self.run(key) for key in [*(row.key for row in listing.rows), *listing.unreadable]]
 
     def listing(self, newest: int | None = None) -> Listing:
         """The finished runs, or the newest of them, from the index, which is brought up to date with the folders."""
-        keys, heads = set(self.keys()), self.index.heads()
-        rows, unreadable = self._read_rows(sorted(keys - heads.keys()))
-        self.index.update(rows.values(), gone=heads.keys() - keys)
-        finished = {key: heads[key] for key in keys & heads.keys()} | {row.key: row.finished for row in rows.values()}
-        order = sorted(finished, key=lambda key: (finished[key], key))
-        chosen = order if newest is None else order[len(order) - min(newest, len(order)) :]
-        known = self.index.summaries(key for key in chosen if key not in rows)
-        rows |= {key: Row(key, finished[key], summary) for key, summary in known.items()}
-        more, lost = self._read_rows([key for key in chosen if key not in rows])  # the index failed meanwhile
-        self.index.update(more.values())
-        rows |= more
-        unreadable = [*unreadable, *lost]
-        return Listing([rows[key] for key in chosen if key in rows], len(keys) - len(unreadable), unreadable)
-
-    def _read_rows(self, keys: Iterable[str]) -> tuple[dict[str, Row], list[str]]:
-        """Rows read from the folders, and keys of those that cannot be read."""
-        rows, unreadable = {}, []
-        for key in keys:
-            try:
-                rows[key] = _row(self._run(key))
-            except (StoreError, ValueError, KeyError, TypeError):
-                if os.path.lexists(self._run(key).path):  # else it was removed meanwhile
-                    unreadable.append(key)
-        return rows, unreadable
+        return catalogue.listing(self, newest)
 
     def summaries(self) -> list[tuple[str, dict[str, Any]]]:
         """Key, and `status`, `scores` and `spec`, of every finished run, oldest first."""
@@ -278,12 +205,7 @@ class Store:
 
     def frame(self) -> pandas.DataFrame:
         """The finished runs as a table: status, every field of the spec by its dotted name, scores; keys as index."""
-        import pandas
-
-        rows = self.listing().rows
-        columns = [{"status": row.summary["status"], **flattened(row.summary["spec"]), **row.summary["scores"],
-                    "finished": pandas.Timestamp(row.finished, unit="s", tz="UTC")} for row in rows]  # fmt: skip
-        return pandas.DataFrame(columns, index=pandas.Index([row.key for row in rows], name="key"))
+        return catalogue.frame(self.listing())
 
     def resolve(self, prefix: str) -> Run:
         """The finished run whose key begins so."""
@@ -291,7 +213,7 @@ class Store:
         if len(matching) != 1:
             what = "a key of a finished run" if not matching else f"more digits: {listed(matching[:4])} all begin so"
             raise InvalidValue("run", prefix, what)
-        return self._run(matching[0])
+        return self.run(matching[0])
 
     # -- unfinished runs ---------------------------------------------------------------------------------------
 
@@ -308,7 +230,7 @@ class Store:
 
     def unfinished(self) -> list[str]:
         """Keys with a checkpoint and no finished run."""
-        return [key for key in self.checkpoints if not os.path.lexists(self._run(key).path)]
+        return [key for key in self.checkpoints if not os.path.lexists(self.run(key).path)]
 
     def discard_checkpoint(self, key: str) -> bool:
         """Delete what an unfinished run left; False if somebody is training it."""
@@ -334,26 +256,3 @@ class Store:
     def clean(self) -> None:
         """Remove what killed processes left, as far as that can be done."""
         care.clean(self)
-
-
-def _is_marker(name: str) -> bool:
-    """Whether a name is the marker's, or that of one being written."""
-    match = TEMPORARY.fullmatch(name)
-    return name == MARKER or (match is not None and match["name"] == MARKER)
-
-
-def _row(run: Run) -> Row:
-    result = run.result
-    summary = {"status": result["status"], "scores": result["scores"], "spec": parsed_json(run.spec_text)}
-    return Row(run.key, float(result["provenance"]["finished"]), summary)
-
-
-def flattened(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested fields as dotted names."""
-    fields: dict[str, Any] = {}
-    for name, value in spec.items():
-        if isinstance(value, Mapping):
-            fields.update(flattened(value, f"{prefix}{name}."))
-        else:
-            fields[prefix + name] = value
-    return fields

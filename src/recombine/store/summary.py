@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from recombine.checks import items
+from recombine.store.catalogue import flattened
 from recombine.store.run import Run
-from recombine.store.store import flattened
 
 SCORES: tuple[str, ...] = (
     "id_mse",
