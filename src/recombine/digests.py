@@ -14,12 +14,22 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from recombine.errors import InvalidValue
-from recombine.files import NO_LOCKS, NotRegular, digest_of, explained, parsed_json, read, remove_abandoned, write
+from recombine.files import (
+    NO_LOCKS,
+    NotRegular,
+    digest_of,
+    explained,
+    is_present,
+    parsed_json,
+    read,
+    remove_abandoned,
+    write,
+)
 
 LIST = "digests.json"
 MISSING = "missing"
@@ -42,6 +52,7 @@ class Digests:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._updating = False
 
     def listed(self) -> dict[str, Contents]:
         """What each file may contain; `Differs` where that cannot be told."""
@@ -60,6 +71,11 @@ class Digests:
             pass
         raise Differs("not as it was written")
 
+    def is_present(self, name: str) -> bool:
+        """Whether there is something under a name, whole or not."""
+        with explained(self.folder / name, "from"):
+            return is_present(self.folder / name)
+
     def required(self) -> list[str]:
         """Files that must be there; none are known where there is no list."""
         try:
@@ -73,6 +89,8 @@ class Digests:
             try:
                 return self._checked(name)
             except Differs:  # perhaps it was replaced between our looking at the list and at the file
+                if self._updating:
+                    raise
                 with _locked(self.folder, fcntl.LOCK_SH):
                     return self._checked(name)
 
@@ -107,7 +125,7 @@ class Digests:
         try:
             if name == LIST:
                 self.listed()
-            elif (self.folder / name).exists() or name in self.required():
+            elif self.is_present(name) or name in self.required():
                 self.read(name)
         except Differs as error:
             return str(error)
@@ -115,18 +133,30 @@ class Digests:
 
     def replace(self, contents: Mapping[str, bytes | None]) -> None:
         """Write files, or delete those whose content is none."""
+        self.update(lambda: contents)
+
+    def update(self, contents: Callable[[], Mapping[str, bytes | None]]) -> None:
+        """Write what a function says, which may read the files as they are now: no other command writes meanwhile."""
         with explained(self.folder, "out"):
             self.folder.mkdir(parents=True, exist_ok=True)
             with _locked(self.folder, fcntl.LOCK_EX):
-                self._replace(contents)
+                self._updating = True
+                try:
+                    self._replace(contents())
+                finally:
+                    self._updating = False
 
     def _replace(self, contents: Mapping[str, bytes | None]) -> None:
+        for name in contents:
+            if not OURS.fullmatch(name):
+                raise InvalidValue("file", name, "a file of a results folder")
+        _refuse_links(self.folder)
         try:
             before = self.listed()
         except Differs:
             before = {}
         after = {name: _contents_after(name, content) for name, content in contents.items()}
-        either = {name: (*before.get(name, self._present_contents(name)), *after[name]) for name in contents}
+        either = {name: (*before.get(name, (None,)), *after[name]) for name in contents}
         self._write_list(before | {name: tuple(dict.fromkeys(both)) for name, both in either.items()})
         for name, content in contents.items():
             path = self.folder / name
@@ -137,16 +167,9 @@ class Digests:
                 write(path, content, "out")
         self._write_list({name: kept for name, kept in (before | after).items() if kept != (None,)})
 
-    def _present_contents(self, name: str) -> Contents:
-        """What a file contains that is not listed yet."""
-        try:
-            return (digest_of(self.folder / name),)
-        except (FileNotFoundError, NotRegular):
-            return (None,)
-
     def adopt(self) -> int:
         """List the files that are there as they are now, where there is no list; return how many."""
-        if (self.folder / LIST).exists():
+        if self.is_present(LIST):
             raise InvalidValue("adopt", str(self.folder), f"a folder without {LIST}")
         with explained(self.folder, "adopt"), _locked(self.folder, fcntl.LOCK_EX):
             names = _present(self.folder)
@@ -168,7 +191,7 @@ def write_into(folder: Path, contents: Mapping[str, bytes]) -> None:
     """Write files into a folder, and list them where it is, or lies in, a results folder."""
     for root in (folder, folder.parent):
         names = {str((folder / name).relative_to(root)): content for name, content in contents.items()}
-        if (root / LIST).exists() and all(OURS.fullmatch(name) for name in names):
+        if Digests(root).is_present(LIST) and all(OURS.fullmatch(name) for name in names):
             return Digests(root).replace(names)
     with explained(folder, "out"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -179,9 +202,17 @@ def write_into(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 def remove_temporaries(folder: Path) -> None:
     """Delete what killed processes left of files that they were writing into a results folder."""
+    _refuse_links(folder)
     for part in FOLDERS:
         prefix = f"{part}/" if part else ""
         remove_abandoned(folder / part, lambda name, prefix=prefix: _is_ours(prefix + name))  # type: ignore[misc]
+
+
+def _refuse_links(folder: Path) -> None:
+    """Refuse a results folder whose own folders are links: nothing is written or deleted through one."""
+    for part in filter(None, FOLDERS):
+        if (folder / part).is_symlink():
+            raise InvalidValue("out", str(folder), f"a folder whose {part!r} is a folder, not a link")
 
 
 def _is_ours(name: str) -> bool:

@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterator
@@ -26,8 +27,8 @@ CHUNK = 1 << 20
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 """What a file system answers that has no file locks."""
-TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<process>\d+)")
-"""Names under which files are written: `.NAME.PROCESS`."""
+TEMPORARY = re.compile(r"\.(?P<name>.+)\.\d+(-[0-9a-f]+)?")
+"""Names under which files are written: `.NAME.PROCESS-RANDOM`."""
 
 
 class NotRegular(OSError):
@@ -51,7 +52,7 @@ def refused(path: Path, error: OSError, field: str = "store") -> NoReturn:
     if error.errno in FULL:
         allowed = "a directory on a disk with room left"
     elif error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
-        allowed = "a directory that can be read and written"
+        allowed = "a path that can be read and written"
     elif error.errno in {errno.ENOTDIR, errno.EEXIST, errno.EISDIR}:
         allowed = "a directory, or a path where one can be made"
     elif error.errno in NO_LOCKS:
@@ -105,7 +106,7 @@ def parsed_json(content: bytes | str) -> Any:
 def write(path: Path, content: bytes, field: str = "store") -> None:
     """Write a file so that it holds all of the content or does not exist."""
     with explained(path, field):
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
         try:
             with os.fdopen(_created(temporary), "wb") as file:
                 file.write(content)
@@ -122,8 +123,6 @@ def write(path: Path, content: bytes, field: str = "store") -> None:
 def _created(path: Path) -> int:
     """A descriptor of a new file under the kernel's lock, still there once the lock is held."""
     while True:
-        with suppress(FileNotFoundError):
-            path.unlink()
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -136,34 +135,36 @@ def _created(path: Path) -> int:
         os.close(descriptor)  # somebody took it for abandoned before we had the lock
 
 
-def abandoned(folder: Path, ours: Callable[[str], bool]) -> list[Path]:
-    """Temporary files in a folder that a killed process left; `ours` says which final names are this package's."""
-    return [path for path in sorted(folder.iterdir()) if _is_abandoned(path, ours)]
+def remove_abandoned(folder: Path, ours: Callable[[str], bool]) -> None:
+    """Delete temporary files in a folder that killed processes left; what cannot be deleted stays.
+
+    `ours` says which final names are this package's.
+    """
+    with suppress(OSError):
+        for path in sorted(folder.iterdir()):
+            match = TEMPORARY.fullmatch(path.name)
+            if match is not None and ours(match["name"]):
+                with suppress(OSError):
+                    _remove_unlocked(path)
 
 
-def _is_abandoned(path: Path, ours: Callable[[str], bool]) -> bool:
-    match = TEMPORARY.fullmatch(path.name)
-    if match is None or not ours(match["name"]):
-        return False
+def _remove_unlocked(path: Path) -> None:
+    """Delete a file that nobody is writing; its writer, if there is one after all, sees that it is gone."""
+    descriptor = open_regular(path)
     try:
-        descriptor = open_regular(path)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False  # being written, or nothing can be said here
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # refused while it is being written
+        path.unlink()
     finally:
         os.close(descriptor)
+
+
+def is_present(path: Path) -> bool:
+    """Whether there is anything at a path, a link too; what the system does not let us see is an `OSError`."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
     return True
-
-
-def remove_abandoned(folder: Path, ours: Callable[[str], bool]) -> None:
-    """Delete what killed processes left in a folder; what cannot be deleted stays."""
-    with suppress(OSError):
-        for path in abandoned(folder, ours):
-            with suppress(OSError):
-                path.unlink()
 
 
 def entries(folder: Path) -> list[str]:

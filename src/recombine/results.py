@@ -13,16 +13,16 @@ import io
 import json
 import math
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recombine.checks import given_path
+from recombine.checks import given_path, items, one_of
 from recombine.claims import CLAIMS, Judgement
 from recombine.digests import LIST, Differs, Digests, remove_temporaries
 from recombine.errors import InvalidValue, listed
-from recombine.files import explained
+from recombine.files import explained, parsed_json
 from recombine.store import Run
 from recombine.studies import STUDIES
 
@@ -69,11 +69,11 @@ class Results:
     def studies(self) -> list[str]:
         """Studies with a Dataset, in the report's order; one that was lost is among them."""
         required = set(self.digests.required())
-        return [name for name in STUDIES if _file(name) in required or (self.path / _file(name)).exists()]
+        return [name for name in STUDIES if _file(name) in required or self.digests.is_present(_file(name))]
 
     def _read(self, name: str) -> bytes | None:
         """A file as it was written; none where there never was one."""
-        if not (self.path / name).exists() and name not in self.digests.required():
+        if not self.digests.is_present(name) and name not in self.digests.required():
             return None
         try:
             return self.digests.read(name)
@@ -133,7 +133,7 @@ class Results:
     def settings(self, study: str) -> dict[str, Any] | None:
         """The whole preset of a study's Dataset; of one that does not carry it, what the folder noted; else none."""
         text = self.dataset(study).attrs.get(SETTINGS)
-        return dict(json.loads(text)) if text else self.noted.get("preset")
+        return dict(parsed_json(text)) if text else self.noted.get("preset")
 
     def _attributes(self) -> dict[str, dict[str, Any]]:
         """Attributes of the Datasets that can be read."""
@@ -144,18 +144,22 @@ class Results:
         return found
 
     def remove(self, studies: Iterable[str]) -> None:
-        """Take Datasets out of the folder."""
-        removed = list(studies)
-        if removed:
-            self.digests.replace({_file(study): None for study in removed})
+        """Take Datasets out of the folder, and what is noted of the runs that only they rest on."""
+        removed = items("studies", studies, str, example=f"names of studies: {listed(STUDIES)}", lone=False)
+        for study in removed:
+            one_of("studies", study, STUDIES)
+        if not removed:
+            return
+        self.digests.replace({_file(study): None for study in removed})
         for study in removed:
             self._loaded.pop(study, None)
+        self._note_runs(lambda known: known)
 
     @property
     def provenance(self) -> dict[str, Any]:
         """Preset, runs and times, versions, device and commit, of the Datasets that are here."""
         noted, attributes = self.noted, list(self._attributes().values())
-        presets = [json.loads(own[SETTINGS]) for own in attributes if SETTINGS in own]
+        presets = [parsed_json(own[SETTINGS]) for own in attributes if SETTINGS in own]
         found: dict[str, Any] = {"preset": presets[0] if presets else noted.get("preset")}
         if runs := self._runs():
             found["runs"] = len(runs)
@@ -174,14 +178,21 @@ class Results:
 
     def note_runs(self, study: str, runs: Sequence[Run]) -> None:
         """Note the runs behind a study's Dataset, and forget those that no Dataset rests on any more."""
-        known = self._runs()
-        for entry in known.values():
-            entry["studies"] = [name for name in entry["studies"] if name != study]
-        for run in runs:
-            entry = known.setdefault(run.key, {"studies": []})
-            entry |= {"seconds": round(_seconds(run), 2), "status": run.status}
-            entry["studies"] = sorted({*entry["studies"], study})
-        self.digests.replace({RUNS: _lines(self._behind(known)).encode()})
+
+        def noted(known: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+            for entry in known.values():
+                entry["studies"] = [name for name in entry["studies"] if name != study]
+            for run in runs:
+                entry = known.setdefault(run.key, {"studies": []})
+                entry |= {"seconds": round(_seconds(run), 2), "status": run.status}
+                entry["studies"] = sorted({*entry["studies"], study})
+            return known
+
+        self._note_runs(noted)
+
+    def _note_runs(self, change: Callable[[dict[str, dict[str, Any]]], dict[str, dict[str, Any]]]) -> None:
+        """Change what is noted of runs while no other command does."""
+        self.digests.update(lambda: {RUNS: _lines(self._behind(change(self._runs()))).encode()})
 
     def _behind(self, runs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         """The runs that some Dataset rests on; while one is here that never noted its own, those of unknown use too."""
@@ -191,16 +202,16 @@ class Results:
 
     def note(self, **facts: Any) -> None:
         """Write down what the folder says of itself, and what cannot be read off its Datasets."""
-        self.digests.replace({PROVENANCE: json.dumps({**self.provenance, **facts}, indent=1).encode()})
+        self.digests.update(lambda: {PROVENANCE: json.dumps({**self.provenance, **facts}, indent=1).encode()})
 
     @property
     def noted(self) -> dict[str, Any]:
         """What was last written down of the folder."""
-        return dict(json.loads(self._read(PROVENANCE) or b"{}"))
+        return dict(parsed_json(self._read(PROVENANCE) or b"{}"))
 
     def _runs(self) -> dict[str, dict[str, Any]]:
         """Noted runs by key: seconds, status and the studies they are for; a bare number is seconds alone."""
-        noted = dict(json.loads(self._read(RUNS) or b"{}"))
+        noted = dict(parsed_json(self._read(RUNS) or b"{}"))
         bare = {"status": "done", "studies": []}
         return {
             key: dict(entry) if isinstance(entry, dict) else {"seconds": entry, **bare} for key, entry in noted.items()

@@ -20,7 +20,6 @@ from recombine.cli.options import StorePath
 from recombine.cli.screen import console, counted, paragraph, say
 from recombine.cli.tables import HEADINGS, INDENT, Column, Holds, score_text, write_fields, write_table
 from recombine.errors import InvalidValue, typed
-from recombine.files import delete as delete_leftover
 from recombine.files import write
 from recombine.store import Run, Store, flattened
 from recombine.store.names import is_key
@@ -39,6 +38,7 @@ Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
 FOUND_WRONG, MISUSED = 1, 2
 KEY_DIGITS, FEW = 10, 4
 """How much of a key is listed, and how many of the keys that have no row."""
+IN_USE = "kept, it is in use:"
 NEWEST = 100
 """Runs that are listed where nothing else is asked for."""
 OTHER_TABLES = (".xlsx", ".xls", ".tsv", ".txt", ".parquet", ".nc", ".zip", ".tar", ".gz")
@@ -162,21 +162,22 @@ def prune(
     place = Store(Store(store, create=False).path)  # folders that a copy has lost are made again
     keys = {place.resolve(run).key for run in runs}
     if diverged:
-        keys |= {key for key, summary in place.summaries() if summary["status"] == "diverged"}
+        listed_so = [key for key, summary in place.summaries() if summary["status"] == "diverged"]
+        keys |= {key for key in listed_so if place.run(key).status == "diverged"}
     paths = place.leftovers()
     loose = place.unfinished() if unfinished else []
     verb = "would delete" if dry_run else "deleted"
+    counts = {"leftover": 0, "run": 0, "checkpoint of": 0}
     for path in paths:
-        if not dry_run:
-            delete_leftover(path)
-        say(f"{verb} {path}")
-    counts = {"run": 0, "checkpoint of": 0}
+        done = dry_run or place.delete_leftover(path)
+        counts["leftover"] += done
+        say(f"{verb if done else IN_USE} {path}")
     for key in [*sorted(keys), *loose]:
         what, delete = ("run", place.remove) if key in keys else ("checkpoint of", place.discard_checkpoint)
         done = dry_run or delete(key)
         counts[what] += done
-        say(f"{verb if done else 'kept, it is in use:'} {what} {key}")
-    deleted = [counted(len(paths), "leftover"), counted(counts["run"], "run")]
+        say(f"{verb if done else IN_USE} {what} {key}")
+    deleted = [counted(counts["leftover"], "leftover"), counted(counts["run"], "run")]
     say(f"{verb} {', '.join([*deleted, counted(counts['checkpoint of'], 'checkpoint')])}")
 
 

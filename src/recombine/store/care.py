@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from recombine.errors import StoreError
 from recombine.files import delete, entries, remove_abandoned
 from recombine.store.index import ASIDE, SUFFIXES
-from recombine.store.names import FOLDERS, INDEX, MARKER, is_key, key_of
+from recombine.store.names import FOLDERS, INDEX, MARKER, STORE_LOCK, is_key, is_old_checkpoint, key_of
 from recombine.store.opening import is_marker
 from recombine.store.run import Problem, Run, stray
 
@@ -57,19 +57,45 @@ def leftovers(store: Store) -> list[Path]:
     """What no run needs: writes of dead processes, damaged runs and indices, checkpoints of finished runs."""
     damaged = [store.path / "damaged" / name for name in entries(store.path / "damaged") if key_of("damaged", name)]
     aside = [store.path / name for name in entries(store.path) if name in INDEX_FILES and name.endswith(ASIDE)]
-    return sorted([*abandoned(store), *damaged, *aside])
+    folder = store.path / "checkpoints"
+    old = [folder / name for name in entries(folder) if is_old_checkpoint(name)]
+    waiting = [path for path in abandoned(store) if not store.is_busy(_key(path))]
+    return sorted([*waiting, *damaged, *aside, *old])
 
 
 def abandoned(store: Store) -> list[Path]:
-    """What killed processes left: half-written runs and checkpoints, and checkpoints of runs that are finished."""
+    """What killed processes left, unless somebody is at work on it: half-written runs and checkpoints, and checkpoints
+    of runs that are finished."""
     paths = []
     for folder in ("tmp", "checkpoints"):
         for name in entries(store.path / folder):
-            key = key_of(folder, name)
-            needed = folder == "checkpoints" and name == key and not os.path.lexists(store.path / "runs" / name)
-            if key is not None and not needed and not store.is_busy(key):
-                paths.append(store.path / folder / name)
+            path = store.path / folder / name
+            if key_of(folder, name) is not None and not _is_needed(store, path):
+                paths.append(path)
     return paths
+
+
+def _is_needed(store: Store, path: Path) -> bool:
+    """Whether something is the checkpoint of a run that is not finished."""
+    return path.parent.name == "checkpoints" and is_key(path.name) and path.name not in store
+
+
+def _key(path: Path) -> str:
+    """The run that a leftover belongs to; the store's own lock for one that belongs to none."""
+    return (key_of(path.parent.name, path.name) if path.parent.name in FOLDERS else None) or STORE_LOCK
+
+
+def delete_leftover(store: Store, path: Path) -> bool:
+    """Delete a leftover under its run's lock; False if somebody holds that."""
+    lock = store.lock(_key(path))
+    if not lock.acquire(wait=False):
+        return False
+    try:
+        if not _is_needed(store, path):  # its run may have been removed meanwhile
+            delete(path)
+        return True
+    finally:
+        lock.release()
 
 
 def clean(store: Store) -> None:
@@ -78,7 +104,7 @@ def clean(store: Store) -> None:
     with suppress(StoreError):
         for path in abandoned(store):
             with suppress(StoreError):
-                delete(path)
+                delete_leftover(store, path)
         for name in entries(store.path / "locks"):
             if key_of("locks", name):
                 store.is_busy(name)  # taking and releasing a free lock removes its file

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recombine.errors import StoreError
-from recombine.files import parsed_json
+from recombine.files import explained, parsed_json
 from recombine.store.index import Row
+from recombine.store.names import is_key
 from recombine.store.run import Run
 
 if TYPE_CHECKING:
@@ -30,19 +32,33 @@ class Listing(NamedTuple):
 
 def listing(store: Store, newest: int | None) -> Listing:
     """The finished runs, or the newest of them; the index is brought up to date with the folders."""
-    keys, heads = set(store.keys()), store.index.heads()
-    rows, unreadable = _read_rows(store, sorted(keys - heads.keys()))
-    store.index.update(rows.values(), gone=heads.keys() - keys)
-    finished = {key: heads[key] for key in keys & heads.keys()} | {row.key: row.finished for row in rows.values()}
+    stamps, heads = _stamps(store), store.index.heads()
+    known = {key: finished for key, (finished, stamp) in heads.items() if stamps.get(key) == stamp}
+    rows, unreadable = _read_rows(store, sorted(stamps.keys() - known.keys()))
+    store.index.update(rows.values(), gone=heads.keys() - known.keys() - rows.keys())
+    finished = known | {row.key: row.finished for row in rows.values()}
     order = sorted(finished, key=lambda key: (finished[key], key))
     chosen = order if newest is None else order[len(order) - min(newest, len(order)) :]
-    known = store.index.summaries(key for key in chosen if key not in rows)
-    rows |= {key: Row(key, finished[key], summary) for key, summary in known.items()}
+    summaries = store.index.summaries(key for key in chosen if key not in rows)
+    rows |= {key: Row(key, finished[key], stamps[key], summary) for key, summary in summaries.items()}
     more, lost = _read_rows(store, [key for key in chosen if key not in rows])  # the index failed meanwhile
     store.index.update(more.values())
     rows |= more
     unreadable = [*unreadable, *lost]
-    return Listing([rows[key] for key in chosen if key in rows], len(keys) - len(unreadable), unreadable)
+    return Listing([rows[key] for key in chosen if key in rows], len(stamps) - len(unreadable), unreadable)
+
+
+def _stamps(store: Store) -> dict[str, str]:
+    """Stamps of the run folders by key."""
+    folder = store.path / "runs"
+    with explained(folder), suppress(FileNotFoundError), os.scandir(folder) as entries:
+        return {entry.name: _stamp(entry.stat(follow_symlinks=False)) for entry in entries if is_key(entry.name)}
+    return {}
+
+
+def _stamp(status: os.stat_result) -> str:
+    """What tells a folder from another one in its place."""
+    return f"{status.st_ino}.{status.st_mtime_ns}"
 
 
 def _read_rows(store: Store, keys: Iterable[str]) -> tuple[dict[str, Row], list[str]]:
@@ -51,7 +67,7 @@ def _read_rows(store: Store, keys: Iterable[str]) -> tuple[dict[str, Row], list[
     for key in keys:
         try:
             rows[key] = row(store.run(key))
-        except (StoreError, ValueError, KeyError, TypeError):
+        except (StoreError, OSError, ValueError, KeyError, TypeError):
             if os.path.lexists(store.run(key).path):  # else it was removed meanwhile
                 unreadable.append(key)
     return rows, unreadable
@@ -61,7 +77,7 @@ def row(run: Run) -> Row:
     """What the index keeps of a run."""
     result = run.result
     summary = {"status": result["status"], "scores": result["scores"], "spec": parsed_json(run.spec_text)}
-    return Row(run.key, float(result["provenance"]["finished"]), summary)
+    return Row(run.key, float(result["provenance"]["finished"]), _stamp(os.lstat(run.path)), summary)
 
 
 def frame(listing: Listing) -> pandas.DataFrame:

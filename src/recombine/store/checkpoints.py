@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from recombine.files import NotRegular, entries, explained, read, write
-from recombine.store.names import is_key
+from recombine.store.names import is_key, is_old_checkpoint
 from recombine.store.packing import pack, unpack
 from recombine.store.run import Problem, stray
 
@@ -53,6 +53,8 @@ class Checkpoints:
 
     def problems(self, name: str) -> list[Problem]:
         """What is wrong with an entry of the folder."""
+        if is_old_checkpoint(name):
+            return [Problem(f"{name}: a checkpoint of an earlier version, not used", "stray")]
         if not is_key(name):
             return [stray(name)]
         with explained(self.folder / name):

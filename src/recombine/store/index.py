@@ -26,7 +26,7 @@ BUSY_SECONDS = 2.0
 """How long to wait for another process that has the index locked."""
 REST_SECONDS = 60.0
 """How long an index that could not be written is left alone."""
-SCHEMA = 2
+SCHEMA = 3
 SUFFIXES = ("", "-wal", "-shm")
 ASIDE = ".damaged"
 PASSING = {
@@ -38,7 +38,7 @@ PASSING = {
 T = TypeVar("T")
 
 _TABLES = (
-    "CREATE TABLE IF NOT EXISTS heads (key TEXT PRIMARY KEY, finished REAL NOT NULL, digest TEXT, seal TEXT)",
+    "CREATE TABLE IF NOT EXISTS heads (key TEXT PRIMARY KEY, finished REAL, stamp TEXT, digest TEXT, seal TEXT)",
     "CREATE TABLE IF NOT EXISTS summaries (key TEXT PRIMARY KEY, summary TEXT NOT NULL)",
     f"PRAGMA user_version={SCHEMA}",
 )
@@ -49,6 +49,8 @@ class Row(NamedTuple):
 
     key: str
     finished: float
+    stamp: str
+    """Of the run's folder when it was read: another folder under this key, from another machine, has another one."""
     summary: dict[str, Any]
 
 
@@ -63,8 +65,8 @@ class Index:
         self.path, self.lock_path = path, lock_path
         self._rest_until = 0.0
 
-    def heads(self) -> dict[str, float]:
-        """Finish times by key; empty where the index cannot be used."""
+    def heads(self) -> dict[str, tuple[float, str]]:
+        """Finish times and stamps by key; empty where the index cannot be used."""
         return self._used(_heads, "ro") or {}
 
     def summaries(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -90,7 +92,7 @@ class Index:
             except OSError:
                 return None
             except (_Damaged, sqlite3.Error, ValueError, OverflowError) as error:
-                if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in PASSING:
+                if _is_passing(error):
                     return None
                 if not self._put_aside() or last:
                     return None
@@ -107,8 +109,8 @@ class Index:
     @contextmanager
     def _connected(self, mode: str) -> Iterator[sqlite3.Connection]:
         """A connection in a transaction; tables are made where a writer finds an empty file."""
-        address, writes = f"{self.path.absolute().as_uri()}?mode={mode}", mode != "ro"
-        with closing(sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)) as connection:
+        writes = mode != "ro"
+        with closing(self._opened(mode)) as connection:
             if writes:
                 with suppress(sqlite3.OperationalError):  # another process is doing it
                     connection.execute("PRAGMA journal_mode=WAL")
@@ -125,19 +127,37 @@ class Index:
             yield connection
             connection.execute("COMMIT")
 
+    def _opened(self, mode: str) -> sqlite3.Connection:
+        """A connection; to a file that nobody is writing and nobody may write, one that makes no files beside it."""
+        address = f"{self.path.absolute().as_uri()}?mode={mode}"
+        connection = sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+        if mode == "ro":
+            try:
+                connection.execute("PRAGMA user_version").fetchone()
+            except sqlite3.OperationalError:
+                connection.close()
+                if not self.path.exists() or Path(f"{self.path}-wal").exists():
+                    raise
+                connection = sqlite3.connect(f"{address}&immutable=1", uri=True, isolation_level=None)
+        return connection
+
     def _put_aside(self) -> bool:
         """Move a damaged index away, one process at a time, unless another one has done so meanwhile."""
+        lock = Lock(self.lock_path)
         try:
-            with Lock(self.lock_path):
-                if not self._is_sound():
-                    for suffix in SUFFIXES:
-                        here, aside = Path(f"{self.path}{suffix}"), Path(f"{self.path}{suffix}{ASIDE}")
-                        if os.path.lexists(here):
-                            delete(aside)
-                            os.replace(here, aside)
+            if not lock.acquire(wait=False):
+                return False
+            if not self._is_sound():
+                for suffix in SUFFIXES:
+                    here, aside = Path(f"{self.path}{suffix}"), Path(f"{self.path}{suffix}{ASIDE}")
+                    if os.path.lexists(here):
+                        delete(aside)
+                        os.replace(here, aside)
             return True
         except (OSError, StoreError):
             return False
+        finally:
+            lock.release()
 
     def _is_sound(self) -> bool:
         """Whether every row says what was written."""
@@ -146,29 +166,35 @@ class Index:
                 with self._connected("ro") as connection:
                     _summaries(connection, list(_heads(connection)))
                     return True
-        except (_Damaged, sqlite3.Error, OSError, ValueError, OverflowError):
-            pass
+        except (_Damaged, sqlite3.Error, OSError, ValueError, OverflowError) as error:
+            return _is_passing(error)
         return False
 
 
-def _heads(connection: sqlite3.Connection) -> dict[str, float]:
+def _is_passing(error: Exception) -> bool:
+    """Whether an error says that the index cannot be used now, and nothing about what is in it."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in PASSING
+
+
+def _heads(connection: sqlite3.Connection) -> dict[str, tuple[float, str]]:
     heads = {}
-    for key, finished, digest, seal in connection.execute("SELECT key, finished, digest, seal FROM heads"):
-        if seal != _seal(key, finished, digest):
+    for *head, seal in connection.execute("SELECT key, finished, stamp, digest, seal FROM heads"):
+        if seal != _seal(*head):
             raise _Damaged
-        heads[key] = finished
+        key, finished, stamp, _ = head
+        heads[key] = finished, stamp
     return heads
 
 
 def _summaries(connection: sqlite3.Connection, keys: list[str]) -> dict[str, dict[str, Any]]:
-    query = "SELECT finished, digest, seal, summary FROM heads JOIN summaries USING (key) WHERE key = ?"
+    query = "SELECT key, finished, stamp, digest, seal, summary FROM heads JOIN summaries USING (key) WHERE key = ?"
     summaries = {}
     for key in keys:
         row = connection.execute(query, (key,)).fetchone()
         if row is None:
             raise _Damaged
-        finished, digest, seal, text = row
-        if seal != _seal(key, finished, digest) or digest != _digest(text):
+        *head, seal, text = row
+        if seal != _seal(*head) or head[-1] != _digest(text):
             raise _Damaged
         summaries[key] = parsed_json(text)
     return summaries
@@ -176,8 +202,9 @@ def _summaries(connection: sqlite3.Connection, keys: list[str]) -> dict[str, dic
 
 def _write(connection: sqlite3.Connection, rows: list[Row], gone: list[tuple[str]]) -> bool:
     texts = {row.key: json.dumps(row.summary) for row in rows}
-    heads = [(r.key, r.finished, (d := _digest(texts[r.key])), _seal(r.key, r.finished, d)) for r in rows]
-    connection.executemany("INSERT OR REPLACE INTO heads VALUES (?, ?, ?, ?)", heads)
+    heads = [(row.key, row.finished, row.stamp, _digest(texts[row.key])) for row in rows]
+    sealed = [(*head, _seal(*head)) for head in heads]
+    connection.executemany("INSERT OR REPLACE INTO heads VALUES (?, ?, ?, ?, ?)", sealed)
     connection.executemany("INSERT OR REPLACE INTO summaries VALUES (?, ?)", texts.items())
     for table in ("heads", "summaries"):
         connection.executemany(f"DELETE FROM {table} WHERE key = ?", gone)
@@ -188,5 +215,5 @@ def _digest(text: object) -> str:
     return hashlib.sha256(str(text).encode(errors="replace")).hexdigest()
 
 
-def _seal(key: object, finished: object, digest: object) -> str:
-    return hashlib.sha256(f"{key}\0{finished!r}\0{digest}".encode(errors="replace")).hexdigest()
+def _seal(key: object, finished: object, stamp: object, digest: object) -> str:
+    return hashlib.sha256(f"{key}\0{finished!r}\0{stamp}\0{digest}".encode(errors="replace")).hexdigest()

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 MANIFEST = "manifest.json"
 SPEC, RESULT, WEIGHTS, ARRAYS = "spec.json", "result.json", "weights.safetensors", "arrays.safetensors"
 FILES = (SPEC, RESULT, WEIGHTS, ARRAYS)
+SCORES = ("id_mse", "ood_mse", "id_over_blank", "ood_over_blank", "id_accuracy", "ood_accuracy")
+"""What every result has; null where a region is empty."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,10 @@ class Run:
     @cached_property
     def result(self) -> dict[str, Any]:
         """`status` (done or diverged), `scores`, `steps` and `provenance`."""
-        return dict(parsed_json(self.content(RESULT)))
+        result = parsed_json(self.content(RESULT))
+        if not _is_result(result):
+            raise StoreError(f"store: {str(self.path / RESULT)!r} is not allowed; allowed: the result of a run")
+        return dict(result)
 
     @property
     def status(self) -> str:
@@ -175,6 +180,17 @@ def _absent(path: Path) -> Problem | None:
     except OSError as error:
         refused(path, error)
     return None if stat.S_ISREG(mode) else Problem(f"{path.name}: {NotRegular(path).strerror}")
+
+
+def _is_result(result: Any) -> bool:
+    """Whether a JSON value has what every run's result has."""
+    if not isinstance(result, dict) or not isinstance(result.get("status"), str):
+        return False
+    scores, provenance = result.get("scores"), result.get("provenance")
+    if not isinstance(scores, dict) or not isinstance(provenance, dict):
+        return False
+    numbers = [scores.get(name, "absent") for name in SCORES]
+    return all(number is None or isinstance(number, (int, float)) for number in numbers)
 
 
 def spec_key(content: bytes) -> str:

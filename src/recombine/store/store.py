@@ -87,24 +87,27 @@ class Store:
         working on it, and looked at again first: another process may have trained it meanwhile.
         """
         run = self.run(key)
-        if not os.path.lexists(run.path):
-            return None
-        if not run.damage():
-            return run
-        if locked:
-            return self._put_aside(run)
-        lock = self.lock(key)
-        if not lock.acquire(wait=False):
-            return None
         try:
-            return self._put_aside(run)
-        finally:
-            lock.release()
+            if not os.path.lexists(run.path):
+                return None
+            if not run.damage():
+                return run
+            if locked:
+                return self._put_aside(run)
+            lock = self.lock(key)
+            if not lock.acquire(wait=False):
+                return None
+            try:
+                return self._put_aside(run)
+            finally:
+                lock.release()
+        except StoreError:
+            if os.path.lexists(run.path):
+                raise
+            return None  # another process has put it aside meanwhile
 
     def _put_aside(self, run: Run) -> Run | None:
         """Under the run's lock: look again, and move it away if it is damaged indeed."""
-        if not os.path.lexists(run.path):
-            return None
         if not run.damage():
             return run
         with explained(run.path):
@@ -187,6 +190,9 @@ class Store:
     def __iter__(self) -> Iterator[Run]:
         return iter(self.runs())
 
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and is_key(key) and os.path.lexists(self.run(key).path)
+
     def __getitem__(self, prefix: str) -> Run:
         return self.resolve(prefix)
 
@@ -209,6 +215,8 @@ class Store:
 
     def resolve(self, prefix: str) -> Run:
         """The finished run whose key begins so."""
+        if not isinstance(prefix, str):
+            raise InvalidValue("run", prefix, "a key of a finished run, or its first digits, as a text")
         matching = [key for key in self.keys() if key.startswith(prefix)] if prefix else []
         if len(matching) != 1:
             what = "a key of a finished run" if not matching else f"more digits: {listed(matching[:4])} all begin so"
@@ -252,6 +260,10 @@ class Store:
     def leftovers(self) -> list[Path]:
         """What no run needs: unfinished writes of dead processes, damaged runs, checkpoints of finished ones."""
         return care.leftovers(self)
+
+    def delete_leftover(self, path: Path) -> bool:
+        """Delete one of them; False if somebody is working on its run."""
+        return care.delete_leftover(self, path)
 
     def clean(self) -> None:
         """Remove what killed processes left, as far as that can be done."""

@@ -11,16 +11,7 @@ from typing import Any
 
 from recombine.checks import items
 from recombine.store.catalogue import flattened
-from recombine.store.run import Run
-
-SCORES: tuple[str, ...] = (
-    "id_mse",
-    "ood_mse",
-    "id_over_blank",
-    "ood_over_blank",
-    "id_accuracy",
-    "ood_accuracy",
-)
+from recombine.store.run import SCORES, Run
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import signal
 import threading
 import traceback
@@ -89,4 +90,7 @@ def live(parent: Connection, store: Store, members: int, every: float) -> None:
 def _send(parent: Connection, error: Exception) -> None:
     """Send an error in parts, since not every one can be made again from its message alone."""
     with suppress(OSError):
-        parent.send((type(error), error.args, vars(error)))
+        try:
+            parent.send((type(error), error.args, vars(error)))
+        except (pickle.PicklingError, TypeError, AttributeError):  # one that holds what cannot be sent
+            parent.send((RecombineError, (f"processes: {type(error).__name__} in a child ({reason_of(error)})",), {}))

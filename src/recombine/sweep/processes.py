@@ -43,7 +43,8 @@ def train_apart(sweep: Sweep, processes: int) -> None:
     if count < 2:
         torch.set_num_threads(1)
         try:
-            return sweep.run()
+            with Interruptions() as interruptions:
+                return sweep.work(interruptions)
         finally:
             torch.set_num_threads(threads)
     _check_importable(sweep, count)
