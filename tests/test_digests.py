@@ -1,8 +1,10 @@
 """Files of a results folder: none is read that is not as it was written, whatever happened to it."""
 
+import errno
 import json
 import os
 import random
+import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,9 +12,11 @@ from pathlib import Path
 import pytest
 import xarray
 
+import recombine.digests
+import recombine.files
 from recombine.cli import main
 from recombine.digests import LIST, Differs, Digests, list_text, write_into
-from recombine.errors import InvalidValue
+from recombine.errors import InvalidValue, StoreError
 from recombine.report import write_report
 from recombine.results import Results
 from recombine.store import Store
@@ -106,7 +110,7 @@ def test_commands_refuse_what_is_damaged_in_one_line(tmp_path, command, name, da
         path.write_bytes({"flipped": content, "truncated": content[:999], "empty": b""}[damage])
     assert run(*COMMANDS[command], folder) == 2
     said = capsys.readouterr()
-    assert said.err.startswith("recombine: from: ")
+    assert re.match("recombine: (--from|folder|from): ", said.err)
     assert said.err.count("\n") == 1
     assert run("verify", folder) == 1
     assert f"{name}: " in capsys.readouterr().out
@@ -286,3 +290,77 @@ def test_a_list_has_a_line_for_each_file_and_a_digest_of_itself(folder):
     (folder / LIST).write_text(text.replace(":", ": "))
     with pytest.raises(Differs):
         Digests(folder).listed()
+
+
+def test_what_was_not_listed_is_never_listed_as_it_is(tmp_path, monkeypatch):
+    """A damaged file without a list stays unlisted when its replacement fails."""
+    folder = tmp_path / "results"
+    shutil.copytree(GOLDEN, folder)
+    (folder / LIST).unlink()
+    (folder / "data/depth.nc").write_bytes(b"bad!")
+
+    def full(path, content, field="store", write=recombine.digests.write):
+        if path.suffix == ".nc":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(path, content, field)
+
+    monkeypatch.setattr(recombine.digests, "write", full)
+    with pytest.raises(StoreError):
+        Digests(folder).replace({"data/depth.nc": b"new"})
+    with pytest.raises(Differs):
+        Digests(folder).read("data/depth.nc")
+
+
+@pytest.mark.parametrize("names", [["../../mine"], ["bogus"], "encodings"])
+def test_only_studies_can_be_removed(tmp_path, names):
+    folder = tmp_path / "deep" / "results"
+    shutil.copytree(GOLDEN, folder)
+    (tmp_path / "mine.nc").write_text("precious")
+    with pytest.raises(InvalidValue, match="studies"):
+        Results(folder).remove(names)
+    with pytest.raises(InvalidValue, match="a file of a results folder"):
+        Digests(folder).replace({"../../mine.nc": None})
+    assert (tmp_path / "mine.nc").exists()
+
+
+def test_nothing_is_written_or_deleted_through_a_link(tmp_path):
+    folder, elsewhere = tmp_path / "results", tmp_path / "elsewhere"
+    shutil.copytree(GOLDEN, folder)
+    shutil.move(folder / "data", elsewhere)
+    (folder / "data").symlink_to(elsewhere)
+    (elsewhere / ".depth.nc.77").write_bytes(b"")
+    before = sorted(os.listdir(elsewhere))
+    for call in (lambda: Results(folder).make_place(), lambda: Results(folder).remove(["depth"])):
+        with pytest.raises(InvalidValue, match="not a link"):
+            call()
+    assert sorted(os.listdir(elsewhere)) == before
+
+
+def test_notes_of_two_at_once_are_all_kept(tmp_path):
+    folder = tmp_path / "results"
+    shutil.copytree(GOLDEN, folder)
+    with ThreadPoolExecutor(2) as pool:
+        for number in range(20):
+            for name in ("one", "two"):
+                pool.submit(Results(folder).note, **{f"{name}_{number}": number})
+    assert len([name for name in Results(folder).noted if name.startswith(("one_", "two_"))]) == 40
+
+
+def test_a_temporary_that_is_being_written_is_not_taken_for_abandoned(tmp_path):
+    """One that a killed process left is removed; the removal and a writer that begins just then do not collide."""
+    (tmp_path / ".provenance.json.12").write_bytes(b"")
+    failures = []
+
+    def write_often():
+        for number in range(300):
+            try:
+                recombine.files.write(tmp_path / "provenance.json", str(number).encode())
+            except StoreError as error:
+                failures.append(error)
+
+    with ThreadPoolExecutor(2) as pool:
+        writing = pool.submit(write_often)
+        while not writing.done():
+            recombine.files.remove_abandoned(tmp_path, lambda name: name == "provenance.json")
+    assert failures == []
+    assert os.listdir(tmp_path) == ["provenance.json"]

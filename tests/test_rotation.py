@@ -146,7 +146,7 @@ def test_mistakes_are_one_line(fields):
 
 
 def test_absent_factors_are_refused():
-    with pytest.raises(InvalidValue, match="every factor"):
+    with pytest.raises(InvalidValue, match="never seen without an angle"):
         SMALL.render(rows([math.nan]))
 
 

@@ -52,7 +52,8 @@ def shown(value: object) -> str:
     except Exception:  # numbers of thousands of digits, lists inside themselves, whatever a `__repr__` may raise
         text = f"{type(value).__name__} object"
     text = " ".join(text.split())
-    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
+    head, tail = LONGEST_VALUE // 3, LONGEST_VALUE - LONGEST_VALUE // 3 - 1  # of a path, the end says most
+    return text if len(text) <= LONGEST_VALUE else f"{text[:head]}…{text[-tail:]}"
 
 
 def reason_of(error: BaseException | None) -> str:

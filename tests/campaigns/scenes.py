@@ -17,7 +17,8 @@ SWEEP = [
     "--batch", "8", "--seeds", "2", "--device", "cpu", "--checkpoint", "0",
 ]  # fmt: skip
 """Two runs, each with checkpoints."""
-CHEAP = (*TINY, "seeds=1", "size=6", "width=2", "steps=2", "samples=20")
+CHEAPER = {"seeds": "1", "size": "6", "width": "2", "steps": "2", "samples": "20"}
+CHEAP = [f"{name}={CHEAPER.get(name, value)}" for name, value in (change.split("=") for change in TINY)]
 SETTINGS = [*(word for change in CHEAP for word in ("--set", change)), "--device", "cpu", "--processes", "1"]
 STUDY = ["encodings", *SETTINGS]
 Step = Sequence[Any]

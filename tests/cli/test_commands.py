@@ -73,7 +73,8 @@ def test_train_ends_with_a_table_and_serves_the_second_time(store_path, capsys):
     assert {path: path.stat().st_mtime_ns for path in store_path.glob("runs/*/*")} == stamps
 
 
-def test_flags_given_twice_are_crossed(store_path, capsys):
+def test_flags_given_twice_are_crossed(store_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
     code, out = run(f"train {SMALL} --lr 0.001 --lr 0.01 --polarity bright --polarity dark --device cpu", capsys)
     assert code == 0
     assert out.count("lr=0.01") == 2

@@ -89,10 +89,10 @@ def test_other_schemas_and_bad_json_are_put_aside_and_made_again(filled):
     assert (filled / "index.sqlite.damaged").exists()
     deep = "[" * 100_000
     with sqlite3.connect(filled / "index.sqlite") as connection:
-        ((key, finished),) = connection.execute("SELECT key, finished FROM heads LIMIT 1")
+        ((key, finished, stamp),) = connection.execute("SELECT key, finished, stamp FROM heads LIMIT 1")
         digest = index_module._digest(deep)
         connection.execute("UPDATE summaries SET summary = ? WHERE key = ?", (deep, key))
-        seal = index_module._seal(key, finished, digest)
+        seal = index_module._seal(key, finished, stamp, digest)
         connection.execute("UPDATE heads SET digest = ?, seal = ? WHERE key = ?", (digest, seal, key))
     assert Store(filled).listing() == expected
     (filled / "index.sqlite").unlink()
@@ -180,3 +180,30 @@ def test_a_parent_looks_at_a_run_when_it_is_told_of_it(store_path, monkeypatch):
     looks = Counter(looked)
     assert set(looks) == {spec.digest for spec in specs}
     assert max(looks.values()) <= 3  # at the start, when it is told, and once more at the end
+
+
+def test_a_run_from_elsewhere_in_a_known_place_is_read(filled, tmp_path, capsys):
+    """A listing follows the folders, also where a key is known; and nothing healthy is taken for diverged."""
+    other = tmp_path / "other"
+    for seed in range(6):
+        saved(Store(other), seed=seed, ood=9.5, status="diverged")
+    shutil.rmtree(filled / "runs")
+    shutil.copytree(other / "runs", filled / "runs")
+    assert {row.summary["status"] for row in Store(filled).listing().rows} == {"diverged"}
+    for seed in range(6):
+        saved(Store(tmp_path / "healthy"), seed=seed)
+    shutil.rmtree(filled / "runs")
+    shutil.copytree(tmp_path / "healthy" / "runs", filled / "runs")
+    with pytest.raises(SystemExit):
+        main(["runs", "prune", "--diverged"])
+    assert "0 runs" in capsys.readouterr().out
+    assert len(Store(filled)) == 6
+
+
+def test_a_damaged_index_waits_for_nobody(filled):
+    """Another process that is stopped while it holds the store's lock keeps nobody from listing or training."""
+    expected = Store(filled).listing()
+    replaced(filled, b"not a database at all" * 50)
+    with Store(filled).lock("store"):
+        assert Store(filled).listing() == expected
+        train([small_spec("mlp", seed=40)], filled)

@@ -17,7 +17,7 @@ from recombine.store import Store
 from tests.small import small_spec
 
 ROOT = Path(__file__).parents[2]
-KILLS = 25
+KILLS = 10  # tests/campaigns kills at every storage call; these are for the moments between
 
 
 class Zygote:
@@ -131,7 +131,7 @@ def test_interrupted_anywhere_it_goes_on_to_the_same_bits(zygote, tmp_path, numb
     whole, _ = zygote.train(tmp_path / "whole", specs, checkpoint=30)
     expected = contents(tmp_path / "whole", specs)
     chance, stopped = random.Random(number), 0
-    for trial in range(8):
+    for trial in range(5):
         store = tmp_path / f"trial{trial}"
         _, interrupted = zygote.train(
             store, specs, kill_after=chance.uniform(0.1, 0.9) * whole, signal_number=number, checkpoint=30

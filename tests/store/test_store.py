@@ -372,3 +372,12 @@ def test_result_file_is_readable_json(store_path):
     (run,) = train([small_spec("mlp", task={"holdout": "none"})], store_path)
     assert json.loads((run.path / "result.json").read_text())["scores"]["ood_mse"] is None
     assert np.isnan(run.scores["ood_mse"])
+
+
+def test_threads_may_create_a_store_at_once(tmp_path):
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(4) as pool:
+        for attempt in range(25):
+            made = [pool.submit(Store, tmp_path / str(attempt)) for _ in range(4)]
+            assert [future.result().keys() for future in made] == [[]] * 4

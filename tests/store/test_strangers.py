@@ -2,10 +2,14 @@
 
 import errno
 import fcntl
+import hashlib
+import json
 import os
 import shutil
 import subprocess
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -243,15 +247,14 @@ def test_locks_and_leftovers_of_killed_processes_are_cleaned_by_the_next_sweep(s
 
 def test_two_waiters_never_hold_one_lock(store_path):
     """A lock whose file is removed at release still keeps everybody else out."""
-    import threading
-
     store, inside, most = Store(store_path), [0], [0]
 
     def work():
-        for _ in range(100):
+        for _ in range(25):
             with store.lock("a" * 20):
                 inside[0] += 1
                 most[0] = max(most[0], inside[0])
+                time.sleep(0.0005)  # so that others would come in
                 inside[0] -= 1
 
     workers = [threading.Thread(target=work) for _ in range(8)]
@@ -332,3 +335,68 @@ def test_a_store_iterates_and_gives_a_table(store_path):
     assert list(frame["ood_mse"]) == [0.0, 1.0, 2.0]
     assert list(frame["decoder.kind"]) == ["mlp"] * 3
     assert Store(store_path.parent / "empty").frame().empty
+
+
+def test_a_store_knows_what_is_in_it(store_path):
+    store = Store(store_path)
+    run_ = saved(store)
+    assert run_.key in store
+    assert "a" * 20 not in store
+    assert 3 not in store
+    assert store[run_.key[:6]].key == run_.key
+
+
+def test_results_of_another_form_hide_no_other_run(store_path, capsys):
+    """A sealed run whose result is not one is named, and the others are listed."""
+    store = Store(store_path)
+    saved(store)
+    for seed, result in enumerate(({"scores": {}}, [1], {"status": "done", "scores": [1], "provenance": {}}), 1):
+        spec = small_spec("mlp", seed=seed)
+        contents = {"spec.json": spec.to_json().encode(), "result.json": json.dumps(result).encode()}
+        contents |= {"weights.safetensors": b"", "arrays.safetensors": b""}
+        folder = store_path / "runs" / spec.digest
+        folder.mkdir()
+        digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+        for name, content in {**contents, "manifest.json": manifest_text(spec.digest, digests).encode()}.items():
+            (folder / name).write_bytes(content)
+    code, out, _ = run(["runs", "list"], capsys)
+    assert code == 0
+    assert "1 finished run in" in out
+    assert "cannot be listed: " in out
+    assert run(["runs", "show", spec.digest], capsys)[0] == 2
+    assert run(["runs", "export", store_path.parent / "all.csv"], capsys)[0] == 2
+
+
+def test_checkpoints_of_an_earlier_version_are_named_and_kept_until_pruned(store_path, capsys):
+    path = Store(store_path).path / "checkpoints" / f"{'a' * 20}.{'b' * 64}"
+    path.write_bytes(b"state")
+    train([small_spec("mlp")], store_path)
+    assert path.exists()
+    code, out, _ = run(["runs", "verify"], capsys)
+    assert code == 0
+    assert "a checkpoint of an earlier version, not used" in out
+    run(["runs", "prune"], capsys)
+    assert not path.exists()
+
+
+def test_a_run_put_aside_by_another_process_meanwhile_is_absent(store_path, monkeypatch):
+    store = Store(store_path)
+    run_ = saved(store)
+
+    def moved_away(self):
+        shutil.rmtree(self.path)
+        raise StoreError("store: gone")
+
+    monkeypatch.setattr(Run, "damage", moved_away)
+    assert store.find(run_.key) is None
+
+
+def test_a_copy_without_its_empty_folders_can_be_pruned(store_path, capsys):
+    """As git, archives and buckets copy stores."""
+    run_ = saved(Store(store_path))
+    for name in ("tmp", "locks", "damaged", "checkpoints"):
+        shutil.rmtree(store_path / name)
+    assert run(["runs", "list"], capsys)[0] == 0
+    assert not (store_path / "tmp").exists()
+    assert run(["runs", "prune", run_.key], capsys)[0] == 0
+    assert len(Store(store_path)) == 0

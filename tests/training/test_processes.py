@@ -199,7 +199,7 @@ def test_the_command_refuses_in_one_line(store_path, capsys, word):
         main([*SMALL.split(), word])
     assert caught.value.code == 2
     error = capsys.readouterr().err
-    assert error.startswith("recombine: processes: ")
+    assert error.startswith("recombine: --processes: ")
     assert error.count("\n") == 1
     assert not store_path.exists()
 
