@@ -247,7 +247,7 @@ def test_verify_takes_a_store_too_and_nothing_else(tmp_path, capsys):
     assert "0 checked" in capsys.readouterr().out
     for other in (tmp_path, tmp_path / "nowhere"):
         assert run("verify", other) == 2
-        assert capsys.readouterr().err.startswith(f"recombine: folder: {str(other)!r}"[:60])
+        assert capsys.readouterr().err.startswith("recombine: folder: ")
 
 
 def test_results_of_an_earlier_version_are_adopted_only_when_asked(folder, capsys):
@@ -337,13 +337,11 @@ def test_nothing_is_written_or_deleted_through_a_link(tmp_path):
 
 
 def test_notes_of_two_at_once_are_all_kept(tmp_path):
-    folder = tmp_path / "results"
-    shutil.copytree(GOLDEN, folder)
     with ThreadPoolExecutor(2) as pool:
         for number in range(20):
             for name in ("one", "two"):
-                pool.submit(Results(folder).note, **{f"{name}_{number}": number})
-    assert len([name for name in Results(folder).noted if name.startswith(("one_", "two_"))]) == 40
+                pool.submit(Results(tmp_path).note, **{f"{name}_{number}": number})
+    assert len(Results(tmp_path).noted) == 40
 
 
 def test_a_temporary_that_is_being_written_is_not_taken_for_abandoned(tmp_path):

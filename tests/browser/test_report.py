@@ -10,7 +10,7 @@ from recombine.cli.reproduce import written
 from recombine.figures import FIGURES
 from recombine.results import Results
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 GOLDEN = Path(__file__).parents[1] / "golden" / "results"
 
 

@@ -21,6 +21,8 @@ CHEAPER = {"seeds": "1", "size": "6", "width": "2", "steps": "2", "samples": "20
 CHEAP = [f"{name}={CHEAPER.get(name, value)}" for name, value in (change.split("=") for change in TINY)]
 SETTINGS = [*(word for change in CHEAP for word in ("--set", change)), "--device", "cpu", "--processes", "1"]
 STUDY = ["encodings", *SETTINGS]
+PROGRESS = re.compile(r"\d+ (s|min|h)\b.*: ")
+"""Lines that say how far a command is."""
 Step = Sequence[Any]
 Outcome = dict[str, Any]
 
@@ -133,7 +135,7 @@ def unacceptable(outcome: Outcome) -> str | None:
     """Why an outcome is neither a success nor one line about a mistake."""
     if "hung" in outcome or "died" in outcome:
         return failure(outcome)
-    lines = outcome["err"].splitlines()
+    lines = [line for line in outcome["err"].splitlines() if not PROGRESS.match(line)]
     if any(line.startswith("Traceback") for line in lines):
         return f"a traceback: {lines[-1]}"
     if any(not line.startswith("recombine: ") for line in lines):

@@ -16,6 +16,8 @@ from torch import nn
 from recombine import metrics
 from tests.spoilt.calls import MODULE, all_calls, gram, grid, held_out, network, randn, run, spec, store
 
+pytestmark = pytest.mark.xdist_group("mistakes")  # what it sets up is made by one process, once
+
 nan, inf = float("nan"), float("inf")
 mask = lambda *shape: torch.zeros(*shape, dtype=torch.bool)
 measure = lambda **given: rc.diagnose(**{"module": MODULE, "grid": grid(), **given})

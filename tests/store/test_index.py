@@ -135,8 +135,9 @@ def test_a_run_that_cannot_be_listed_is_named(filled, capsys):
         (filled / name).unlink(missing_ok=True)
     listing = Store(filled).listing()
     assert (len(listing.rows), listing.total, listing.unreadable) == (5, 5, [run.key])
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit) as stop:
         main(["runs", "list"])
+    assert stop.value.code == 1
     text = capsys.readouterr().out
     assert "5 finished runs" in text
     assert f"cannot be listed: {run.key[:10]}" in text

@@ -360,7 +360,7 @@ def test_results_of_another_form_hide_no_other_run(store_path, capsys):
         for name, content in {**contents, "manifest.json": manifest_text(spec.digest, digests).encode()}.items():
             (folder / name).write_bytes(content)
     code, out, _ = run(["runs", "list"], capsys)
-    assert code == 0
+    assert code == 2
     assert "1 finished run in" in out
     assert "cannot be listed: " in out
     assert run(["runs", "show", spec.digest], capsys)[0] == 2

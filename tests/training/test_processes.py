@@ -26,6 +26,8 @@ PARENT = f"""
 import sys
 from recombine.sweep import train
 from tests.training.test_processes import SPECS
+
+pytestmark = pytest.mark.xdist_group("processes")  # what it sets up is made by one process, once
 train(SPECS, sys.argv[1], device="cpu", processes=2, checkpoint_seconds={NEVER})
 """
 

@@ -19,7 +19,7 @@ from recombine.cli.listing import Row, difference, matching, train_command
 from recombine.cli.options import StorePath
 from recombine.cli.screen import console, counted, paragraph, say
 from recombine.cli.tables import HEADINGS, INDENT, Column, Holds, score_text, write_fields, write_table
-from recombine.errors import InvalidValue, typed
+from recombine.errors import InvalidValue, StoreError, typed
 from recombine.files import write
 from recombine.store import Run, Store, flattened
 from recombine.store.names import is_key
@@ -49,7 +49,7 @@ OTHER_TABLES = (".xlsx", ".xls", ".tsv", ".txt", ".parquet", ".nc", ".zip", ".ta
 def list_runs(
     *, where: Where = None, newest: int = NEWEST, everything: Annotated[Switch, Parameter(name="--all")] = False,
     store: StorePath = None,
-) -> None:  # fmt: skip
+) -> int:  # fmt: skip
     """List the finished runs, oldest first: in what they differ, and their scores; and the unfinished ones.
 
     Parameters
@@ -76,6 +76,15 @@ def list_runs(
     say(f"{count if not where else f'{matched} of {count}'} in {place.path}{tail}")
     if listing.unreadable:
         say(f"cannot be listed: {_some(listing.unreadable)}; 'recombine runs verify' says why")
+    return _code(place, listing.unreadable)
+
+
+def _code(store: Store, unlisted: Sequence[str]) -> int:
+    """The exit code of a listing without some runs: they are damaged, or could not be read."""
+    try:
+        return FOUND_WRONG if any(store.run(key).damage() for key in unlisted) else MISUSED if unlisted else 0
+    except StoreError:
+        return MISUSED
 
 
 def _write_listing(rows: Sequence[Row]) -> None:
