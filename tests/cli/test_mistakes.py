@@ -194,6 +194,19 @@ MISTAKES = {
     "record that is none": ("bench --out {places}/file", "a record written by"),
     "measuring and not": ("bench --from {places}/file --steps 3", "--steps: '3'"),
     "export to a folder of that name": ("runs export {places}/folder.csv", "a file, not a directory"),
+    "seeds a fraction": ("reproduce --seeds 2.5", "--seeds: '2.5' is not allowed; allowed: a whole number"),
+    "processes a fraction": ("reproduce --processes 1.5", "--processes: '1.5'"),
+    "processes a fraction, to train": ("train --processes=1.5", "--processes: '1.5'"),
+    "members a fraction": ("train --members 2.5", "--members: '2.5' is not allowed; allowed: a whole number"),
+    "steps a fraction": ("bench --steps 2.7", "--steps: '2.7'"),
+    "steps negative": ("bench --steps -2", "--steps: '-2'"),
+    "memory a fraction": ("diagnose a:b --grid x=0:3 --memory 1.5", "--memory: '1.5'"),
+    "newest a fraction": ("runs list --newest 2.5", "--newest: '2.5'"),
+    "digests for a store": ("verify {filled} --adopt", "a store has digests of its own"),
+    "report into a store": ("reproduce c1 --out {filled}", "--out: "),
+    "report into a store to be": ("reproduce c1 --store {places}/both --out {places}/both", "--out: "),
+    "export onto itself": ("runs export {filled}", "another directory than the store's own"),
+    "unknown claim": ("claims C99 --from {places}/absent", "claim: 'C99'"),
     "module that is absent": ("train --import nowhere", "--import: 'nowhere' is not allowed; allowed: a module"),
     "module that has mistakes": ("train --import wrong_parts", "SyntaxError"),
     "module that fails": ("runs list --import=failing_parts", "RuntimeError: two lines"),
@@ -214,7 +227,7 @@ def test_mistake_is_one_line_and_changes_nothing(kind, filled, places, monkeypat
     monkeypatch.chdir(places)
     before = snapshot(filled), snapshot(places)
     with pytest.raises(SystemExit) as caught:
-        main(line.format(places=places, small=SMALL).split())
+        main(line.format(places=places, small=SMALL, filled=filled).split())
     out, err = capsys.readouterr()
     assert caught.value.code == 2, err
     assert err.startswith("recombine: ")

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
+
+from recombine.errors import InvalidValue
 
 SHORT = {"decoder.width": "width", "decoder.depth": "depth", "training.samples": "samples"}
 """Dotted flags that everybody uses, by a short name."""
 FLAGS = {**SHORT, "checkpoint_seconds": "checkpoint"}
 """What a field is called on the command line, where that differs."""
 
+
+def _whole(_: Any, tokens: Sequence[Token]) -> int:
+    """The number that was typed, where the parser would round a fraction."""
+    token = tokens[0]
+    try:
+        return int(token.value)
+    except ValueError:
+        raise InvalidValue(str(token.keyword), token.value, "a whole number") from None
+
+
+Whole = Annotated[int, Parameter(converter=_whole)]
 StorePath = Annotated[
     Path | None,
     Parameter(name="--store", help="Directory of runs. Default: $RECOMBINE_STORE or ./runs.", show_default=False),

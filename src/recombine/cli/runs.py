@@ -16,7 +16,7 @@ from cyclopts import App, Parameter
 from recombine.checks import whole_number
 from recombine.cli.destinations import require_file
 from recombine.cli.listing import Row, difference, matching, train_command
-from recombine.cli.options import StorePath
+from recombine.cli.options import StorePath, Whole
 from recombine.cli.screen import console, counted, paragraph, say
 from recombine.cli.tables import HEADINGS, INDENT, Column, Holds, score_text, write_fields, write_table
 from recombine.errors import InvalidValue, typed
@@ -47,7 +47,7 @@ OTHER_TABLES = (".xlsx", ".xls", ".tsv", ".txt", ".parquet", ".nc", ".zip", ".ta
 
 @app.command(name="list")
 def list_runs(
-    *, where: Where = None, newest: int = NEWEST, everything: Annotated[Switch, Parameter(name="--all")] = False,
+    *, where: Where = None, newest: Whole = NEWEST, everything: Annotated[Switch, Parameter(name="--all")] = False,
     store: StorePath = None,
 ) -> None:  # fmt: skip
     """List the finished runs, oldest first: in what they differ, and their scores; and the unfinished ones.
@@ -198,6 +198,8 @@ def export(to: Path, /, *runs: str, where: Where = None, store: StorePath = None
     elif to.suffix in OTHER_TABLES:
         raise InvalidValue("to", str(to), "a directory, or a file ending in .csv or .json")
     place = Store(store, create=False)
+    if to.exists() and to.samefile(place.path):
+        raise InvalidValue("to", str(to), "another directory than the store's own")
     chosen = [place.resolve(run) for run in runs] or place.runs()
     if where:
         kept = {key for key, _ in matching(place.summaries(), where)}

@@ -27,6 +27,10 @@ def verify(folder: Path, /, *, adopt: bool = False) -> int:
     names, is_store = digests.names() if folder.is_dir() else [], (folder / MARKER).is_file()
     if not (names or is_store):
         raise InvalidValue("folder", str(folder), "a folder written by 'recombine reproduce', or a directory of runs")
+    if adopt and is_store:
+        raise InvalidValue(
+            "adopt", str(folder), "a folder written by 'recombine reproduce': a store has digests of its own"
+        )
     if adopt:
         count = digests.adopt()
         say(f"{LIST}: lists {count} files of {folder} as they are now; whether they are whole is not known")
