@@ -324,7 +324,7 @@ MISTAKES = {
     "figure from": (["figure", "1", "--from", "nowhere"], "from: 'nowhere'"),
     "claims from": (["claims", "--from", "nowhere"], "from: 'nowhere'"),
     "claim": (["claims", "C19", "--from", "{golden}"], "claim: 'C19'"),
-    "report": (["report", "nowhere"], "from: 'nowhere'"),
+    "report": (["report", "nowhere"], "folder: 'nowhere'"),
     "write": (["report", "{golden}", "--write", "nowhere.md"], "write: 'nowhere.md'"),
 }
 

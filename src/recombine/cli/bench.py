@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from recombine.benchmark import PARTS, USUAL, measure, performance_blocks
 from recombine.benchmark.page import WRITERS, percent
 from recombine.cli.destinations import marked_document, require_file
-from recombine.cli.options import Whole
+from recombine.cli.options import SomePath, Whole
 from recombine.cli.screen import console, say
 from recombine.cli.tables import Column, Holds, write_table
 from recombine.errors import InvalidValue, listed
@@ -36,7 +36,7 @@ def bench(
     precision: Annotated[str | None, Parameter(help=f"{listed(PRECISIONS)}. Default: {USUAL_PRECISION}.")] = None,
     steps: Whole | None = None,
     processes: Whole | None = None,
-    out: Path | None = None,
+    out: SomePath | None = None,
     source: Annotated[list[Path] | None, Parameter(name="--from", negative=())] = None,
     write: Annotated[list[Path] | None, Parameter(negative=())] = None,
 ) -> None:

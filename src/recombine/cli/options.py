@@ -25,9 +25,18 @@ def _whole(_: Any, tokens: Sequence[Token]) -> int:
         raise InvalidValue(str(token.keyword), token.value, "a whole number") from None
 
 
+def _path(_: Any, tokens: Sequence[Token]) -> Path:
+    """The path that was typed; nothing is not the current folder."""
+    token = tokens[0]
+    if not token.value:
+        raise InvalidValue(token.keyword or "path", token.value, "a path")
+    return Path(token.value)
+
+
 Whole = Annotated[int, Parameter(converter=_whole)]
+SomePath = Annotated[Path, Parameter(converter=_path)]
 StorePath = Annotated[
-    Path | None,
+    SomePath | None,
     Parameter(name="--store", help="Directory of runs. Default: $RECOMBINE_STORE or ./runs.", show_default=False),
 ]
-ResultsPath = Annotated[Path, Parameter(name="--from", help="Folder written by reproduce.")]
+ResultsPath = Annotated[SomePath, Parameter(name="--from", help="Folder written by reproduce.")]

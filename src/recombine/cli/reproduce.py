@@ -12,7 +12,7 @@ from rich.text import Text
 
 from recombine.claims import CLAIMS, Judgement
 from recombine.cli.destinations import marked_document, require_folder
-from recombine.cli.options import ResultsPath, StorePath, Whole
+from recombine.cli.options import ResultsPath, SomePath, StorePath, Whole
 from recombine.cli.progress import TrainingBar
 from recombine.cli.screen import console, paragraph, say
 from recombine.cli.tables import Column, Holds, write_table
@@ -55,7 +55,7 @@ def reproduce(
     members: Whole | None = None,
     processes: Whole | None = None,
     store: StorePath = None,
-    out: Path = Path("report"),
+    out: SomePath = Path("report"),
 ) -> None:
     """Re-run the paper's figures and claims; write a report. What is trained already is served from the store.
 
@@ -149,7 +149,7 @@ def _print_verdicts(judgements: Sequence[Judgement]) -> None:
 
 
 def report(
-    folder: Annotated[Path, Parameter(help="Folder written by reproduce.")],
+    folder: Annotated[SomePath, Parameter(help="Folder written by reproduce.")],
     /,
     *,
     write: Annotated[
@@ -190,7 +190,7 @@ def figure(
     /,
     *,
     source: ResultsPath = Path("report"),
-    out: Annotated[Path | None, Parameter(help="Folder for the files. Default: the figures of --from.")] = None,
+    out: Annotated[SomePath | None, Parameter(help="Folder for the files. Default: the figures of --from.")] = None,
 ) -> None:
     """Draw one figure again from stored results, as PNG and SVG, and print its caption."""
     from recombine.report import save_figure
