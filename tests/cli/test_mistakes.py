@@ -93,7 +93,7 @@ MISTAKES = {
     "bound not a number": ("train --holdout center:a:5", "--holdout center:a:5: low: 'a'"),
     "mixing with nothing": ("train --isolated --mixing 0.5 --training pick:0", "--mixing: '0.5'"),
     "notch outside": ("train --holdout L:3:9:12", "--holdout L:3:9:12: notch: 12"),
-    "export where no folder is": ("runs export {places}/nowhere/x.csv", "x.csv' is not allowed; allowed: a file in a folder"),
+    "export where no folder is": ("runs export {places}/nowhere/x.csv", "x.csv' is not allowed; allowed: a file"),
     "sigma not a number": ("train --sigma wide", "sigma: 'wide'"),
     "sigma nan": ("train --sigma nan", "sigma: 'nan'"),
     "size one": ("train --size 1", "size: '1'"),

@@ -32,7 +32,7 @@ def message(error: RecombineError, words: list[str]) -> str:
     given = typed_flags(words)
     if isinstance(error, InvalidValue):
         flag = _flag(error.field, given)
-        field = flag or _part(error, given) or ARGUMENTS.get((*words[:1], error.field), error.field)
+        field = flag or _part(error, given) or ARGUMENTS.get((words[0] if words else "", error.field), error.field)
         allowed = error.allowed.replace("allow_unseen", "--allow-unseen")
         return str(InvalidValue(field, _value(error.value, given.get(flag or "", [])), allowed))
     field, colon, rest = str(error).partition(": ")
