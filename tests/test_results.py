@@ -324,7 +324,7 @@ MISTAKES = {
     "figure from": (["figure", "1", "--from", "nowhere"], "from: 'nowhere'"),
     "claims from": (["claims", "--from", "nowhere"], "from: 'nowhere'"),
     "claim": (["claims", "C19", "--from", "{golden}"], "claim: 'C19'"),
-    "report": (["report", "nowhere"], "from: 'nowhere'"),
+    "report": (["report", "nowhere"], "folder: 'nowhere'"),
     "write": (["report", "{golden}", "--write", "nowhere.md"], "write: 'nowhere.md'"),
 }
 
@@ -339,3 +339,11 @@ def test_mistakes_are_one_line(kind, capsys, tmp_path, monkeypatch):
     assert message in said
     assert "\n" not in said
     assert "allowed: " in said
+
+
+def test_a_document_is_refused_before_anything_is_judged(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(Results, "judgements", None)
+    shutil.copytree(GOLDEN, tmp_path / "golden")
+    assert run("report", tmp_path / "golden", "--write", tmp_path / "nofile.md") == 2
+    assert run("claims", "C99", "--from", tmp_path / "golden") == 2
+    assert "--write: " in capsys.readouterr().err

@@ -128,3 +128,8 @@ def test_mistakes_name_the_field(fields, field):
 def test_bad_json_is_one_line(text):
     with pytest.raises(InvalidValue, match="allowed:"):
         RunSpec.from_json(text)
+
+
+def test_true_is_no_seed():
+    with pytest.raises(InvalidValue, match=r"seeds\[1\]: True"):
+        RunSpec().seeds([0, True])

@@ -116,4 +116,8 @@ class RunSpec(Frozen):
     def seeds(self, seeds: Iterable[int]) -> list[RunSpec]:
         """The same run for several seeds."""
         example = "several whole numbers, as range(4) or [0, 1, 5]"
-        return [self.replace(seed=seed) for seed in items("seeds", seeds, Integral, example=example, lone=False)]
+        numbers = items("seeds", seeds, Integral, example=example, lone=False)
+        for position, seed in enumerate(numbers):
+            if isinstance(seed, bool):  # which Python counts among the whole numbers
+                raise InvalidValue(f"seeds[{position}]", seed, example)
+        return [self.replace(seed=seed) for seed in numbers]

@@ -208,3 +208,18 @@ def test_reproduce_writes_a_report(store_path, tmp_path, capsys):
     page = (out / "index.html").read_text()
     assert "http" not in page
     assert "<script src" not in page
+
+
+def test_an_interruption_is_said(store_path, monkeypatch, capsys):
+    """The parser's own handler exits without a word."""
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("recombine.cli.bench.measure", interrupted)
+    for words in (["bench"], ["runs", "list"]):
+        monkeypatch.setattr("recombine.cli.runs.Store", interrupted)
+        with pytest.raises(SystemExit) as caught:
+            main(words)
+        assert caught.value.code == 130
+        assert capsys.readouterr().err.startswith("recombine: interrupted")

@@ -78,7 +78,7 @@ def test_a_stored_run_needs_nothing_else(place, store_path, capsys):
         ("mycode:decoder --grid x=0:7,y=0:7", "takes the encoded grid"),
         ("mycode:decoder --grid x=0:9,y=0:9 --encoding bump", "takes the encoded grid"),
         ("mycode:decoder --grid x=0:7,y=0:7 --encoding braille", "encoding: 'braille'"),
-        ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --holdout center:2:9", "holdout.high: 9"),
+        ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --holdout center:2:9", "--holdout center:2:9: high: 9"),
         ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --stages layer9", "stages: 'layer9'"),
         ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --weights absent.safetensors", "weights: "),
         ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --weights mycode.py", "weights: "),

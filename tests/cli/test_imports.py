@@ -34,6 +34,7 @@ def folder(tmp_path, monkeypatch):
     """A folder with a module of a user's, in which commands are given."""
     (tmp_path / "sub").mkdir()
     (tmp_path / "my_parts.py").write_text(PARTS)
+    (tmp_path / "sub" / "ring.py").write_text(PARTS)
     (tmp_path / "sub" / "same_parts.py").write_text("from my_parts import Ring\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RECOMBINE_STORE", raising=False)
@@ -48,7 +49,7 @@ def shell(line):
 
 
 def test_a_part_of_ones_own_trains_in_several_processes_and_is_diagnosed(folder):
-    code, out, errors = shell(f"train {SMALL} --encoding ring:turns=0.25 --seeds 2 --processes 2 --import my_parts")
+    code, out, errors = shell(f"train {SMALL} --encoding ring:turns=0.25 --seeds 2 --processes 2 --import sub/ring.py")
     assert code == 0, errors
     assert "2 runs" in out
     stored = Store("runs").summaries()
@@ -77,3 +78,31 @@ def test_every_command_says_so(folder, capsys):
             main([*command.split(), "--help"])
         assert "--import MODULE" in capsys.readouterr().out
     assert "ring" not in ENCODINGS
+
+
+def test_a_file_with_the_name_of_another_module_is_refused(folder, capsys, monkeypatch):
+    """`json` was shadowed, and `signal`, which is loaded already, silently not imported."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (folder / "json.py").write_text("")
+    (folder / "sub" / "signal.py").write_text("raise RuntimeError\n")
+    (folder / "sub" / "numpy.py").write_text("")
+    (folder / "sub" / "test_imports_twice.py").write_text("")
+    (folder / "test_imports_twice.py").write_text("")
+    for words in (
+        "./json.py",
+        "sub/signal.py",
+        "json",
+        "sub/numpy.py",
+        "test_imports_twice.py,sub/test_imports_twice.py",
+    ):
+        flags = [word for name in words.split(",") for word in ("--import", name)]
+        with pytest.raises(SystemExit) as caught:
+            main(["claims", *flags])
+        assert caught.value.code == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert f"--import: {flags[-1]!r} is not allowed" in error
+        assert "rename the file" in error
+    with pytest.raises(SystemExit):
+        main(["claims", "--import", "./nowhere.py"])
+    assert "no such file" in capsys.readouterr().err

@@ -87,13 +87,13 @@ MISTAKES = {
     "sigma absurd": ("train --sigma 1e200", "sigma: '1e200'"),
     "batch absurd": ("train --batch 1000000000", "batch: '1000000000'"),
     "width absurd": ("train --width 3000000", "--width: '3000000'"),
-    "samples absurd": ("train --training draws:100000000000", "training.samples: '100000000000'"),
+    "samples absurd": ("train --training draws:100000000000", "--training draws:100000000000: samples: '100000000000'"),
     "steps absurd": ("train --steps 100000000000000000000000", "steps: '100000000000000000000000'"),
     "mixing absurd": ("train --isolated --mixing 1e-12", "mixing: '1e-12'"),
-    "bound not a number": ("train --holdout center:a:5", "holdout.low: 'a'"),
+    "bound not a number": ("train --holdout center:a:5", "--holdout center:a:5: low: 'a'"),
     "mixing with nothing": ("train --isolated --mixing 0.5 --training pick:0", "--mixing: '0.5'"),
-    "notch outside": ("train --holdout L:3:9:12", "holdout.notch: 12"),
-    "export where no folder is": ("runs export {places}/nowhere/x.csv", "to: "),
+    "notch outside": ("train --holdout L:3:9:12", "--holdout L:3:9:12: notch: 12"),
+    "export where no folder is": ("runs export {places}/nowhere/x.csv", "x.csv' is not allowed; allowed: a file"),
     "sigma not a number": ("train --sigma wide", "sigma: 'wide'"),
     "sigma nan": ("train --sigma nan", "sigma: 'nan'"),
     "size one": ("train --size 1", "size: '1'"),
@@ -103,24 +103,24 @@ MISTAKES = {
     "width negative": ("train --width -4", "--width: '-4'"),
     "field the decoder lacks": ("train --decoder mlp --decoder.heads 4", "decoder.heads: '4'"),
     "field the encoding lacks": ("train --encoding rate --encoding.variance 3", "encoding.variance: '3'"),
-    "too many fields": ("train --encoding bump:1:2:3", "encoding.bump: '2'"),
-    "field twice": ("train --decoder cnn:depth=3:depth=4", "decoder.cnn.depth: '4'"),
-    "heads do not divide width": ("train --decoder transformer:heads=5", "decoder.width: 128"),
-    "rank zero": ("train --decoder low_rank:rank=0", "decoder.rank: '0'"),
-    "box outside the grid": ("train --holdout center:6:28", "holdout.high: 28"),
-    "box outside a smaller grid": ("train --size 10 --holdout center:6:22", "holdout.high: 22"),
-    "box upside down": ("train --holdout center:20:10", "holdout.high: 10"),
+    "too many fields": ("train --encoding bump:1:2:3", "--encoding bump:1:2:3: '2'"),
+    "field twice": ("train --decoder cnn:depth=3:depth=4", "--decoder cnn:depth=3:depth=4: depth: '4'"),
+    "heads do not divide width": ("train --decoder transformer:heads=5", "--decoder transformer:heads=5: width: 128"),
+    "rank zero": ("train --decoder low_rank:rank=0", "--decoder low_rank:rank=0: rank: '0'"),
+    "box outside the grid": ("train --holdout center:6:28", "--holdout center:6:28: high: 28"),
+    "box outside a smaller grid": ("train --size 10 --holdout center:6:22", "--holdout center:6:22: high: 22"),
+    "box upside down": ("train --holdout center:20:10", "--holdout center:20:10: high: 10"),
     "hold-out removes a whole value": ("train --holdout center:0:27", "removes x=0"),
-    "published cross removes whole values": ("train --holdout cross:10:17:0:27", "allow_unseen"),
+    "published cross removes whole values": ("train --holdout cross:10:17:0:27", "--allow-unseen"),
     "everything held out": ("train --holdout center:0:27 --allow-unseen", "keeps at least one"),
-    "bounds for three factors": ("train --holdout center:1,2,3:4", "holdout.low: (1, 2, 3)"),
-    "fraction above one": ("train --holdout center:fraction=1.2", "holdout.fraction: '1.2'"),
-    "random too much": ("train --holdout random:0.999", "holdout.fraction: 0.999"),
+    "bounds for three factors": ("train --holdout center:1,2,3:4", "low: (1, 2, 3)"),
+    "fraction above one": ("train --holdout center:fraction=1.2", "fraction: '1.2'"),
+    "random too much": ("train --holdout random:0.999", "--holdout random:0.999: fraction: 0.999"),
     "mask file absent": ("train --holdout mask:{places}/absent.npy", "absent.npy"),
     "mask file unreadable": ("train --holdout mask:{places}/ints.npy", "ints.npy"),
-    "more samples than exist": ("train --training pick:496", "training.samples: 496"),
+    "more samples than exist": ("train --training pick:496", "--training pick:496: samples: 496"),
     "no samples": ("train --training pick:0", "at least one training example"),
-    "percent above hundred": ("train --training percent:150", "training.percent: '150'"),
+    "percent above hundred": ("train --training percent:150", "--training percent:150: '150'"),
     "stripes without population code": ("train --isolated --encoding rate", "encoding: 'rate'"),
     "mixing without stripes": ("train --mixing 0.5", "--mixing: '0.5'"),
     "mixing of one": ("train --isolated --mixing 1", "mixing: '1'"),
@@ -141,7 +141,7 @@ MISTAKES = {
     "seeds not numbers": ("train --seeds few", "seeds: 'few'"),
     "seeds backwards": ("train --seeds 5..2", "seeds: '5..2'"),
     "seeds overlapping": ("train --seeds 0..3 --seeds 2..5", "2, 3 comes twice"),
-    "seeds too many": ("train --seeds 10000000", "seeds: '10000000'"),
+    "seeds too many": ("train --seeds 10000000", "100000 seeds at most"),
     "a value twice": ("train --encoding bump --encoding bump", "--encoding bump --encoding bump"),
     "device twice": ("train --device cpu --device cpu", "device"),
     "members zero": ("train --members 0", "--members: '0'"),
@@ -161,7 +161,7 @@ MISTAKES = {
     "unknown run": ("runs show 123xyz", "run: '123xyz'"),
     "unknown run to prune": ("runs prune zzz", "run: 'zzz'"),
     "export to a strange file": ("runs export {places}/table.xlsx", "table.xlsx"),
-    "export into a foreign folder": ("runs export {places}/foreign", "thesis.tex"),
+    "export into a foreign folder": ("runs export {places}/foreign", "to: '"),
     "unknown study": ("reproduce everything", "what: 'everything'"),
     "unknown preset": ("reproduce --preset huge", "preset: 'huge'"),
     "report into a file": ("reproduce --out {places}/file", "--out: "),
@@ -173,7 +173,7 @@ MISTAKES = {
     "samples twice": ("train --training draws:40 --samples 20", "--training draws:40"),
     "short and long name": ("train --width 8 --decoder.width 16", "--width is the same one"),
     "long and short name": ("train --training.samples 8 --samples=16", "--training.samples is the same one"),
-    "switch on and off": ("train --isolated --no-isolated", "--no-isolated"),
+    "switch on and off": ("train --isolated --no-isolated", "'--isolated --no-isolated'"),
     "preset field twice": ("reproduce --set size=8 --set size=14", "--set size=8 and --set size=14"),
     "preset field twice alike": ("reproduce --set size=8 --set size=8", "--set size=8 and --set size=8"),
     "seeds as a field and a flag": ("reproduce --set seeds=1 --seeds 2", "--set seeds=1 and --seeds 2"),
@@ -194,6 +194,30 @@ MISTAKES = {
     "record that is none": ("bench --out {places}/file", "a record written by"),
     "measuring and not": ("bench --from {places}/file --steps 3", "--steps: '3'"),
     "export to a folder of that name": ("runs export {places}/folder.csv", "a file, not a directory"),
+    "seeds a fraction": ("reproduce --seeds 2.5", "--seeds: '2.5' is not allowed; allowed: a whole number"),
+    "processes a fraction": ("reproduce --processes 1.5", "--processes: '1.5'"),
+    "processes a fraction, to train": ("train --processes=1.5", "--processes: '1.5'"),
+    "members a fraction": ("train --members 2.5", "--members: '2.5' is not allowed; allowed: a whole number"),
+    "steps a fraction": ("bench --steps 2.7", "--steps: '2.7'"),
+    "steps negative": ("bench --steps -2", "--steps: '-2'"),
+    "memory a fraction": ("diagnose a:b --grid x=0:3 --memory 1.5", "--memory: '1.5'"),
+    "newest a fraction": ("runs list --newest 2.5", "--newest: '2.5'"),
+    "digests for a store": ("verify {filled} --adopt", "a store has digests of its own"),
+    "report into a store": ("reproduce c1 --out {filled}", "--out: "),
+    "report into a store to be": ("reproduce c1 --store {places}/both --out {places}/both", "--out: "),
+    "export onto itself": ("runs export {filled}", "another directory than the store's own"),
+    "unknown claim": ("claims C99 --from {places}/absent", "claim: 'C99'"),
+    "box outside, one of several": ("train --size 8 --holdout center:2:4 --holdout center:6:22",
+                                    "--holdout center:6:22: high: 22"),
+    "switch that is neither": ("train --isolated=maybe", "--isolated: 'maybe' is not allowed; allowed: true or false"),
+    "switch twice": ("train --isolated --isolated", "option: '--isolated --isolated'"),
+    "options after two hyphens": ("train -- --size 8", "arguments: '-- --size'"),
+    "short name without a value": ("train --width", "--width: ''"),
+    "store without a name": ("train --store=", "--store: '' is not allowed; allowed: a path"),
+    "export into a file": ("runs export {places}/file", "recombine: to: "),
+    "record where no folder can be": ("bench --out /proc/z/x.json", "--out: '/proc/z/x.json'"),
+    "report of no results": ("report {places}/absent", "recombine: folder: "),
+    "field the task lacks": ("train --task rotation --sigma 2", "fields that task 'rotation' has: encoding"),
     "module that is absent": ("train --import nowhere", "--import: 'nowhere' is not allowed; allowed: a module"),
     "module that has mistakes": ("train --import wrong_parts", "SyntaxError"),
     "module that fails": ("runs list --import=failing_parts", "RuntimeError: two lines"),
@@ -214,7 +238,7 @@ def test_mistake_is_one_line_and_changes_nothing(kind, filled, places, monkeypat
     monkeypatch.chdir(places)
     before = snapshot(filled), snapshot(places)
     with pytest.raises(SystemExit) as caught:
-        main(line.format(places=places, small=SMALL).split())
+        main(line.format(places=places, small=SMALL, filled=filled).split())
     out, err = capsys.readouterr()
     assert caught.value.code == 2, err
     assert err.startswith("recombine: ")
@@ -224,6 +248,21 @@ def test_mistake_is_one_line_and_changes_nothing(kind, filled, places, monkeypat
     assert "Traceback" not in err
     assert out == ""
     assert (snapshot(filled), snapshot(places)) == before
+
+
+def test_a_store_that_the_environment_names(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("RECOMBINE_STORE", str(tmp_path / "nowhere"))
+    for words, field in (([], "RECOMBINE_STORE"), (["--store", str(tmp_path / "absent")], "--store")):
+        with pytest.raises(SystemExit):
+            main(["runs", "list", *words])
+        assert capsys.readouterr().err.startswith(f"recombine: {field}: ")
+
+
+@pytest.mark.parametrize("word", ["5..2", "-1"])
+def test_seeds_that_are_none_are_not_too_many(word, capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "--seeds", word])
+    assert capsys.readouterr().err.endswith("whole numbers from 0 on\n")
 
 
 def test_full_disk_is_one_line_and_loses_nothing(filled, tmp_path):

@@ -17,8 +17,8 @@ class Clock:
         return self.now
 
 
-def progress(done, total, *, finished=0, error=float("nan")):
-    return Progress(runs=8, finished=finished, members=1, steps_done=done, steps_left=total - done, error=error)
+def progress(done, total, *, finished=0, error=float("nan"), members=1):
+    return Progress(runs=8, finished=finished, members=members, steps_done=done, steps_left=total - done, error=error)
 
 
 def test_a_line_per_tenth(capsys):
@@ -68,6 +68,27 @@ def test_errors_that_cannot_be_written_do_not_stop_training(monkeypatch):
         bar(progress(50, 100))
         bar.say("measured depth")
         monkeypatch.undo()
+
+
+def test_nothing_to_train_is_no_tenth(capsys):
+    clock = Clock()
+    bar = TrainingBar(clock)
+    clock.now = 5
+    bar(progress(0, 0))
+    assert capsys.readouterr().err == ""
+
+
+def test_waiting_for_others_is_said_once(capsys):
+    clock = Clock()
+    bar = TrainingBar(clock)
+    for second in range(10):
+        clock.now = second
+        bar(progress(0, 100, members=0))
+    for second in (10, 11):  # a moment between two programs
+        clock.now = second
+        bar(progress(5, 100))
+        bar(progress(5, 100, members=0))
+    assert capsys.readouterr().err == "3 s: waiting for another process\n"
 
 
 def test_durations():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from recombine.cli.screen import REPLACED, prepare_streams
 from tests.golden.screens import COMMANDS, SIZES, golden, screens
 
 pytestmark = pytest.mark.xdist_group("screens")  # what it sets up is made by one process, once
@@ -39,3 +40,8 @@ def test_rows_are_named_on_every_screen(size):
         assert "width=8, encoding=rate" in table
     for heading in ("key", "encoding", "decoder.width", "seed", "ID MSE", "OOD acc."):
         assert heading in listed
+
+
+def test_rules_of_tables_in_ascii():
+    prepare_streams()
+    assert "a ─ b".encode("ascii", REPLACED) == b"a - b"

@@ -23,6 +23,7 @@ app = App(
     version=__version__,
     help_format="plaintext",
     help_epilogue=EPILOGUE,
+    suppress_keyboard_interrupt=False,  # which would exit without a word
 )
 COMMANDS = {
     "train": (

@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from recombine.benchmark import PARTS, USUAL, measure, performance_blocks
 from recombine.benchmark.page import WRITERS, percent
 from recombine.cli.destinations import marked_document, require_file
+from recombine.cli.options import SomePath, Whole
 from recombine.cli.screen import console, say
 from recombine.cli.tables import Column, Holds, write_table
 from recombine.errors import InvalidValue, listed
@@ -33,9 +34,9 @@ def bench(
     *what: Annotated[str, Parameter(help=WHAT_HELP)],
     device: Annotated[str | None, Parameter(help=f"{listed(DEVICES)}. Default: auto.")] = None,
     precision: Annotated[str | None, Parameter(help=f"{listed(PRECISIONS)}. Default: {USUAL_PRECISION}.")] = None,
-    steps: int | None = None,
-    processes: int | None = None,
-    out: Path | None = None,
+    steps: Whole | None = None,
+    processes: Whole | None = None,
+    out: SomePath | None = None,
     source: Annotated[list[Path] | None, Parameter(name="--from", negative=())] = None,
     write: Annotated[list[Path] | None, Parameter(negative=())] = None,
 ) -> None:

@@ -15,7 +15,7 @@ from recombine.checks import one_of, whole_number
 from recombine.cli.destinations import require_folder
 from recombine.cli.factories import module_from
 from recombine.cli.imports import FLAG as IMPORT
-from recombine.cli.options import StorePath
+from recombine.cli.options import StorePath, Whole
 from recombine.cli.screen import console, say
 from recombine.cli.tables import Column, Holds, write_table
 from recombine.diagnosis.measure import GEOMETRIES
@@ -49,7 +49,7 @@ def diagnose(
     stages: Annotated[list[str] | None, Parameter(negative=())] = None,
     targets: Path | None = None,
     background: Annotated[float | None, Parameter(help="Grey value of an empty output. Default: 0.")] = None,
-    memory: Annotated[int, Parameter(help="Megabytes that a measurement may keep at a time.")] = 1024,
+    memory: Annotated[Whole, Parameter(help="Megabytes that a measurement may keep at a time.")] = 1024,
     geometry: Annotated[
         str,
         Parameter(

@@ -171,8 +171,8 @@ def _spec(choice: Mapping[str, str]) -> RunSpec:
         changed = {n.split(".")[1]: v for n, v in choice.items() if n.startswith(f"{part}.")}
         for name in changed:
             if name not in type(value).model_fields:
-                own = listed(n for n in type(value).model_fields if n != "kind")
-                raise InvalidValue(f"{part}.{name}", changed[name], f"fields that {part} {value.kind!r} has: {own}")
+                fields = listed(n for n in type(value).model_fields if n != "kind")
+                raise InvalidValue(f"{part}.{name}", changed[name], f"fields that {part} {value.kind!r} has: {fields}")
             if part in choice and name in value.model_fields_set:
                 raise InvalidValue(f"{part}.{name}", changed[name], f"one value: --{part} {choice[part]} gives one too")
         parts[part] = _changed(part, value, changed) if changed else value
@@ -180,6 +180,10 @@ def _spec(choice: Mapping[str, str]) -> RunSpec:
     task |= {n: parts[n] for n in ("encoding", "holdout", "training")}
     recipe = {n: choice[n] for n in Recipe.model_fields if n in choice}
     kind = choice.get("task", RunSpec.model_fields["task"].default.kind)
+    own = {name: name.replace("_", "-") for name in TASKS[kind].model_fields if name != "kind"}
+    for name in task:
+        if name not in own:
+            raise InvalidValue(name, choice[name], f"fields that task {kind!r} has: {listed(own.values())}")
     return RunSpec(task=TASKS[kind](**task), decoder=parts["decoder"], recipe=Recipe(**recipe))
 
 
@@ -210,8 +214,10 @@ def parse_seeds(words: list[str] | None) -> list[int]:
                 found = list(range(min(int(word), MOST_SEEDS + 1)))
         except ValueError:
             raise InvalidValue("seeds", word, allowed) from None
-        if not found or min(found) < 0 or len(found) > MOST_SEEDS:
-            raise InvalidValue("seeds", word, f"{allowed}, {MOST_SEEDS} at most")
+        if not found or min(found) < 0:
+            raise InvalidValue("seeds", word, allowed)
+        if len(found) > MOST_SEEDS:
+            raise InvalidValue("seeds", word, f"{MOST_SEEDS} seeds at most")
         seeds += found
     if len(set(seeds)) < len(seeds):
         twice = sorted(seed for seed, count in Counter(seeds).items() if count > 1)[:3]

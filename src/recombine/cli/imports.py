@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import sys
 from pathlib import Path
 
-from recombine.errors import InvalidValue
+from recombine.errors import InvalidValue, reason_of
 
 FLAG = "--import"
 EPILOGUE = f"Every command takes {FLAG} MODULE: a module of yours that registers parts (docs/extending.md)."
@@ -36,19 +37,30 @@ def without_imports(words: list[str]) -> list[str]:
 def import_parts(name: str) -> None:
     """Import a module by its name or its file's, from the current folder too; a failure is one line.
 
-    The folder stays on the path: training processes of this command import the module as well.
+    Its folder is the last of the path, so that no file there takes the place of another library's, and stays there:
+    training processes of this command import the module as well, by its name.
     """
-    file = Path(name)
-    is_file = file.suffix == ".py"
-    folder = str(file.parent.resolve()) if is_file else os.getcwd()
-    sys.path.insert(0, folder)
+    file = Path(name if name.endswith(".py") else f"{name}.py").absolute()
     try:
-        importlib.import_module(file.stem if is_file else name)
+        if name.endswith(".py") and not file.is_file():
+            raise FileNotFoundError("there is no such file")
+        sys.path.append(str(file.parent))
+        if file.is_file():
+            _require_own_name(file)
+        importlib.import_module(file.stem if file.is_file() else name)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # whatever a user's module does, SystemExit included
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise InvalidValue(FLAG, name, f"a module that can be imported ({reason})") from None
-    finally:
-        sys.path.remove(folder)
-        sys.path.append(folder)  # last, so that a file there never takes the place of another library's
+        raise InvalidValue(FLAG, name, f"a module that can be imported ({reason_of(error)})") from None
+
+
+def _require_own_name(file: Path) -> None:
+    """Refuse a file that has the name of another module: whoever imports that name gets one of the two."""
+    name, origin = file.stem, None
+    if (loaded := sys.modules.get(name)) is not None:
+        origin = getattr(loaded, "__file__", None) or "built in"
+    elif (spec := importlib.util.find_spec(name)) is not None:
+        origin = spec.origin
+    is_other = origin is not None and not (os.path.exists(origin) and os.path.samefile(origin, file))
+    if name in sys.stdlib_module_names or is_other:
+        raise ImportError(f"another module is called {name}; rename the file")

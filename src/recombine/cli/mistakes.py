@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -18,9 +19,12 @@ from cyclopts.exceptions import (
 )
 
 from recombine.cli.options import FLAGS
-from recombine.errors import InvalidValue, RecombineError, listed
+from recombine.errors import InvalidValue, RecombineError, listed, shown, typed
 
-NUMBERS: dict[object, str] = {int: "a whole number", float: "a number"}
+NUMBERS: dict[object, str] = {int: "a whole number", float: "a number", bool: "true or false"}
+ARGUMENTS = {("report", "from"): "folder"}
+"""What a command calls a field, where that differs and is no flag."""
+VARIABLE = "RECOMBINE_STORE"
 
 
 def message(error: RecombineError, words: list[str]) -> str:
@@ -28,9 +32,13 @@ def message(error: RecombineError, words: list[str]) -> str:
     given = typed_flags(words)
     if isinstance(error, InvalidValue):
         flag = _flag(error.field, given)
-        return str(InvalidValue(flag or error.field, _value(error.value, given.get(flag or "", [])), error.allowed))
+        field = flag or _part(error, given) or ARGUMENTS.get((words[0] if words else "", error.field), error.field)
+        allowed = error.allowed.replace("allow_unseen", "--allow-unseen")
+        return str(InvalidValue(field, _value(error.value, given.get(flag or "", [])), allowed))
     field, colon, rest = str(error).partition(": ")
-    return f"{_flag(field, given) or field}{colon}{rest}"
+    is_set = bool(os.environ.get(VARIABLE)) and rest.startswith(repr(os.environ[VARIABLE]))
+    usual = VARIABLE if field == "store" and is_set else field
+    return f"{_flag(field, given) or usual}{colon}{rest}"
 
 
 def typed_flags(words: list[str]) -> dict[str, list[str]]:
@@ -50,6 +58,18 @@ def _flag(field: str, given: Mapping[str, list[str]]) -> str | None:
             if flag in given:
                 return flag
     return f"--set {field}" if any(change.startswith(f"{field}=") for change in given.get("--set", [])) else None
+
+
+def _part(error: InvalidValue, given: Mapping[str, list[str]]) -> str | None:
+    """`--holdout center:6:22: high` for a field of a part that a flag gave as a text."""
+    part, _, field = error.field.partition(".")
+    texts = given.get(f"--{part}", [])
+    if len(texts) > 1:
+        texts = [text for text in texts if typed(error.value) in re.split("[:=]", text)]
+    if not field or len(texts) != 1:
+        return None
+    own = field.removeprefix(texts[0].partition(":")[0]).removeprefix(".")
+    return f"--{part} {shown(texts[0])[1:-1]}{f': {own}' if own else ''}"
 
 
 def _value(value: Any, given: list[str]) -> Any:
@@ -73,6 +93,8 @@ def parser_message(error: CycloptsError, words: list[str], commands: list[str]) 
     command = " ".join(["recombine", *(error.command_chain or ())])
     if isinstance(error, UnknownOptionError):
         word = str(error.token.keyword or error.token.value)
+        if "--" in words and word in words[words.index("--") :]:
+            return str(InvalidValue("arguments", f"-- {word}", "options without a '--' before them"))
         return str(InvalidValue("option", word, _nearest(word, _options(error), f"'{command} --help' lists them")))
     if isinstance(error, UnknownCommandError):
         known = [name for name in error.app if not name.startswith("-")] if error.app else commands
@@ -81,22 +103,34 @@ def parser_message(error: CycloptsError, words: list[str], commands: list[str]) 
     if isinstance(error, UnusedCliTokensError):
         extra = " ".join(error.unused_tokens or ())
         return str(InvalidValue("arguments", extra, f"options only ('{command} --help' lists them)"))
-    field, value = _argument(error)
+    field, value = _argument(error, words)
     if isinstance(error, MissingArgumentError):
         return str(InvalidValue(field, "", f"a value ('{command} --help' says which)"))
+    if isinstance(error, RepeatArgumentError) and not value:  # switches
+        switch = field.replace("--no-", "--", 1)
+        names = (switch, switch.replace("--", "--no-", 1))
+        both = " ".join(word for word in words if word.partition("=")[0] in names)
+        return str(InvalidValue("option", both, "one of them"))
     if isinstance(error, RepeatArgumentError):
         return str(InvalidValue(field, value, "one value; it was given twice"))
     allowed = NUMBERS.get(getattr(error, "target_type", None)) or str(error).rstrip(".")
     return str(InvalidValue(field, value, f"{allowed} ('{command} --help' says what is)"))
 
 
-def _argument(error: CycloptsError) -> tuple[str, str]:
+def _argument(error: CycloptsError, words: list[str]) -> tuple[str, str]:
     """The flag as typed, or an argument's name in lower case; and its value."""
     token = getattr(error, "token", None) if isinstance(error, CoercionError | RepeatArgumentError) else None
     if token is not None and token.keyword:
         return str(token.keyword), str(token.value)
     name = error.argument.name if error.argument is not None else "arguments"
+    name = [name, *_named(error, words)][-1]
     return name if name.startswith("--") else name.lower(), str(token.value) if token is not None else ""
+
+
+def _named(error: CycloptsError, words: list[str]) -> list[str]:
+    """The names by which an argument was given."""
+    names = error.argument.names if error.argument is not None else ()
+    return [word.partition("=")[0] for word in words if word.partition("=")[0] in names]
 
 
 def _options(error: CycloptsError) -> list[str]:

@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
+
+from recombine.errors import InvalidValue
 
 SHORT = {"decoder.width": "width", "decoder.depth": "depth", "training.samples": "samples"}
 """Dotted flags that everybody uses, by a short name."""
 FLAGS = {**SHORT, "checkpoint_seconds": "checkpoint"}
 """What a field is called on the command line, where that differs."""
 
+
+def _whole(_: Any, tokens: Sequence[Token]) -> int:
+    """The number that was typed, where the parser would round a fraction."""
+    token = tokens[0]
+    try:
+        return int(token.value)
+    except ValueError:
+        raise InvalidValue(str(token.keyword), token.value, "a whole number") from None
+
+
+def _path(_: Any, tokens: Sequence[Token]) -> Path:
+    """The path that was typed; nothing is not the current folder."""
+    token = tokens[0]
+    if not token.value:
+        raise InvalidValue(token.keyword or "path", token.value, "a path")
+    return Path(token.value)
+
+
+Whole = Annotated[int, Parameter(converter=_whole)]
+SomePath = Annotated[Path, Parameter(converter=_path)]
 StorePath = Annotated[
-    Path | None,
+    SomePath | None,
     Parameter(name="--store", help="Directory of runs. Default: $RECOMBINE_STORE or ./runs.", show_default=False),
 ]
-ResultsPath = Annotated[Path, Parameter(name="--from", help="Folder written by reproduce.")]
+ResultsPath = Annotated[SomePath, Parameter(name="--from", help="Folder written by reproduce.")]

@@ -20,6 +20,8 @@ SPEED_SECONDS = 30.0
 LINE_SECONDS = 1.0
 """Least time between two lines, so that a training of a moment says nothing."""
 TENTHS = 10
+WAITING = "waiting for another process"
+WAITING_SECONDS = 3.0
 
 
 class TrainingBar:
@@ -41,6 +43,8 @@ class TrainingBar:
         self.clock = clock
         self.began = self.last_line = clock()
         self.sweep_began, self.sweep_done, self.tenth = self.began, 0, 0
+        self.idle_since: float | None = None
+        """Since when others train all that is left; infinity once that was said."""
 
     def __enter__(self) -> Self:
         self.bar.start()
@@ -73,6 +77,7 @@ class TrainingBar:
             self._update(progress)
         else:
             self._count_tenths(progress)
+            self._mention_waiting(progress)
 
     def _update(self, progress: Progress) -> None:
         rate = progress.steps_done / max(self.clock() - self.sweep_began, 1e-9)
@@ -82,12 +87,12 @@ class TrainingBar:
             total=progress.steps_done + progress.steps_left,
             completed=progress.steps_done,
             runs=f"{progress.finished}/{progress.runs}",
-            detail=detail if progress.members else "waiting for another process",
+            detail=detail if progress.members else WAITING,
         )
 
     def _count_tenths(self, progress: Progress) -> None:
         total = progress.steps_done + progress.steps_left
-        tenth = TENTHS * progress.steps_done // total if total else TENTHS
+        tenth = TENTHS * progress.steps_done // total if total else 0  # nothing was to be trained
         now = self.clock()
         if tenth <= self.tenth or now - self.last_line < LINE_SECONDS:
             return
@@ -95,6 +100,17 @@ class TrainingBar:
         left = (now - self.sweep_began) * progress.steps_left / progress.steps_done
         more = f", about {duration(left)} left{_error(progress, ', ')}" if progress.steps_left else ""
         self.say(f"trained {100 * tenth // TENTHS} %, {progress.finished} of {counted(progress.runs, 'run')}{more}")
+
+    def _mention_waiting(self, progress: Progress) -> None:
+        """Say once that others are training, when that has lasted longer than processes take to begin."""
+        now = self.clock()
+        if progress.members or not progress.steps_left:
+            self.idle_since = None
+        elif self.idle_since is None:
+            self.idle_since = now
+        elif now - self.idle_since >= WAITING_SECONDS:
+            self.say(WAITING)
+            self.idle_since = math.inf
 
 
 def _error(progress: Progress, before: str) -> str:

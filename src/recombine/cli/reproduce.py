@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,12 +12,12 @@ from rich.text import Text
 
 from recombine.claims import CLAIMS, Judgement
 from recombine.cli.destinations import marked_document, require_folder
-from recombine.cli.options import ResultsPath, StorePath
+from recombine.cli.options import ResultsPath, SomePath, StorePath, Whole
 from recombine.cli.progress import TrainingBar
 from recombine.cli.screen import console, paragraph, say
 from recombine.cli.tables import Column, Holds, write_table
 from recombine.errors import InvalidValue, listed
-from recombine.figures import FIGURES, figure_named, full_name
+from recombine.figures import FIGURES, FigureSpec, figure_named, full_name
 from recombine.files import write as write_file
 from recombine.report.markdown import escaped
 from recombine.report.verdicts import (
@@ -30,10 +30,14 @@ from recombine.report.verdicts import (
     with_blocks,
 )
 from recombine.results import Results
+from recombine.store import store_path
+from recombine.store.names import MARKER
 from recombine.studies import PRESETS, STUDIES, Study, preset_named
 from recombine.training import DEVICES
 
 COLORS = {"supported": "green", "partly supported": "yellow", "not supported": "red", "undecided": "yellow"}
+BLOCKS = ("verdicts", "claims", "provenance")
+"""Names of marked blocks of a document, other than captions."""
 PAPER_FIGURES = [name for name in FIGURES if name.startswith("fig")]
 OTHER_FIGURES = [name for name in FIGURES if name not in PAPER_FIGURES]
 WHAT_CHOICES = (
@@ -45,13 +49,13 @@ WHAT_CHOICES = (
 def reproduce(
     *what: Annotated[str, Parameter(help=f"Any of: {WHAT_CHOICES}. Default: all.")],
     preset: Annotated[str, Parameter(help=f"{listed(PRESETS)}: small and quick, or the paper's settings.")] = "quick",
-    seeds: int | None = None,
+    seeds: Whole | None = None,
     changes: Annotated[list[str] | None, Parameter(name="--set", negative=())] = None,
     device: Annotated[str, Parameter(help=f"{listed(DEVICES)}.")] = "auto",
-    members: int | None = None,
-    processes: int | None = None,
+    members: Whole | None = None,
+    processes: Whole | None = None,
     store: StorePath = None,
-    out: Path = Path("report"),
+    out: SomePath = Path("report"),
 ) -> None:
     """Re-run the paper's figures and claims; write a report. What is trained already is served from the store.
 
@@ -72,6 +76,8 @@ def reproduce(
     studies = selected(what or ("all",))
     if processes is not None and processes < 1:
         raise InvalidValue("processes", processes, "at least 1")
+    if (out / MARKER).exists() or out.absolute() == store_path(store).absolute():
+        raise InvalidValue("out", str(out), "a folder for a report, not a directory of runs")
 
     from recombine.reproduction import reproduce as run
 
@@ -122,14 +128,13 @@ def selected(words: Sequence[str]) -> list[Study]:
     return [study for name, study in STUDIES.items() if name in wanted]
 
 
-def written(results: Results, say: object = None) -> Path:
+def written(results: Results, note: Callable[[str], None] = lambda line: None) -> Path:
     """The report of a folder of results."""
     from recombine.report import write_report
 
     datasets = {name: results.dataset(name) for name in results.studies}
     questions = {name: STUDIES[name].question for name in datasets}
-    extra = {"say": say} if callable(say) else {}
-    return write_report(results.path, datasets, questions, results.judgements(), results.provenance, **extra)
+    return write_report(results.path, datasets, questions, results.judgements(), results.provenance, say=note)
 
 
 def _print_verdicts(judgements: Sequence[Judgement]) -> None:
@@ -144,7 +149,7 @@ def _print_verdicts(judgements: Sequence[Judgement]) -> None:
 
 
 def report(
-    folder: Annotated[Path, Parameter(help="Folder written by reproduce.")],
+    folder: Annotated[SomePath, Parameter(help="Folder written by reproduce.")],
     /,
     *,
     write: Annotated[
@@ -153,8 +158,8 @@ def report(
 ) -> None:
     """Write a folder's figures, verdicts and page again from its datasets."""
     results = Results.existing(folder)
-    blocks = _blocks(results)
-    texts = {path: marked_document(path, blocks) for path in write or []}
+    texts = {path: marked_document(path, [*BLOCKS, *_captioned(results)]) for path in write or []}
+    blocks = _blocks(results) if texts else {}
     page = written(results)
     for path, text in texts.items():
         write_file(path, with_blocks(text, blocks).encode(), "write")
@@ -164,16 +169,20 @@ def report(
 def _blocks(results: Results) -> dict[str, str]:
     """Everything that can stand between marks."""
     judgements = results.judgements()
-    blocks = {
-        "verdicts": markdown_table(judgements),
-        "claims": claim_by_claim(judgements),
-        "provenance": provenance_table(results.provenance),
-    }
-    for spec in FIGURES.values():
-        if all(study in results.studies for study in spec.studies):
-            datasets = [results.dataset(study) for study in spec.studies]
-            blocks[f"caption_{spec.name}"] = escaped(spec.caption(*datasets))
+    texts = (markdown_table(judgements), claim_by_claim(judgements), provenance_table(results.provenance))
+    blocks = dict(zip(BLOCKS, texts, strict=True))
+    for name, spec in _captioned(results).items():
+        blocks[name] = escaped(spec.caption(*(results.dataset(study) for study in spec.studies)))
     return blocks
+
+
+def _captioned(results: Results) -> dict[str, FigureSpec]:
+    """The figures that a folder has all data for, by the names of their captions."""
+    return {
+        f"caption_{spec.name}": spec
+        for spec in FIGURES.values()
+        if all(study in results.studies for study in spec.studies)
+    }
 
 
 def figure(
@@ -181,7 +190,7 @@ def figure(
     /,
     *,
     source: ResultsPath = Path("report"),
-    out: Annotated[Path | None, Parameter(help="Folder for the files. Default: the figures of --from.")] = None,
+    out: Annotated[SomePath | None, Parameter(help="Folder for the files. Default: the figures of --from.")] = None,
 ) -> None:
     """Draw one figure again from stored results, as PNG and SVG, and print its caption."""
     from recombine.report import save_figure
@@ -200,9 +209,12 @@ def claims(
     *names: Annotated[str, Parameter(help=f"Any of {listed(CLAIMS)}.")], source: ResultsPath = Path("report")
 ) -> None:
     """Judge the claims again from stored results; with names, case by case."""
+    for name in names:
+        if name.upper() not in CLAIMS:
+            raise InvalidValue("claim", name, listed(CLAIMS))
     results = Results.existing(source)
     judgements = {judgement.claim: judgement for judgement in results.judgements()}
-    for name in names:
+    for name in names:  # known, but perhaps without its study here
         if name.upper() not in judgements:
             raise InvalidValue("claim", name, f"one that was judged: {listed(judgements)}")
     if not names:

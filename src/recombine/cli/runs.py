@@ -16,11 +16,11 @@ from cyclopts import App, Parameter
 from recombine.checks import whole_number
 from recombine.cli.destinations import require_file
 from recombine.cli.listing import Row, difference, matching, train_command
-from recombine.cli.options import StorePath
+from recombine.cli.options import SomePath, StorePath, Whole
 from recombine.cli.screen import console, counted, paragraph, say
 from recombine.cli.tables import HEADINGS, INDENT, Column, Holds, score_text, write_fields, write_table
 from recombine.errors import InvalidValue, StoreError, typed
-from recombine.files import write
+from recombine.files import explained, write
 from recombine.store import Run, Store, flattened
 from recombine.store.names import is_key
 
@@ -47,7 +47,7 @@ OTHER_TABLES = (".xlsx", ".xls", ".tsv", ".txt", ".parquet", ".nc", ".zip", ".ta
 
 @app.command(name="list")
 def list_runs(
-    *, where: Where = None, newest: int = NEWEST, everything: Annotated[Switch, Parameter(name="--all")] = False,
+    *, where: Where = None, newest: Whole = NEWEST, everything: Annotated[Switch, Parameter(name="--all")] = False,
     store: StorePath = None,
 ) -> int:  # fmt: skip
     """List the finished runs, oldest first: in what they differ, and their scores; and the unfinished ones.
@@ -191,7 +191,7 @@ def prune(
 
 
 @app.command
-def export(to: Path, /, *runs: str, where: Where = None, store: StorePath = None) -> None:
+def export(to: SomePath, /, *runs: str, where: Where = None, store: StorePath = None) -> None:
     """Copy runs to a new store (a directory), or their specs and scores to a table (.csv or .json).
 
     Parameters
@@ -207,6 +207,9 @@ def export(to: Path, /, *runs: str, where: Where = None, store: StorePath = None
     elif to.suffix in OTHER_TABLES:
         raise InvalidValue("to", str(to), "a directory, or a file ending in .csv or .json")
     place = Store(store, create=False)
+    with explained(to, "to"):
+        if to.exists() and to.samefile(place.path):
+            raise InvalidValue("to", str(to), "another directory than the store's own")
     chosen = [place.resolve(run) for run in runs] or place.runs()
     if where:
         kept = {key for key, _ in matching(place.summaries(), where)}
@@ -216,10 +219,18 @@ def export(to: Path, /, *runs: str, where: Where = None, store: StorePath = None
     if is_table:
         _write_table(to, chosen)
     else:
-        there = Store(to)
+        there = _store_to_fill(to)
         for run in chosen:
             there.adopt(run)
     say(f"{counted(len(chosen), 'run')} exported to {to}")
+
+
+def _store_to_fill(to: Path) -> Store:
+    """The store at a path, made where there is none; refusals name this argument."""
+    try:
+        return Store(to)
+    except StoreError as error:
+        raise StoreError(f"to: {str(error).removeprefix('store: ')}") from None
 
 
 def _require_whole(run: Run) -> None:

@@ -29,7 +29,18 @@ SIZE = re.compile(r"0*[1-9][0-9]{0,5}")
 """What COLUMNS and LINES may be."""
 REPLACED = "recombine-replaced"
 """Name of the handler for characters that an output's encoding does not have."""
-SUBSTITUTES = {"±": "+-", "–": "-", "−": "-", "…": "...", "×": "x", "·": "-", "∞": "inf", "σ": "sigma", "→": "->"}
+SUBSTITUTES = {
+    "±": "+-",
+    "–": "-",
+    "−": "-",
+    "…": "...",
+    "×": "x",
+    "·": "-",
+    "∞": "inf",
+    "σ": "sigma",
+    "→": "->",
+    "─": "-",
+}
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Characters that move a terminal's cursor, change its colours or ring."""
 

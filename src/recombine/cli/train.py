@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from recombine.cli.flags import parse_seeds, specs_from, with_spec_flags
-from recombine.cli.options import StorePath
+from recombine.cli.options import StorePath, Whole
 from recombine.cli.progress import TrainingBar
 from recombine.cli.screen import console, counted, say
 from recombine.cli.tables import write_summary
@@ -18,8 +17,6 @@ from recombine.sweep import train as train_specs
 from recombine.sweep.local import CHECKPOINT_SECONDS
 from recombine.training import DEFAULT_PRECISION, resolve_device
 from recombine.training.devices import DEVICES
-
-T = TypeVar("T")
 
 
 @with_spec_flags
@@ -33,14 +30,14 @@ def train(
     device: Annotated[str, Parameter(help=f"{listed(DEVICES)}.")] = "auto",
     store: StorePath = None,
     members: Annotated[
-        str | None, Parameter(help="Most members in one program. Default: by device.", show_default=False)
+        Whole | None, Parameter(help="Most members in one program. Default: by device.", show_default=False)
     ] = None,
     memory: Annotated[
         str | None, Parameter(help="Most GiB of a GPU's memory. Default: what is free.", show_default=False)
     ] = None,
     checkpoint: Annotated[str, Parameter(help="Seconds between checkpoints.")] = str(CHECKPOINT_SECONDS),
     processes: Annotated[
-        str | None,
+        Whole | None,
         Parameter(
             help="On a CPU, train with so many processes of one thread each. Default: this one, with all threads.",
             show_default=False,
@@ -50,21 +47,19 @@ def train(
     """Train every combination of the flags' values with every seed, and print a table."""
     usual = {"precision": [DEFAULT_PRECISION[resolve_device(device).type]]}
     specs = specs_from({**usual, **flags}, parse_seeds(seeds))
-    together = _number("members", members, int, "a whole number from 1 on") if members is not None else None
-    gigabytes = _number("memory", memory, float, "a number of GiB") if memory is not None else None
-    seconds = _number("checkpoint", checkpoint, float, "a number of seconds")
-    workers = _number("processes", processes, int, "a whole number from 1 on") if processes is not None else None
+    gigabytes = _number("memory", memory, "a number of GiB") if memory is not None else None
+    seconds = _number("checkpoint", checkpoint, "a number of seconds")
     with TrainingBar() as bar:
         runs = train_specs(
-            specs, store, device=device, members=together, checkpoint_seconds=seconds, watch=bar, processes=workers,
+            specs, store, device=device, members=members, checkpoint_seconds=seconds, watch=bar, processes=processes,
             memory=gigabytes,
         )  # fmt: skip
     write_summary(console(), summarize(runs))
     say(f"{counted(len(runs), 'run')} in {store_path(store)}; 'recombine runs list' shows more")
 
 
-def _number(field: str, word: str, kind: Callable[[str], T], allowed: str) -> T:
+def _number(field: str, word: str, allowed: str) -> float:
     try:
-        return kind(word)
+        return float(word)
     except ValueError:
         raise InvalidValue(field, word, allowed) from None

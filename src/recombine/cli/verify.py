@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from recombine.cli.options import SomePath
 from recombine.cli.screen import say
 from recombine.digests import LIST, Digests
 from recombine.errors import InvalidValue, StoreError
@@ -13,7 +14,7 @@ WHOLE, DAMAGED, UNREADABLE = 0, 1, 2
 """Exit codes: all is well, something differs, something could not be read."""
 
 
-def verify(folder: Path, /, *, adopt: bool = False) -> int:
+def verify(folder: SomePath, /, *, adopt: bool = False) -> int:
     """Compare every file with its digest, of a results folder or a store; exit with 1 if any differs.
 
     Parameters
@@ -27,6 +28,10 @@ def verify(folder: Path, /, *, adopt: bool = False) -> int:
     names, is_store = digests.names() if folder.is_dir() else [], (folder / MARKER).is_file()
     if not (names or is_store):
         raise InvalidValue("folder", str(folder), "a folder written by 'recombine reproduce', or a directory of runs")
+    if adopt and is_store:
+        raise InvalidValue(
+            "adopt", str(folder), "a folder written by 'recombine reproduce': a store has digests of its own"
+        )
     if adopt:
         count = digests.adopt()
         say(f"{LIST}: lists {count} files of {folder} as they are now; whether they are whole is not known")
