@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-import re
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -118,15 +118,12 @@ def diagnose(
 
 def _print(result: Any) -> None:
     """Write the summary: its table as the screen allows, then its other lines."""
-    lines = result.summary().splitlines()
-    count = 1 + result.sizes["stage"]
-    cells = zip(*(re.split(r"\s{2,}", line.strip()) for line in lines[:count]), strict=True)
     columns = [
-        Column(heading, column, Holds.NAMES if number == 0 else Holds.NUMBERS)
-        for number, (heading, *column) in enumerate(cells)
+        Column(heading, cells, Holds.NAMES if heading == "stage" else Holds.NUMBERS)
+        for heading, cells in result.summary_table().items()
     ]
     write_table(console(), columns)
-    for line in lines[count:]:
+    for line in result.summary_lines():
         say(line)
 
 
@@ -177,6 +174,8 @@ def _write(out: Path, result: Any) -> None:
     for name, figure in drawn.items():
         for kind in ("png", "svg"):
             buffer = io.BytesIO()
-            figure.savefig(buffer, format=kind)
+            with warnings.catch_warnings():  # a box stands for a letter of a name that the font does not have
+                warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+                figure.savefig(buffer, format=kind)
             write(out / f"{name}.{kind}", buffer.getvalue(), "out")
         pyplot.close(figure)
