@@ -30,7 +30,7 @@ from recombine.diagnosis.arguments import (
     given_targets,
     holdout_mask,
 )
-from recombine.diagnosis.derivatives import Geometry, exact_geometry
+from recombine.diagnosis.derivatives import Geometry, exact_geometry, precision
 from recombine.diagnosis.isolation import as_called, differentiable, refuse_unfinished, uncompiled, undisturbed
 from recombine.diagnosis.outputs import averaged_outputs, output_scores, superposition
 from recombine.diagnosis.reading import OUTPUT
@@ -98,7 +98,7 @@ def diagnose(
         return inputs.to(dtype) if inputs.is_floating_point() else inputs
 
     with as_called(module, device) as forward, undisturbed(module), differentiable(module):
-        points = grid.points.to(device, torch.float32 if device.type == "mps" else torch.float64).clone()
+        points = grid.points.to(device, precision(device)).clone()
         subject = studied(module, forward, encoded, points, stages, memory)
         derivative = _geometry(geometry, encoding, subject, points, grid)
         columns: dict[str, list[Any]] = {}
@@ -107,8 +107,11 @@ def diagnose(
         for name, stage in features(subject.reader, points, memory=subject.memory):
             if not bool(torch.isfinite(stage).all()):
                 raise InvalidValue("module", name, "a stage with finite activations at every grid point")
+            metric = derivative.metric(name, stage, grid)
+            if not bool(torch.isfinite(volume_element(metric)).all()):
+                raise InvalidValue("module", name, "a stage whose metric tensor and volume are finite at every grid point")
             order.append(name)
-            _measure_stage(columns, stage, derivative.metric(name, stage, grid), points, mask, grid)
+            _measure_stage(columns, stage, metric, points, mask, grid)
             outputs = stage if name == OUTPUT else outputs
         assert outputs is not None
         truth = checked_targets(None if targets is None else torch.as_tensor(targets), outputs)
