@@ -129,7 +129,7 @@ def test_a_metric_that_no_number_holds_is_refused():
         def forward(self, values):
             return 1e200 * values.double()
 
-    with pytest.raises(InvalidValue, match="module: 'output' is not allowed; .*metric tensor and volume are finite"):
+    with pytest.raises(InvalidValue, match=r"module: 'output' is not allowed; .*metric tensor and volume are finite"):
         recombine.diagnose(Vast(), GRID)
 
 

@@ -10,7 +10,12 @@ from recombine.cli.tables import Column, Holds
 from recombine.errors import InvalidValue
 
 GRID = "x=0:3,y=0:3"
-NAMES = {"two  spaces": "two  spaces", "line\nend": "line\\x0aend", "red\x1b[31m": "red\\x1b[31m", "$\\frac{$": "$\\frac{$"}
+NAMES = {
+    "two  spaces": "two  spaces",
+    "line\nend": "line\\x0aend",
+    "red\x1b[31m": "red\\x1b[31m",
+    "$\\frac{$": "$\\frac{$",
+}
 
 
 class Named(nn.Module):

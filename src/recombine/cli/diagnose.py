@@ -20,7 +20,7 @@ from recombine.cli.screen import console, say
 from recombine.cli.tables import Column, Holds, write_table
 from recombine.diagnosis.measure import GEOMETRIES
 from recombine.encodings import ENCODINGS
-from recombine.errors import InvalidValue, listed, reason_of
+from recombine.errors import InvalidValue, RecombineError, listed, reason_of
 from recombine.files import explained, read_given, write
 from recombine.holdouts import HOLDOUTS
 from recombine.store import Store
@@ -99,7 +99,7 @@ def diagnose(
         settings["targets"] = task.render(points.points)
     else:
         if grid is None:
-            raise InvalidValue("grid", None, "factors and their values, as x=0:27,y=0:27")
+            raise RecombineError(f"--grid is needed, as x=0:27,y=0:27, unless the module is {RUN}KEY")
         if store is not None:
             raise InvalidValue("store", str(store), f"nothing unless the module is {RUN}KEY")
         points, module = engine.parse_grid(grid), module_from(factory)

@@ -53,7 +53,9 @@ class Geometry:
         """The metric tensor of a stage at every grid point."""
         if self.metrics is not None:
             return self.metrics[name]
-        return finite_difference_metric(stage.to(precision(stage.device)), grid.shape, tuple(factor.spacing for factor in grid.factors))
+        return finite_difference_metric(
+            stage.to(precision(stage.device)), grid.shape, tuple(factor.spacing for factor in grid.factors)
+        )
 
 
 def exact_geometry(reader: Reader, points: Tensor, grid: FactorGrid, memory: int, epsilon: float) -> Geometry:
