@@ -112,7 +112,7 @@ def differentiable(module: nn.Module) -> Iterator[None]:
 def _without_onednn() -> Iterator[None]:
     """Without oneDNN's kernels. Not by `mkldnn.flags`, which sets TF32 as well, and warns where there is none."""
     before = torch.backends.mkldnn.enabled
-    torch.backends.mkldnn.enabled = False
+    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
     try:
         yield
     finally:
