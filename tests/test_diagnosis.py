@@ -310,7 +310,7 @@ def test_stateful_modules_with_shared_parts_and_flat_answers():
 
 def test_half_precision_modules():
     result = checked(nn.Sequential(nn.Linear(16, 8), nn.Linear(8, 4)).bfloat16())
-    assert result["metric"].dtype == np.float64
+    assert result["metric"].dtype == np.float32
 
 
 def test_the_grid_survives_a_module_that_works_in_place():

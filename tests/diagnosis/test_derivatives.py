@@ -110,7 +110,7 @@ def test_large_activations_have_finite_metrics(geometry):
     assert large.attrs["metric"].endswith(geometry)
     for name, power in (("metric", 2), ("volume", 2)):
         ratio = large[name].sel(stage="output") / plain[name].sel(stage="output")
-        assert np.allclose(ratio, 10.0 ** (37 * power), rtol=1e-4)
+        assert np.allclose(ratio, 10.0 ** (37 * power), rtol=1e-3)
 
 
 def test_a_derivative_that_is_infinite_is_not_called_exact():

@@ -53,9 +53,15 @@ class Geometry:
         """The metric tensor of a stage at every grid point."""
         if self.metrics is not None:
             return self.metrics[name]
-        return finite_difference_metric(
-            stage.to(precision(stage.device)), grid.shape, tuple(factor.spacing for factor in grid.factors)
-        )
+        spacing = tuple(factor.spacing for factor in grid.factors)
+        metric = finite_difference_metric(stage, grid.shape, spacing)
+        if _finite([metric]):
+            return metric
+        return finite_difference_metric(stage.to(precision(stage.device)), grid.shape, spacing)
+
+
+def _finite(metrics: Iterable[Tensor]) -> bool:
+    return all(bool(metric.isfinite().all()) for metric in metrics)
 
 
 def exact_geometry(reader: Reader, points: Tensor, grid: FactorGrid, memory: int, epsilon: float) -> Geometry:
@@ -63,7 +69,9 @@ def exact_geometry(reader: Reader, points: Tensor, grid: FactorGrid, memory: int
     try:
         if reason := _wrong_derivative(reader, grid, points, epsilon):
             return Geometry(None, reason)
-        metrics = metric_tensor(_precise(reader), points, memory=memory, repeated=True)
+        metrics = metric_tensor(reader, points, memory=memory, repeated=True)
+        if not _finite(metrics.values()):
+            metrics = metric_tensor(_precise(reader), points, memory=memory, repeated=True)
     except InvalidValue as error:
         if error.field != "encoding":
             raise
@@ -73,7 +81,7 @@ def exact_geometry(reader: Reader, points: Tensor, grid: FactorGrid, memory: int
     except Exception as error:  # the module ran without tangents: what fails is its derivative
         reason = shorten(str(error).partition(" because ")[0] or type(error).__name__, 100, placeholder=" …")
         return Geometry(None, f"since the module has no forward-mode derivative ({reason})")
-    if infinite := [name for name, metric in metrics.items() if not bool(metric.isfinite().all())]:
+    if infinite := [name for name, metric in metrics.items() if not _finite([metric])]:
         return Geometry(None, f"since the derivative is not finite at {infinite[0]}")
     still = [name for name, metric in metrics.items() if not bool(metric.any())]
     if still and (lost := _varying(reader, points, still, memory)):
