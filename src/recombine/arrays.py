@@ -22,7 +22,10 @@ def read_array(path: Path, field: str) -> numpy.ndarray:
     except InvalidValue:
         raise
     except Exception as error:  # numpy parses the header as Python: syntax, memory, recursion may all go wrong there
-        raise InvalidValue(field, str(path), f"a whole .npy file ({reason_of(error)})") from error
+        reason = reason_of(error)
+        if "allow_pickle" in reason:  # numpy's advice to load it unsafely
+            reason = "it holds Python objects, or something else than an array"
+        raise InvalidValue(field, str(path), f"a whole .npy file ({reason})") from error
     if not isinstance(array, numpy.ndarray):
         raise InvalidValue(field, str(path), "a .npy file with one array, not an .npz archive")
     return array.astype(array.dtype.newbyteorder("="), copy=False)

@@ -48,8 +48,12 @@ def test_the_tail_of_the_table(run, tmp_path):
     tail = out.splitlines()
     assert "metric: finite differences, since the derivative is lost at body.1" in tail
     assert "note: rows of a batch meet (from output on): each row was run alone" in tail
+    assert "note: constant when rows are run alone: output" in tail
     stored = xarray.load_dataset(tmp_path / "drawn" / "diagnosis.nc", engine="h5netcdf")
-    assert stored.attrs["notes"] == "rows of a batch meet (from output on): each row was run alone"
+    assert stored.attrs["notes"].splitlines() == [
+        "rows of a batch meet (from output on): each row was run alone",
+        "constant when rows are run alone: output",
+    ]
     assert stored["volume"].attrs["metric_reason"] == "since the derivative is lost at body.1"
 
 

@@ -72,6 +72,67 @@ def test_a_derivative_of_something_else_is_not_called_exact(between):
     assert "is not that of its activations" in result.attrs["metric_reason"]
 
 
+class PartlyDetached(nn.Module):
+    """The identity, which reports a little less."""
+
+    def __init__(self, lost):
+        super().__init__()
+        self.lost = lost
+
+    def forward(self, values):
+        return (1 - self.lost) * values + self.lost * values.detach()
+
+
+@pytest.mark.parametrize("grid", ["x=0:4,y=0:4", "x=0:27,y=0:27", "x=0:1000:9,y=0:1:9"])
+def test_a_derivative_that_is_a_little_wrong_is_not_called_exact(grid):
+    result = recombine.diagnose(PartlyDetached(0.15), grid)
+    assert result.attrs["metric"] == "finite differences"
+    assert float(result["volume"].sel(stage="output").mean()) == pytest.approx(1.0, rel=1e-3)
+    assert recombine.diagnose(PartlyDetached(0.0), grid).attrs["metric"] == "exact"
+
+
+class Scaled(nn.Linear):
+    """Single-precision numbers whose squares are too large for single precision."""
+
+    def __init__(self, factor=1e37):
+        super().__init__(12, 3)
+        torch.manual_seed(0)
+        self.reset_parameters()
+        self.factor = factor
+
+    def forward(self, codes):
+        return super().forward(codes) * self.factor
+
+
+@pytest.mark.parametrize("geometry", ["exact", "differences"])
+def test_large_activations_have_finite_metrics(geometry):
+    plain, large = (recombine.diagnose(Scaled(factor), GRID, encode="bump", geometry=geometry) for factor in (1, 1e37))
+    assert large.attrs["metric"].endswith(geometry)
+    for name, power in (("metric", 2), ("volume", 2)):
+        ratio = large[name].sel(stage="output") / plain[name].sel(stage="output")
+        assert np.allclose(ratio, 10.0 ** (37 * power), rtol=1e-3)
+
+
+def test_a_derivative_that_is_infinite_is_not_called_exact():
+    class Root(nn.Module):
+        def forward(self, values):
+            return values.sqrt()
+
+    result = recombine.diagnose(Root(), GRID)
+    assert result.attrs["metric"] == "finite differences"
+    assert result.attrs["metric_reason"] == "since the derivative is not finite at output"
+    assert bool(np.isfinite(result["metric"]).all())
+
+
+def test_a_metric_that_no_number_holds_is_refused():
+    class Vast(nn.Module):
+        def forward(self, values):
+            return 1e200 * values.double()
+
+    with pytest.raises(InvalidValue, match=r"module: 'output' is not allowed; .*metric tensor and volume are finite"):
+        recombine.diagnose(Vast(), GRID)
+
+
 def test_an_encoding_in_numpy_is_measured_by_differences():
     def encode(values):
         return torch.from_numpy(np.concatenate([np.sin(values.numpy()), np.cos(values.numpy())], axis=1))

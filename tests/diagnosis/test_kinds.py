@@ -126,9 +126,9 @@ def test_weights_that_hold_no_numbers_are_refused():
     ids=["nothing", "text", "scalar", "number", "iterator"],
 )
 def test_outputs_without_rows_are_refused(returned):
-    with pytest.raises(InvalidValue, match="output has a floating row an input row"):
+    with pytest.raises(InvalidValue, match="output has a floating row per input row"):
         recombine.diagnose(Returns(lambda loss, logits: returned), GRID, encode="bump")
-    with pytest.raises(InvalidValue, match="output has a floating row an input row"):
+    with pytest.raises(InvalidValue, match="output has a floating row per input row"):
         recombine.diagnose(Returns(lambda loss, logits: logits.to_sparse()), GRID, encode="bump")
 
 

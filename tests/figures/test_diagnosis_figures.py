@@ -114,6 +114,38 @@ def test_a_stage_without_volume_says_so():
     pyplot.close(figure)
 
 
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_a_stage_without_numbers_is_not_called_zero(number):
+    result = diagnosis(4)
+    result["volume"][1] = number
+    result["volume"][2, 0] = number
+    figure = volume_figure(result)
+    assert [text.get_text() for text in figure.axes[1].texts] == ["no number"]
+    assert np.isfinite(figure.axes[2].images[0].get_clim()).all()
+    pyplot.close(figure)
+
+
+@pytest.mark.parametrize("draw", [profile_figure, volume_figure])
+def test_names_are_no_formulas(draw):
+    stages = ["input", r"$\frac{$", r"\$b$c$", "output"]
+    result = diagnosis(4).assign_coords(stage=stages)
+    result.attrs["notes"] = result.attrs["metric_reason"] = r"not run: $\frac{$"
+    figure = draw(result)
+    figure.canvas.draw()
+    texts = [text for text in figure.findobj(lambda artist: hasattr(artist, "get_text")) if "$" in text.get_text()]
+    drawn = {text._preprocess_math(text.get_text()) for text in texts}
+    assert {(stage, False) for stage in stages[1:3]} <= drawn
+    assert all(not formula for _, formula in drawn)
+    pyplot.close(figure)
+
+
+def test_the_common_path_is_quoted():
+    figure = profile_figure(diagnosis(6))
+    written = " ".join(figure._supxlabel.get_text().split())
+    assert 'shown without the "inner.unet." that they have in common' in written
+    pyplot.close(figure)
+
+
 def test_labels_are_short_and_stay_different():
     stages = ["input", *(f"a.b.{'c' * 30}.{k}" for k in range(3)), "a.b.d", "output"]
     labels, prefix = stage_labels(stages)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-import re
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +20,7 @@ from recombine.cli.screen import console, say
 from recombine.cli.tables import Column, Holds, write_table
 from recombine.diagnosis.measure import GEOMETRIES
 from recombine.encodings import ENCODINGS
-from recombine.errors import InvalidValue, listed, reason_of
+from recombine.errors import InvalidValue, RecombineError, listed, reason_of
 from recombine.files import explained, read_given, write
 from recombine.holdouts import HOLDOUTS
 from recombine.store import Store
@@ -99,7 +99,7 @@ def diagnose(
         settings["targets"] = task.render(points.points)
     else:
         if grid is None:
-            raise InvalidValue("grid", None, "factors and their values, as x=0:27,y=0:27")
+            raise RecombineError(f"--grid is needed, as x=0:27,y=0:27, unless the module is {RUN}KEY")
         if store is not None:
             raise InvalidValue("store", str(store), f"nothing unless the module is {RUN}KEY")
         points, module = engine.parse_grid(grid), module_from(factory)
@@ -118,15 +118,12 @@ def diagnose(
 
 def _print(result: Any) -> None:
     """Write the summary: its table as the screen allows, then its other lines."""
-    lines = result.summary().splitlines()
-    count = 1 + result.sizes["stage"]
-    cells = zip(*(re.split(r"\s{2,}", line.strip()) for line in lines[:count]), strict=True)
     columns = [
-        Column(heading, column, Holds.NAMES if number == 0 else Holds.NUMBERS)
-        for number, (heading, *column) in enumerate(cells)
+        Column(heading, cells, Holds.NAMES if heading == "stage" else Holds.NUMBERS)
+        for heading, cells in result.summary_table().items()
     ]
     write_table(console(), columns)
-    for line in lines[count:]:
+    for line in result.summary_lines():
         say(line)
 
 
@@ -177,6 +174,8 @@ def _write(out: Path, result: Any) -> None:
     for name, figure in drawn.items():
         for kind in ("png", "svg"):
             buffer = io.BytesIO()
-            figure.savefig(buffer, format=kind)
+            with warnings.catch_warnings():  # a box stands for a letter of a name that the font does not have
+                warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+                figure.savefig(buffer, format=kind)
             write(out / f"{name}.{kind}", buffer.getvalue(), "out")
         pyplot.close(figure)

@@ -34,21 +34,29 @@ def parse_grid(text: str) -> FactorGrid:
     """`x=0:27,y=0:27`: whole numbers, both ends included; `b=0.25:1:4` has a number of values as well."""
     if not isinstance(text, str):
         raise InvalidValue("grid", text, GRID)
-    factors = []
-    for part in text.split(","):
-        name, equals, span = part.partition("=")
-        bounds = span.split(":")
-        try:
-            low, high = float(bounds[0]), float(bounds[1])
-            count = int(bounds[2]) if len(bounds) == 3 else round(high - low) + 1
-            if len(bounds) < 3 and high - low != count - 1:
-                raise ValueError
-        except (ValueError, IndexError, OverflowError):
-            raise InvalidValue("grid", part, GRID) from None
-        if not (equals and name.strip().isidentifier()) or len(bounds) > 3:
-            raise InvalidValue("grid", part, GRID)
-        factors.append(Factor(name.strip(), low, high, count))
-    return FactorGrid(tuple(factors))
+    return FactorGrid(tuple(_parsed_factor(part.strip()) for part in text.split(",")))
+
+
+def _parsed_factor(text: str) -> Factor:
+    """The factor of `NAME=LOW:HIGH` or `NAME=LOW:HIGH:COUNT`."""
+    name, _, span = text.partition("=")
+    bounds = span.split(":")
+    try:
+        low, high = float(bounds[0]), float(bounds[1])
+        steps = int(bounds[2]) - 1 if len(bounds) == 3 else round(high - low)
+    except (ValueError, IndexError, OverflowError):
+        raise InvalidValue("grid", text, GRID) from None
+    if not name.strip().isidentifier() or len(bounds) > 3:
+        raise InvalidValue("grid", text, GRID)
+    if high < low:
+        raise InvalidValue("grid", text, "HIGH not below LOW")
+    if len(bounds) < 3 and high - low != steps:
+        raise InvalidValue("grid", text, "bounds a whole number apart, or NAME=LOW:HIGH:COUNT")
+    try:
+        return Factor(name.strip(), low, high, steps + 1)
+    except InvalidValue as error:
+        bound = error.field.rpartition(".")[-1].upper()
+        raise InvalidValue("grid", text, f"{bound}: {error.allowed}") from None
 
 
 def given_grid(grid: FactorGrid | str, reserved: frozenset[str]) -> FactorGrid:
@@ -110,7 +118,7 @@ def holdout_mask(holdout: Holdout | Tensor | np.ndarray | str | None, grid: Fact
     except (TypeError, ValueError, RuntimeError):
         mask = torch.empty(0)
     if mask.dtype != torch.bool or tuple(mask.shape) not in (grid.shape, (grid.size,)):
-        value = tuple(mask.shape) if mask.numel() else holdout
+        value = tuple(mask.shape) if mask.dtype == torch.bool and mask.ndim else holdout
         raise InvalidValue("holdout", value, f"a boolean mask over the grid, of shape {grid.shape} or ({grid.size},)")
     if bool(mask.all()):
         raise InvalidValue("holdout", int(mask.sum()), "a mask that keeps at least one combination")
@@ -118,7 +126,7 @@ def holdout_mask(holdout: Holdout | Tensor | np.ndarray | str | None, grid: Fact
 
 
 def given_targets(targets: Any, grid: FactorGrid) -> Tensor | None:
-    """The right outputs as a tensor of finite numbers, a row a grid point."""
+    """The right outputs as a tensor of finite numbers, a row per grid point."""
     if targets is None:
         return None
     if isinstance(targets, np.ndarray):
@@ -128,17 +136,15 @@ def given_targets(targets: Any, grid: FactorGrid) -> Tensor | None:
     if not bool(targets.isfinite().all()):
         raise InvalidValue("targets", "NaN or infinity", "finite numbers only")
     if targets.ndim == 0 or len(targets) != grid.size:
-        raise InvalidValue("targets", tuple(targets.shape), f"{grid.size} rows, one a grid point")
+        raise InvalidValue("targets", tuple(targets.shape), f"{grid.size} rows, one per grid point")
     return targets
 
 
-def checked_targets(targets: Tensor | None, answers: Tensor) -> Tensor | None:
-    """The right answers in the shape of the answers."""
-    if targets is None:
-        return None
-    if targets.ndim == 0 or len(targets) != len(answers) or targets.numel() != answers.numel():
-        raise InvalidValue("targets", tuple(targets.shape), f"{tuple(answers.shape)} numbers, a row a grid point")
-    return targets.to(answers).reshape(answers.shape)
+def shaped_targets(targets: Tensor, outputs: Tensor) -> Tensor:
+    """The right outputs in the shape of the outputs."""
+    if targets.numel() != outputs.numel():
+        raise InvalidValue("targets", tuple(targets.shape), f"{tuple(outputs.shape)} numbers, a row per grid point")
+    return targets.to(outputs).reshape(outputs.shape)
 
 
 def explaining(function: Callable[..., T]) -> Callable[..., T]:
@@ -148,7 +154,7 @@ def explaining(function: Callable[..., T]) -> Callable[..., T]:
     def call(module: nn.Module, *args: Any, **kwargs: Any) -> T:
         try:
             return function(module, *args, **kwargs)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             own = error.__cause__ if isinstance(error, RecombineError) else error
             codes = _running(own.__traceback__) if own is not None else set()
             if getattr(error, "field", None) == "module":  # said already

@@ -8,6 +8,7 @@ in one branch, straight-through estimators): a few points off the grid are moved
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from textwrap import shorten
@@ -18,16 +19,23 @@ from torch import Tensor
 from recombine.diagnosis.reading import activations
 from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
-from recombine.metrics import Reader, features, finite_difference_metric, metric_tensor
+from recombine.metrics import Reader, Tap, features, finite_difference_metric, metric_tensor
 from recombine.metrics.geometry import stage_jacobians
 
 EXACT, DIFFERENCES = "exact", "finite differences"
 CHECKED = ((0.27, 0.61, 0.44), (0.72, 0.36, 0.58), (0.53, 0.19, 0.83))
 """Points of the derivative's check, as shares of the factors' ranges: off the grid, where codes may have kinks."""
-MISMATCH = 0.2
-"""Share of a derivative by which small steps may depart from it."""
+MISMATCH = 0.02
+"""Share of a derivative by which small steps may depart from it, beyond rounding."""
 STEPS = (1.0, 1 / 8, 1 / 64)
 """The derivative is right if it agrees at one of these steps: a longer one may cross kinks or whole periods."""
+ROUNDING = 0.05
+"""Share of a derivative that rounding may hide; a shorter step than the first at which it hides more says nothing."""
+
+
+def precision(device: torch.device) -> torch.dtype:
+    """The finest floating numbers that a device has."""
+    return torch.float32 if device.type == "mps" else torch.float64
 
 
 @dataclass(frozen=True)
@@ -45,7 +53,15 @@ class Geometry:
         """The metric tensor of a stage at every grid point."""
         if self.metrics is not None:
             return self.metrics[name]
-        return finite_difference_metric(stage, grid.shape, tuple(factor.spacing for factor in grid.factors))
+        spacing = tuple(factor.spacing for factor in grid.factors)
+        metric = finite_difference_metric(stage, grid.shape, spacing)
+        if _finite([metric]):
+            return metric
+        return finite_difference_metric(stage.to(precision(stage.device)), grid.shape, spacing)
+
+
+def _finite(metrics: Iterable[Tensor]) -> bool:
+    return all(bool(metric.isfinite().all()) for metric in metrics)
 
 
 def exact_geometry(reader: Reader, points: Tensor, grid: FactorGrid, memory: int, epsilon: float) -> Geometry:
@@ -54,6 +70,8 @@ def exact_geometry(reader: Reader, points: Tensor, grid: FactorGrid, memory: int
         if reason := _wrong_derivative(reader, grid, points, epsilon):
             return Geometry(None, reason)
         metrics = metric_tensor(reader, points, memory=memory, repeated=True)
+        if not _finite(metrics.values()):
+            metrics = metric_tensor(_precise(reader), points, memory=memory, repeated=True)
     except InvalidValue as error:
         if error.field != "encoding":
             raise
@@ -63,10 +81,21 @@ def exact_geometry(reader: Reader, points: Tensor, grid: FactorGrid, memory: int
     except Exception as error:  # the module ran without tangents: what fails is its derivative
         reason = shorten(str(error).partition(" because ")[0] or type(error).__name__, 100, placeholder=" …")
         return Geometry(None, f"since the module has no forward-mode derivative ({reason})")
+    if infinite := [name for name, metric in metrics.items() if not _finite([metric])]:
+        return Geometry(None, f"since the derivative is not finite at {infinite[0]}")
     still = [name for name, metric in metrics.items() if not bool(metric.any())]
     if still and (lost := _varying(reader, points, still, memory)):
         return Geometry(None, _lost(lost))
     return Geometry(metrics)
+
+
+def _precise(reader: Reader) -> Reader:
+    """The reader with stages in the points' precision: squares of large single-precision tangents would overflow."""
+
+    def read(values: Tensor, tap: Tap) -> None:
+        reader(values, lambda name, activation: tap(name, activation.to(values.dtype)))
+
+    return read
 
 
 def _varying(reader: Reader, points: Tensor, names: Iterable[str], memory: int) -> str | None:
@@ -91,14 +120,13 @@ def _wrong_derivative(reader: Reader, grid: FactorGrid, points: Tensor, epsilon:
     except Exception:
         return None  # an encoding may know the grid's own points only
     exact = {name: jacobian.double() for name, jacobian in stage_jacobians(reader, values).items()}
-    contradicted: set[str] | None = None
+    contradicted = {(name, k) for name in exact for k in range(count)}
     for share in STEPS:
         step = spacing * epsilon ** (1 / 3) * share
-        wrong = _contradicted(reader, values, step, exact, epsilon)
-        contradicted = wrong if contradicted is None else contradicted & wrong
+        contradicted &= _contradicted(reader, values, step, exact, epsilon, math.inf if share == 1 else ROUNDING)
         if not contradicted:
             return None
-    name = next(name for name in exact if contradicted and name in contradicted)
+    name = next(name for name in exact if any(name == wrong for wrong, _ in contradicted))
     return f"since the derivative at {name} is not that of its activations" if bool(exact[name].any()) else _lost(name)
 
 
@@ -106,23 +134,21 @@ def _lost(name: str) -> str:
     return f"since the derivative is lost at {name}"
 
 
-def _contradicted(reader: Reader, values: Tensor, step: Tensor, exact: dict[str, Tensor], epsilon: float) -> set[str]:
-    """Stages that move otherwise than their derivative says."""
-    moved: dict[str, list[Tensor]] = {}
-    scale: dict[str, float] = {}
+def _contradicted(
+    reader: Reader, values: Tensor, step: Tensor, exact: dict[str, Tensor], epsilon: float, most_rounding: float
+) -> set[tuple[str, int]]:
+    """Stages that do not move along a factor as their derivative says, or with more rounding than allowed."""
+    wrong = set()
     for k in range(values.shape[1]):
         offset = torch.zeros_like(values)
         offset[:, k] = step[k]
         ahead, behind = activations(reader, values + offset), activations(reader, values - offset)
+        coarse = float(values[:, k].abs().max() / step[k]) * epsilon
         for name, stage in ahead.items():
-            moved.setdefault(name, []).append((stage - behind[name]) / (2 * float(step[k])))
-            scale[name] = max(scale.get(name, 0.0), float(stage.norm()) / float(step[k]))
-    coarse = float((values.abs().amax(dim=0) / step).max()) * epsilon
-    wrong = set()
-    for name, columns in moved.items():
-        differences = torch.stack(columns, dim=-1)
-        error = float((differences - exact[name]).norm())
-        size = max(float(differences.norm()), float(exact[name].norm()))
-        if error > (MISMATCH + coarse) * size + 4 * epsilon * scale[name]:
-            wrong.add(name)
+            differences, derivative = (stage - behind[name]) / (2 * float(step[k])), exact[name][..., k]
+            error = float((differences - derivative).norm())
+            size = max(float(differences.norm()), float(derivative.norm()))
+            rounding = coarse * size + 4 * epsilon * float(stage.norm()) / float(step[k])
+            if error > MISMATCH * size + rounding or rounding > most_rounding * size:
+                wrong.add((name, k))
     return wrong

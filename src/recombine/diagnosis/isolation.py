@@ -101,8 +101,19 @@ def differentiable(module: nn.Module) -> Iterator[None]:
                 stack.enter_context(torch.compiler.set_stance("force_eager"))
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
             if recurrent:
-                stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
+                stack.enter_context(_without_onednn())
                 stack.enter_context(torch.backends.cudnn.flags(enabled=False))
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
+
+
+@contextmanager
+def _without_onednn() -> Iterator[None]:
+    """Without oneDNN's kernels. Not by `mkldnn.flags`, which sets TF32 as well, and warns where there is none."""
+    before = torch.backends.mkldnn.enabled
+    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        torch.backends.mkldnn.enabled = before

@@ -6,8 +6,8 @@
 `module` maps a batch of encoded factor values to a batch of anything. It is run in evaluation mode, watched by hooks,
 and left exactly as it was: training flags, hooks, gradients, buffers and random state. The result is one labelled
 Dataset: metric tensor, volume and factorization at every stage and grid point, probes, tuning indices and Schmidt
-spectra a stage, kernels and superposition of the outputs; and how the metric was computed, with what had to be done to
-the module's rows and which parts were left out.
+spectra per stage, kernels and superposition of the outputs; and how the metric was computed, with what had to be done
+to the module's rows and which parts were left out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from torch import Tensor, nn
 
 from recombine.checks import items, number, one_of, whole_number
 from recombine.diagnosis.arguments import (
-    checked_targets,
     encode_values,
     explaining,
     given_encoding,
@@ -29,8 +28,9 @@ from recombine.diagnosis.arguments import (
     given_module,
     given_targets,
     holdout_mask,
+    shaped_targets,
 )
-from recombine.diagnosis.derivatives import Geometry, exact_geometry
+from recombine.diagnosis.derivatives import Geometry, exact_geometry, precision
 from recombine.diagnosis.isolation import as_called, differentiable, refuse_unfinished, uncompiled, undisturbed
 from recombine.diagnosis.outputs import averaged_outputs, output_scores, superposition
 from recombine.diagnosis.reading import OUTPUT
@@ -50,10 +50,10 @@ from recombine.metrics import (
     schmidt_spectrum,
     volume_element,
 )
-from recombine.metrics.stages import MEMORY, Encode
+from recombine.metrics.stages import INPUT, MEMORY, Encode
 
 SCHMIDT_MODES = 16
-"""Schmidt values kept a stage."""
+"""Schmidt values kept per stage."""
 GEOMETRIES = ("auto", "exact", "differences")
 
 
@@ -74,7 +74,7 @@ def diagnose(
 
     `encode` is an encoding (by name, or one of ours), a function from `(point, factor)` values to inputs, or nothing:
     the values themselves. `stages` are module paths and patterns (`*` within a level, `**` across levels); by default
-    the module's own parts in the order they are run, wrappers opened. `targets` are the right outputs, a row a grid
+    the module's own parts in the order they are run, wrappers opened. `targets` are the right outputs, a row per grid
     point in its order, for errors and superposition. `geometry` is exact wherever encoding and module have a
     derivative, unless differences between grid points are asked for: `attrs["metric"]` says which it was,
     `attrs["metric_reason"]` why not exact, and `attrs["notes"]` what else a reader must know.
@@ -98,20 +98,24 @@ def diagnose(
         return inputs.to(dtype) if inputs.is_floating_point() else inputs
 
     with as_called(module, device) as forward, undisturbed(module), differentiable(module):
-        points = grid.points.to(device, torch.float32 if device.type == "mps" else torch.float64).clone()
+        points = grid.points.to(device, precision(device)).clone()
         subject = studied(module, forward, encoded, points, stages, memory)
         derivative = _geometry(geometry, encoding, subject, points, grid)
         columns: dict[str, list[Any]] = {}
         order = []
         outputs = None
         for name, stage in features(subject.reader, points, memory=subject.memory):
-            if not bool(torch.isfinite(stage).all()):
-                raise InvalidValue("module", name, "a stage with finite activations at every grid point")
+            _refuse_unmeasurable(name, stage, encode)
+            metric = derivative.metric(name, stage, grid)
+            if not bool(torch.isfinite(volume_element(metric)).all()):
+                raise InvalidValue(
+                    "module", name, "a stage whose metric tensor and volume are finite at every grid point"
+                )
             order.append(name)
-            _measure_stage(columns, stage, derivative.metric(name, stage, grid), points, mask, grid)
+            _measure_stage(columns, stage, metric, points, mask, grid)
             outputs = stage if name == OUTPUT else outputs
         assert outputs is not None
-        truth = checked_targets(None if targets is None else torch.as_tensor(targets), outputs)
+        truth = None if targets is None else shaped_targets(targets, outputs)
         scores = output_scores(outputs, points, mask, grid, truth)
         if bool(mask.any()):
             averaged = None
@@ -122,6 +126,16 @@ def diagnose(
                 )
             scores |= superposition(outputs, points, mask, grid, truth, background, averaged)
     return dataset(columns, order, scores, grid, mask, derivative.method, derivative.reason, subject.notes)
+
+
+def _refuse_unmeasurable(name: str, stage: Tensor, encode: object) -> None:
+    """Refuse a stage that has no numbers at all, or some that are not finite."""
+    if stage.shape[-1] and bool(torch.isfinite(stage).all()):
+        return
+    allowed = "finite numbers at every grid point" if stage.shape[-1] else "at least one number per grid point"
+    if name == INPUT:
+        raise InvalidValue("encode", encode, f"a code with {allowed}")
+    raise InvalidValue("module", name, f"a stage with {allowed}")
 
 
 def _geometry(asked: str, encoding: object, subject: Subject, points: Tensor, grid: FactorGrid) -> Geometry:
@@ -146,7 +160,7 @@ def _measure_stage(
     probes = probe_scores(stage, points, mask.to(stage.device))
     tuned = neuron_tuning(stage, grid.shape)
     several = len(grid.shape) > 1
-    found = {
+    scores = {
         "metric": metric,
         "volume": volume_element(metric),
         "features": torch.tensor(stage.shape[-1]),
@@ -156,13 +170,13 @@ def _measure_stage(
         **{f"probe_{name}": score for name, score in probes.items()},
     }
     if several:
-        found["factorization"] = local_factorization(metric)
-        found["factorization_mean"] = mean_factorization(metric, "points")
-        found["factorization_of_means"] = mean_factorization(metric, "means")
+        scores["factorization"] = local_factorization(metric)
+        scores["factorization_mean"] = mean_factorization(metric, "points")
+        scores["factorization_of_means"] = mean_factorization(metric, "means")
     if len(grid.shape) == 2:
         spectrum = schmidt_spectrum(stage.double() @ stage.double().mT, grid.shape)
-        found["schmidt"] = torch.nn.functional.pad(spectrum, (0, SCHMIDT_MODES))[:SCHMIDT_MODES]
-    for name, value in found.items():
+        scores["schmidt"] = torch.nn.functional.pad(spectrum, (0, SCHMIDT_MODES))[:SCHMIDT_MODES]
+    for name, value in scores.items():
         columns.setdefault(name, []).append(value.cpu().numpy())
 
 

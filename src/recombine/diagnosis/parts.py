@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from recombine.diagnosis.reading import GIVEN, RETURNED, Forward, Layout
+from recombine.diagnosis.reading import GIVEN, RETURNED, Forward, Layout, printable
 from recombine.diagnosis.trace import ROWS, row_layout, spread, traced, watchable
 from recombine.errors import InvalidValue, listed
 from recombine.metrics.stages import Encode
@@ -49,7 +49,7 @@ def module_parts(
         if layout is not None:
             layouts[name] = layout
     ran = [name for name in traces[0].shapes if name not in (GIVEN, RETURNED)]
-    wanted, notes = _asked(module, stages, ran, layouts) if stages is not None else _own(module, ran)
+    wanted, notes = _own(module, ran) if stages is None else (_asked(module, stages, ran, layouts), [])
     calls = traces[0].calls
     names = [name for name in ran if name in wanted and name in layouts]
     notes += _said("left out, since they do not give a floating row per input row", wanted - {*names})
@@ -131,13 +131,11 @@ def _scripted(module: nn.Module) -> set[str]:
     return {name for name in scripted if name.rpartition(".")[0] not in scripted}
 
 
-def _asked(
-    module: nn.Module, stages: Sequence[str], ran: list[str], layouts: dict[str, Layout]
-) -> tuple[set[str], list[str]]:
+def _asked(module: nn.Module, stages: Sequence[str], ran: list[str], layouts: dict[str, Layout]) -> set[str]:
     """The parts that are named or match a pattern; a name must be one that can be measured."""
     tree = _Tree(module, ran)
     wanted: set[str] = set()
-    for asked in [stages] if isinstance(stages, str) else stages:
+    for asked in stages:
         if set(asked) & set("*?["):
             matching = [name for name in tree.parts if _matches(asked, name)]
             running = {*tree.running(matching)[0], *matching} & {*ran}
@@ -147,10 +145,10 @@ def _asked(
         elif asked not in tree.parts:
             raise InvalidValue("stages", asked, f"paths of submodules: {_some(tree.parts)}")
         elif asked not in layouts:
-            raise InvalidValue("stages", asked, "submodules that run, and give a floating row an input row")
+            raise InvalidValue("stages", asked, "submodules that run, and give a floating row per input row")
         else:
             wanted.add(asked)
-    return wanted, []
+    return wanted
 
 
 def _matches(pattern: str, path: str) -> bool:
@@ -169,7 +167,7 @@ def _matches(pattern: str, path: str) -> bool:
 
 
 def _some(names: Sequence[str] | dict[str, nn.Module]) -> str:
-    return listed(list(names)[:12])
+    return listed(map(printable, list(names)[:12]))
 
 
 def _said(what: str, names: set[str]) -> list[str]:
@@ -178,4 +176,4 @@ def _said(what: str, names: set[str]) -> list[str]:
         return []
     ordered = sorted(names, key=lambda name: [(not level.isdigit(), level.zfill(9)) for level in name.split(".")])
     more = f" and {len(ordered) - NAMED} more" if len(ordered) > NAMED else ""
-    return [f"{what}: {listed(ordered[:NAMED])}{more}"]
+    return [f"{what}: {listed(map(printable, ordered[:NAMED]))}{more}"]

@@ -82,7 +82,7 @@ def module_reader(
             for handle in hooks:
                 handle.remove()
         if missing := [name for name in names if name not in seen]:
-            raise InvalidValue("stages", missing[0], "submodules that run, and give a floating row an input row")
+            raise InvalidValue("stages", missing[0], "submodules that run, and give a floating row per input row")
         tap(OUTPUT, output_rows(module, returned, known.get(RETURNED, Layout()), count))
 
     return read
@@ -109,13 +109,18 @@ def output_rows(module: nn.Module, returned: object, layout: Layout, count: int)
     """The module's output as `(row, …)`."""
     rows = layout.rows(returned, count)
     if rows is None:
-        raise InvalidValue("module", type(module).__name__, "a module whose output has a floating row an input row")
+        raise InvalidValue("module", type(module).__name__, "a module whose output has a floating row per input row")
     return rows
 
 
 def stage_name(path: str) -> str:
     """What the stage of a submodule is called: its path, unless that is the name of a stage of ours."""
-    return f"module.{path}" if path in (INPUT, OUTPUT) else path
+    return f"module.{path}" if path in (INPUT, OUTPUT) else printable(path)
+
+
+def printable(name: str) -> str:
+    """A name as tables, messages and files can hold it: control characters and line ends written out."""
+    return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in name)
 
 
 def _laid_out(part: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:

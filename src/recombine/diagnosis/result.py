@@ -35,8 +35,8 @@ class Diagnosis(xarray.Dataset):
         """What was done to the module's rows, and which parts were left out."""
         return str(self.attrs.get("notes", "")).splitlines()
 
-    def summary(self) -> str:
-        """One line a stage, then scores of the outputs, how the metric was computed, and notes."""
+    def summary_table(self) -> dict[str, list[str]]:
+        """Headings, each with a cell per stage."""
         volume = self["volume"]
         depth = xarray.apply_ufunc(np.log10, volume.where(volume > 0))
         columns = {
@@ -49,22 +49,31 @@ class Diagnosis(xarray.Dataset):
         }
         if "probe_held_out" in self:
             columns["probe R² (held out)"] = _numbers(self["probe_held_out"].mean("factor"))
-        columns["effective rank"] = _numbers(self["effective_rank"], digits=1)
+        columns["effective rank"] = _numbers(self["effective_rank"], ".1f")
         columns |= {"stripe": _numbers(self["stripe_index"]), "localisation": _numbers(self["localisation_index"])}
+        return columns
+
+    def summary_lines(self) -> list[str]:
+        """Scores of the outputs, how the metric was computed, and notes."""
+        lines = []
+        for name in ("id_error", "ood_error", "kernel_agreement", "kernel_p", "superposition"):
+            if name in self:
+                scores = self[name]
+                cases = [""] if scores.ndim == 0 else [f" {case}" for case in scores[scores.dims[0]].values]
+                texts = _numbers(scores, ".3g")
+                lines += [f"{name}{case}: {text}" for case, text in zip(cases, texts, strict=True)]
+        method = ", ".join(filter(None, (self.attrs.get("metric"), self.attrs.get("metric_reason"))))
+        lines += [f"metric: {method}"] if method else []
+        return [*lines, *(f"note: {note}" for note in self.notes)]
+
+    def summary(self) -> str:
+        """One line per stage, then scores of the outputs, how the metric was computed, and notes."""
+        columns = self.summary_table()
         widths = {name: max(len(name), *map(len, cells)) for name, cells in columns.items()}
         lines = ["  ".join(f"{name:>{width}}" for name, width in widths.items())]
         for row in zip(*columns.values(), strict=True):
             lines.append("  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths.values(), strict=True)))
-        for name in ("id_error", "ood_error", "kernel_agreement", "kernel_p", "superposition"):
-            if name in self:
-                found = self[name]
-                cases = [""] if found.ndim == 0 else [f" {case}" for case in found[found.dims[0]].values]
-                values = np.atleast_1d(found.values)
-                lines += [f"{name}{case}: {value:.3g}" for case, value in zip(cases, values, strict=True)]
-        method = ", ".join(filter(None, (self.attrs.get("metric"), self.attrs.get("metric_reason"))))
-        lines += [f"metric: {method}"] if method else []
-        lines += [f"note: {note}" for note in self.notes]
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.summary_lines()])
 
 
 def dataset(
@@ -104,5 +113,5 @@ def _grid_axes(result: xarray.Dataset) -> list[str]:
     return [str(name) for name in result["held_out"].dims]
 
 
-def _numbers(values: xarray.DataArray, digits: int = 3) -> list[str]:
-    return ["–" if np.isnan(value) else f"{value:.{digits}f}" for value in values.values]
+def _numbers(values: xarray.DataArray, form: str = ".3f") -> list[str]:
+    return ["–" if np.isnan(value) else f"{value:{form}}" for value in np.atleast_1d(values.values)]

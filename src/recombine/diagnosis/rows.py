@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from recombine.diagnosis.reading import activations
-from recombine.errors import InvalidValue
+from recombine.errors import InvalidValue, listed
 from recombine.metrics import Reader, Tap
 
 SEED = 0
@@ -80,8 +80,10 @@ def row_treatment(reader: Reader, few: Tensor, others: Tensor, module: str, tole
     alone = _tried(Rows("alone").reader(reader), few)
     if alone is not None:
         meeting = _difference(together, alone, tolerance)
-        note = f"rows of a batch meet (from {meeting} on): each row was run alone"
-        return Rows("alone", notes=(note,)) if meeting else Rows()
+        notes = [f"rows of a batch meet (from {meeting} on): each row was run alone"]
+        if constant := [name for name in alone if _constant(alone[name]) and not _constant(together[name])]:
+            notes.append(f"constant when rows are run alone: {listed(constant)}")
+        return Rows("alone", notes=tuple(notes)) if meeting else Rows()
     elsewhere = {name: stage[:1] for name, stage in activations(reader, others).items()}
     meeting = _difference({name: stage[:1] for name, stage in together.items()}, elsewhere, tolerance)
     note = f"rows of a batch meet (from {meeting} on) and none can be run alone: the grid was run as one batch"
@@ -94,6 +96,10 @@ def _tried(reader: Reader, values: Tensor) -> dict[str, Tensor] | None:
         return activations(reader, values)
     except Exception:
         return None
+
+
+def _constant(stage: Tensor) -> bool:
+    return bool((stage == stage[:1]).all())
 
 
 def _difference(one: dict[str, Tensor], other: dict[str, Tensor], tolerance: float) -> str | None:

@@ -51,8 +51,10 @@ def traced(module: nn.Module, forward: Forward, encode: Encode, points: Tensor) 
             trace.note(RETURNED, forward(inputs))
     except InvalidValue:
         raise
-    except Exception as error:
-        allowed = f"a module that takes the encoded grid, {tuple(inputs.shape[1:])} numbers a row ({reason_of(error)})"
+    except (Exception, SystemExit) as error:
+        allowed = (
+            f"a module that takes the encoded grid, {tuple(inputs.shape[1:])} numbers per row ({reason_of(error)})"
+        )
         raise InvalidValue("module", type(module).__name__, allowed) from error
     finally:
         for handle in hooks:

@@ -42,11 +42,11 @@ def volume_figure(result: xarray.Dataset) -> Figure:
         )
         for index, (ax, label) in enumerate(zip(axes.flat, labels, strict=False)):
             _volume_panel(ax, result.isel(stage=index), first, second)
-            ax.set_title(label, fontsize=8)
+            ax.set_title(_literal(label), fontsize=8)
             if index % columns == 0:
-                ax.set_ylabel(second)
+                ax.set_ylabel(_literal(second))
             if index + columns >= len(labels):
-                ax.set_xlabel(first)
+                ax.set_xlabel(_literal(first))
         for ax in axes.flat[len(labels) :]:
             ax.set_visible(False)
         _say(figure, "log10 volume element", result, prefix, width)
@@ -59,12 +59,14 @@ def _volume_panel(ax: Axes, stage: xarray.Dataset, first: str, second: str) -> N
     extent = (x[0] - half_x, x[-1] + half_x, y[-1] + half_y, y[0] - half_y)
     volume = stage["volume"].transpose(second, first).values
     ax.spines[:].set_visible(True)
-    image = ax.imshow(np.log10(np.where(volume > 0, volume, np.nan)), extent=extent, aspect="auto")
-    if (volume > 0).any():
+    drawable = (volume > 0) & np.isfinite(volume)
+    image = ax.imshow(np.log10(np.where(drawable, volume, np.nan)), extent=extent, aspect="auto")
+    if drawable.any():
         outline(ax, stage["held_out"].transpose(second, first).values, x, y)
         ax.figure.colorbar(image, ax=ax, shrink=0.8)
     else:
-        ax.text(0.5, 0.5, "0 everywhere", transform=ax.transAxes, ha="center", va="center")
+        words = "0 everywhere" if (volume == 0).all() else "no number"
+        ax.text(0.5, 0.5, words, transform=ax.transAxes, ha="center", va="center")
 
 
 def profile_figure(result: xarray.Dataset) -> Figure:
@@ -83,7 +85,8 @@ def profile_figure(result: xarray.Dataset) -> Figure:
             ax.set_title(title, loc="left")
             ax.grid(axis="x", color="0.92")
             ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
-        axes[-1, 0].set_xticks(range(len(labels)), labels, rotation=50, ha="right", rotation_mode="anchor", fontsize=8)
+        ticks = [_literal(label) for label in labels]
+        axes[-1, 0].set_xticks(range(len(labels)), ticks, rotation=50, ha="right", rotation_mode="anchor", fontsize=8)
         axes[-1, 0].set_xlim(-0.5, len(labels) - 0.5)
         _say(figure, "stage by stage", result, prefix, width)
     return figure
@@ -113,10 +116,16 @@ def stage_labels(stages: list[str]) -> tuple[list[str], str]:
 def _say(figure: Figure, title: str, result: xarray.Dataset, prefix: str, width: float) -> None:
     """A title that says how the metric was computed, and the notes below the panels."""
     method = ", ".join(filter(None, (result.attrs.get("metric"), result.attrs.get("metric_reason"))))
-    figure.suptitle("\n".join(textwrap.wrap(f"{title} · metric: {method}", int(width * CHARACTERS))), fontsize=10)
+    heading = "\n".join(textwrap.wrap(f"{title} · metric: {method}", int(width * CHARACTERS)))
+    figure.suptitle(_literal(heading), fontsize=10)
     notes = str(result.attrs.get("notes", "")).splitlines()
     if prefix:
-        notes.append(f"names of stages are shown without their common {prefix}")
+        notes.append(f'names of stages are shown without the "{prefix}" that they have in common')
     lines = [line for note in notes for line in textwrap.wrap(note, int(1.5 * width * CHARACTERS))]
     if lines:
-        figure.supxlabel("\n".join(lines), fontsize=7, x=0.01, ha="left", color="0.3")
+        figure.supxlabel(_literal("\n".join(lines)), fontsize=7, x=0.01, ha="left", color="0.3")
+
+
+def _literal(text: str) -> str:
+    """A text as matplotlib draws it letter by letter: between two bare dollars it reads formulas."""
+    return text.replace("$", r"\$")
