@@ -337,7 +337,7 @@ class Superposer(nn.Module):
         return self.drawn[torch.cdist(codes, self.codes).argmin(dim=1)]
 
 
-def test_a_superposer_and_a_composer_are_told_apart():
+def test_a_superposer_and_a_composer_are_distinct_texts():
     task = BumpTask(size=14)
     truth = task.render(task.grid.points)
     guilty, honest = (

@@ -180,7 +180,7 @@ def test_blend_is_the_edges_at_the_edges_and_their_mean_between():
 
 
 @pytest.mark.parametrize("task", [SMALL, RotationTask(size=14, angles=72, digits=2)], ids=["one", "two"])
-def test_blending_and_composing_networks_are_told_apart(task):
+def test_blending_and_composing_networks_are_distinct_texts(task):
     angles = gap_angles(task)
     truths, blends = RotationTask(size=14).render(angles[:, None]), linear_blend(task, angles)
     noise = 1e-4 * torch.randn(truths.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))

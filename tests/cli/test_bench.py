@@ -88,7 +88,7 @@ def test_a_plain_loop_learns_and_ours_is_timed():
     assert timed(spec, 2, CPU, 4).seconds > 0
 
 
-def test_distributions_are_told_apart_when_they_differ():
+def test_distributions_are_distinct_texts_when_they_differ():
     chance = np.random.default_rng(0)
     errors = 10 ** chance.normal(size=(3, 200))
     same = {"id_mse": list(errors[0]), "ood_mse": list(errors[1])}

@@ -68,6 +68,7 @@ def test_errors_that_cannot_be_written_do_not_stop_training(monkeypatch):
         bar(progress(50, 100))
         bar.say("measured depth")
         monkeypatch.undo()
+    assert bar.tenth == 5  # it went on counting
 
 
 def test_nothing_to_train_is_no_tenth(capsys):

@@ -59,7 +59,7 @@ def test_constant_kernel_has_no_orders():
     assert partial_factorization(torch.ones(6, 6), (2, 3)).isnan()
 
 
-def test_pairs_and_triples_are_told_apart():
+def test_pairs_and_triples_are_distinct_texts():
     x, y, z = random_kernel(2, 1), random_kernel(3, 2), random_kernel(2, 3)
     ones = torch.ones(2, 2).double()
     gram = torch.kron(torch.kron(x, y), ones) + torch.kron(torch.kron(ones, torch.ones(3, 3).double()), z)

@@ -104,10 +104,10 @@ def _fields(registry: Registry[Any]) -> dict[str, list[str]]:
         for name, info in cls.model_fields.items():
             if name != "kind":
                 kinds.setdefault(name, {}).setdefault(_text(info), []).append(kind)
-    return {name: _told_apart(texts, registry) for name, texts in kinds.items()}
+    return {name: _distinct_texts(texts, registry) for name, texts in kinds.items()}
 
 
-def _told_apart(texts: dict[str, list[str]], registry: Registry[Any]) -> list[str]:
+def _distinct_texts(texts: dict[str, list[str]], registry: Registry[Any]) -> list[str]:
     """Each meaning once, with the kinds that have it where others differ."""
     if registry is TASKS and len(texts) == 1:
         return list(texts)
