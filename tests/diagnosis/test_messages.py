@@ -96,7 +96,7 @@ def test_a_recurrent_module_brings_no_warning():
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ([], "--grid is needed, as x=0:27,y=0:27"),
+        ([], "--grid: none was given; allowed: factors and values, as x=0:27,y=0:27"),
         (["--grid", GRID, "--targets", __file__], "it holds Python objects, or something else than an array"),
     ],
 )

@@ -9,14 +9,14 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("mistakes")  # what it sets up is made by one process, once
+
 SETUP = """
 import json, sys, tempfile
 import numpy as np, torch, recombine as rc
 from torch import nn
 from recombine import metrics
 from tests.spoilt.calls import MODULE, all_calls, gram, grid, held_out, network, randn, run, spec, store
-
-pytestmark = pytest.mark.xdist_group("mistakes")  # what it sets up is made by one process, once
 
 nan, inf = float("nan"), float("inf")
 mask = lambda *shape: torch.zeros(*shape, dtype=torch.bool)

@@ -59,7 +59,7 @@ def test_the_cause_and_the_remedy_are_named(name, tmp_path):
     done = run(tmp_path, "script.py")
     last = done.stderr.splitlines()[-1]
     assert done.returncode == 1
-    assert last.startswith("recombine.errors.InvalidValue: "), done.stderr
+    assert last.startswith("recombine.errors."), done.stderr
     assert expected in last
     assert GUARD in last
     assert "Process SpawnProcess" not in done.stderr, "the child's own traceback"

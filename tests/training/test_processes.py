@@ -17,6 +17,8 @@ from recombine.store import Store
 from recombine.sweep import local, train
 from tests.small import small_spec
 
+pytestmark = pytest.mark.xdist_group("processes")  # what it sets up is made by one process, once
+
 ROOT = Path(__file__).parents[2]
 STEPS = 250
 SPECS = [small_spec("mlp", seed=seed, steps=STEPS) for seed in range(4)]
@@ -26,8 +28,6 @@ PARENT = f"""
 import sys
 from recombine.sweep import train
 from tests.training.test_processes import SPECS
-
-pytestmark = pytest.mark.xdist_group("processes")  # what it sets up is made by one process, once
 train(SPECS, sys.argv[1], device="cpu", processes=2, checkpoint_seconds={NEVER})
 """
 

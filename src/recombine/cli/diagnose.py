@@ -99,7 +99,9 @@ def diagnose(
         settings["targets"] = task.render(points.points)
     else:
         if grid is None:
-            raise RecombineError(f"--grid is needed, as x=0:27,y=0:27, unless the module is {RUN}KEY")
+            raise RecombineError(
+                f"--grid: none was given; allowed: factors and values, as x=0:27,y=0:27 ({RUN}KEY brings its own)"
+            )
         if store is not None:
             raise InvalidValue("store", str(store), f"nothing unless the module is {RUN}KEY")
         points, module = engine.parse_grid(grid), module_from(factory)

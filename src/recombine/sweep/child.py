@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import torch
 
-from recombine.errors import InvalidValue, RecombineError, reason_of
+from recombine.errors import RecombineError, reason_of
 from recombine.store import Store
 from recombine.sweep.group import Group
 from recombine.sweep.interrupts import SIGNALS, Interruptions
@@ -24,6 +24,10 @@ IMPORTABLE = (
     "classes that a new process can import: at the top of a module on the path, or of the script outside "
     '`if __name__ == "__main__":`'
 )
+
+
+def not_importable(error: Exception) -> RecombineError:
+    return RecombineError(f"specs: a new process cannot import them ({reason_of(error)}); allowed: {IMPORTABLE}")
 
 
 class Report(NamedTuple):
@@ -69,7 +73,7 @@ def live(parent: Connection, store: Store, members: int, every: float) -> None:
     except (EOFError, OSError):
         return
     except Exception as error:  # whatever the import of a user's module raises
-        _send(parent, InvalidValue("specs", reason_of(error), IMPORTABLE))
+        _send(parent, not_importable(error))
         return
     sweep = _Child(specs, store, torch.device("cpu"), members, every, None)
     sweep.parent = parent

@@ -24,8 +24,8 @@ from typing import Any
 
 import torch
 
-from recombine.errors import Interrupted, InvalidValue, RecombineError, listed, reason_of
-from recombine.sweep.child import IMPORTABLE, Report, live
+from recombine.errors import Interrupted, InvalidValue, RecombineError, listed
+from recombine.sweep.child import Report, live, not_importable
 from recombine.sweep.interrupts import SIGNALS, Interruptions
 from recombine.sweep.local import POLL_SECONDS, STOPPED, Progress, Sweep
 
@@ -68,7 +68,7 @@ def _check_importable(sweep: Sweep, count: int) -> None:
     try:
         pickle.dumps(list(sweep.pending.values()))
     except Exception as error:
-        raise InvalidValue("specs", reason_of(error), IMPORTABLE) from error
+        raise not_importable(error) from error
 
 
 class _Crew:
