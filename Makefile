@@ -24,7 +24,7 @@ lint: $(STAMP)
 	$(BIN)/lint-imports
 
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m 'not slow and not gpu'
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow and not gpu'
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow

@@ -275,10 +275,10 @@ def test_figure_claims_and_report_train_nothing(folder, capsys, monkeypatch):
     assert all(f"C{k} " in listed for k in range(1, 19))
     assert run("claims", "c9", "--from", folder) == 0
     assert "OOD: both below entropy" in capsys.readouterr().out
-    Results(folder).remove(set(STUDIES) - {"depth", "regimes"})
+    Results(folder).remove(set(STUDIES) - {"regimes"})
     assert run("report", folder) == 0
     assert (folder / "index.html").exists()
-    assert (folder / "figures" / "fig2.svg").exists()
+    assert (folder / "figures" / "regimes.svg").exists()
 
 
 def test_readme_table_is_written_between_its_marks(folder, tmp_path, monkeypatch):

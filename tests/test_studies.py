@@ -101,7 +101,7 @@ SHORTENED = [
     ("depth", {"compared": [2]}),
     ("mlp", {"mlp_depths": [3]}),
     ("stripes", {"added": [0]}),
-    ("stripes", {"added": [5, 20]}),
+    pytest.param("stripes", {"added": [5, 20]}, marks=pytest.mark.slow),
 ]
 
 

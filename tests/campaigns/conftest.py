@@ -55,10 +55,3 @@ def looking(request, zygote, finished_store, tmp_path):
 def form(request):
     """How many cases are tried."""
     return request.param
-
-
-def pytest_collection_modifyitems(items):
-    """One process takes all campaigns: they share what they start from."""
-    for item in items:
-        if "campaigns" in item.path.parts:
-            item.add_marker(pytest.mark.xdist_group("campaigns"))

@@ -5,8 +5,6 @@ import pytest
 from recombine.cli.screen import REPLACED, prepare_streams
 from tests.golden.screens import COMMANDS, SIZES, golden, screens
 
-pytestmark = pytest.mark.xdist_group("screens")  # what it sets up is made by one process, once
-
 NAMES = [f"{command}_{size}" for command in COMMANDS for size in SIZES]
 
 

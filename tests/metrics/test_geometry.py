@@ -23,6 +23,7 @@ from recombine.tasks import BumpTask
 from tests.small import small_spec
 
 KINDS = [kind for kind, cls in DECODERS.items() if cls.direction == "decode"]
+OTHER_ENCODINGS = ("rate", "ramp", "positional")
 GOLDEN = math.pi / 2
 
 
@@ -117,7 +118,7 @@ def test_a_stage_that_does_not_move_has_no_factorization():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("encoding", ["bump", "rate", "ramp", "positional"])
+@pytest.mark.parametrize("encoding", ["bump", *(pytest.param(e, marks=pytest.mark.slow) for e in OTHER_ENCODINGS)])
 def test_exact_metric_equals_a_reverse_mode_jacobian(kind, encoding):
     spec = small_spec(kind, task={"encoding": encoding})
     module, points = spec.module().double(), real_points(spec, 3)

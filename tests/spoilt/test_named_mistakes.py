@@ -9,8 +9,6 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("mistakes")  # what it sets up is made by one process, once
-
 SETUP = """
 import json, sys, tempfile
 import numpy as np, torch, recombine as rc

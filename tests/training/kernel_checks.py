@@ -1,4 +1,4 @@
-"""Triton's kernels against torch, over random shapes: `python -m tests.training.kernel_checks cpu|cuda`.
+"""Triton's kernels against torch, over random shapes: `python -m tests.training.kernel_checks cpu|cuda [TIMES]`.
 
 A process of its own, since Triton's interpreter is chosen when kernels are made (TRITON_INTERPRET=1).
 """
@@ -22,6 +22,8 @@ from recombine.training import Ensemble
 from recombine.training.adamw import adamw_update
 
 DEVICE = torch.device(sys.argv[1])
+TIMES = int(sys.argv[2]) if len(sys.argv) > 2 else 2
+"""With more, more shapes are tried."""
 SMALL = st.integers(1, 3)
 convolution.WIDE = 32  # both forms of a product are tried
 torch.backends.cudnn.allow_tf32 = False  # what they are compared with is strict
@@ -31,7 +33,7 @@ def close(found, expected):
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
-@settings(max_examples=8, deadline=None, phases=[Phase.generate])
+@settings(max_examples=4 * TIMES, deadline=None, phases=[Phase.generate])
 @given(
     SMALL,
     SMALL,
@@ -70,7 +72,7 @@ def convolutions(members, batch, height, width, channels, out, up, seed):
     close(convolution.weight_gradient(x, z, up).unflatten(-1, (side, side)), wanted[1])
 
 
-@settings(max_examples=6, deadline=None, phases=[Phase.generate])
+@settings(max_examples=3 * TIMES, deadline=None, phases=[Phase.generate])
 @given(SMALL, SMALL, st.integers(1, 6), st.integers(1, 6), SMALL, SMALL, st.integers(0, 99))
 def narrow_convolutions(members, batch, height, width, channels, out, seed):
     narrow_convolution(members, batch, height, width, channels, out, seed)
@@ -88,7 +90,9 @@ def narrow_convolution(members, batch, height, width, channels, out, seed):
         close(ours, theirs)
 
 
-@settings(max_examples=8, deadline=None, phases=[Phase.generate], derandomize=True)  # rounding may exceed a tolerance
+@settings(
+    max_examples=4 * TIMES, deadline=None, phases=[Phase.generate], derandomize=True
+)  # rounding may exceed a tolerance
 @given(
     SMALL,
     st.lists(st.integers(1, 5), min_size=1, max_size=2),
@@ -125,7 +129,7 @@ def embedding(members, code_sizes, side, unit, sizes, seed):
         close(ours, theirs)
 
 
-@settings(max_examples=6, deadline=None, phases=[Phase.generate])
+@settings(max_examples=3 * TIMES, deadline=None, phases=[Phase.generate])
 @given(SMALL, SMALL, st.sampled_from([1, 5, 33]), st.booleans(), st.integers(0, 99))
 def distances(members, batch, side, rough, seed):
     """Of answers whose axes lie in another order; and gradients that are one number for all."""
@@ -144,7 +148,9 @@ def distances(members, batch, side, rough, seed):
         torch.testing.assert_close(ours, theirs, rtol=1e-2 if rough else 1e-4, atol=1e-5)
 
 
-@settings(max_examples=4, deadline=None, phases=[Phase.generate], derandomize=True)  # rounding may decide a ReLU
+@settings(
+    max_examples=2 * TIMES, deadline=None, phases=[Phase.generate], derandomize=True
+)  # rounding may decide a ReLU
 @given(st.sampled_from([7, 10, 14]), st.integers(1, 3), st.integers(0, 99))
 def networks(size, depth, seed):
     spec = RunSpec(task=BumpTask(size=size, training="draws:9"), decoder=f"cnn:width=16:depth={depth}", seed=seed)
@@ -190,7 +196,7 @@ if __name__ == "__main__":
     narrow_convolution(1, 2, 30, 31, 2, 16, 0)  # sums that take several turns
     embeddings()
     for vectors, strengths in ((1, 1), (0, 0), (0, 1), (1e-13, 1), (1, 1e-7), (1, 1e-20)):
-        for unit in (True, False):
+        for unit in (True, False)[:TIMES]:
             embedding(2, [3, 2], 5, unit, (vectors, strengths), 0)
     distances()
     networks()

@@ -46,8 +46,8 @@ def run(folder, script, **given):
     return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=120, check=False, **given)
 
 
-LONG = {"module off the path"}
-"""Scripts that test what another one does as well."""
+LONG = {"module off the path", "class in a function"}
+"""Scripts that fail in the way of another one."""
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in SCRIPTS])
@@ -71,6 +71,7 @@ def test_a_script_from_a_pipe_is_refused_before_children_start(tmp_path):
     assert done.stderr.count("Traceback") == 1
 
 
+@pytest.mark.slow
 def test_a_class_of_the_script_is_found(tmp_path):
     (tmp_path / "script.py").write_text(PART + guarded("decoder = Tiny()" + TRAIN))
     done = run(tmp_path, "script.py")

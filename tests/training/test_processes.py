@@ -17,8 +17,6 @@ from recombine.store import Store
 from recombine.sweep import local, train
 from tests.small import small_spec
 
-pytestmark = pytest.mark.xdist_group("processes")  # what it sets up is made by one process, once
-
 ROOT = Path(__file__).parents[2]
 STEPS = 250
 SPECS = [small_spec("mlp", seed=seed, steps=STEPS) for seed in range(4)]
