@@ -118,9 +118,7 @@ def test_any_number_of_columns(columns, folder):
     assert "2 finished runs" in out
 
 
-@pytest.mark.parametrize(
-    "name", ["[/x]", "e\x1b[31mf", *rarely("[red]x", "[bold]a[/bold]", "a:b:", r"\[x]")]
-)
+@pytest.mark.parametrize("name", ["[/x]", "e\x1b[31mf", *rarely("[red]x", "[bold]a[/bold]", "a:b:", r"\[x]")])
 def test_no_text_is_markup(name, folder):
     """In a path that is written, and in one that is refused."""
     visible = name.replace("\x1b", r"\x1b")
