@@ -1,0 +1,74 @@
+"""A store and a results folder that an earlier edition of the code wrote still open, verify, serve and redraw."""
+
+import json
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+import torch
+
+from recombine.cli import main
+from recombine.store import Store
+from recombine.sweep import train
+
+PACKED = Path(__file__).parent / "golden" / "edition_one.tar.gz"
+KEYS = {
+    "194ce5714f09cc915408", "62bdcf6e7e3eba95d132", "7855620adaba7a880e7c", "91f4031335973db8ff3d",
+    "9d5054de8de037632fb9", "e03d7926ceb8f8e97008",
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path):
+    with tarfile.open(PACKED) as packed:
+        packed.extractall(tmp_path, filter="data")
+    return tmp_path
+
+
+def run(*words):
+    with pytest.raises(SystemExit) as caught:
+        main([str(word) for word in words])
+    return caught.value.code
+
+
+def test_its_runs_are_listed_and_verified(folder, capsys):
+    assert run("runs", "list", "--store", folder / "store") == 0
+    assert "6 finished runs" in capsys.readouterr().out
+    assert run("runs", "verify", "--store", folder / "store") == 0
+    assert {run.key for run in Store(folder / "store")} == KEYS
+
+
+def test_its_runs_are_served_and_not_trained_again(folder, monkeypatch):
+    specs = [run.spec for run in Store(folder / "store")]
+    monkeypatch.setattr("recombine.sweep.group.fit", None)
+    assert {run.key for run in train(specs, folder / "store", device="cpu")} == KEYS
+
+
+def test_a_run_trained_now_has_the_same_key_and_weights(folder):
+    old = Store(folder / "store")["62bdcf6e7e"]
+    (new,) = train(old.spec, folder / "new", device="cpu")
+    assert new.key == old.key
+    for name, value in old.weights().items():
+        assert (new.weights()[name] == value).all(), name
+
+
+def test_its_checkpoint_goes_on(folder):
+    store = Store(folder / "store")
+    (checkpoint,) = (folder / "store" / "checkpoints").iterdir()
+    assert checkpoint.name in store.unfinished()
+
+
+def test_its_modules_render(folder):
+    for run in Store(folder / "store"):
+        assert torch.isfinite(run.module()(run.spec.task.examples(run.spec.task.grid.points[:3]).inputs)).all()
+
+
+def test_its_results_verify_judge_and_redraw(folder, capsys):
+    assert run("verify", folder / "results") == 0
+    capsys.readouterr()
+    shutil.rmtree(folder / "results" / "figures")
+    before = json.loads((folder / "results" / "claims.json").read_text())
+    assert run("report", folder / "results") == 0
+    assert (folder / "results" / "figures" / "regimes.png").stat().st_size > 5000
+    assert json.loads((folder / "results" / "claims.json").read_text()) == before
