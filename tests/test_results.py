@@ -12,7 +12,7 @@ import torch
 from recombine.cli import main
 from recombine.cli.reproduce import selected
 from recombine.errors import InvalidValue
-from recombine.questions import MEASURING, question_digest
+from recombine.questions import MEASURING, dataset_fingerprint
 from recombine.report import write_report
 from recombine.reproduction import reproduce
 from recombine.results import SETTINGS, SOURCE, Results
@@ -85,15 +85,15 @@ def test_digest_depends_on_all_that_a_dataset_depends_on():
         (*same[:2], '{"penalty_sigma": 1}', same[3]),
         (*same[:3], ("UMAP",)),
     ]
-    assert len({question_digest(*question) for question in (same, *others)}) == 6
-    assert question_digest("a", {"2": "y", "1": "x"}, "{}", ("PCA",)) == question_digest(*same)
+    assert len({dataset_fingerprint(*question) for question in (same, *others)}) == 6
+    assert dataset_fingerprint("a", {"2": "y", "1": "x"}, "{}", ("PCA",)) == dataset_fingerprint(*same)
     assert {"encodings.py", "holdouts.py", "factors.py"} <= set(MEASURING)
 
 
 def test_a_way_of_embedding_is_an_instrument(monkeypatch):
     monkeypatch.setattr("recombine.studies.rotation._embedder", lambda: ("UMAP", None))
-    assert STUDIES["rotation"].instruments() == ("UMAP",)
-    assert STUDIES["depth"].instruments() == ()
+    assert STUDIES["rotation"].optional_tools() == ("UMAP",)
+    assert STUDIES["depth"].optional_tools() == ()
 
 
 def test_a_run_trained_to_something_else_is_measured_again(tmp_path):

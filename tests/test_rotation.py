@@ -227,7 +227,7 @@ def test_arms_share_the_recipe_and_many_digits_can_be_left_out():
     study, preset = STUDIES["rotation"], preset_named("paper")
     one, many = study.arms(preset)
     assert (one.labels, many.labels) == ((ONE,), (MANY,))
-    assert (one.few, many.few) == (False, True)
+    assert (one.extra, many.extra) == (False, True)
     assert one.spec.recipe == many.spec.recipe
     assert (one.spec.recipe.absolute, one.spec.recipe.weight_decay) == (0.1, 1e-4)
     assert many.spec.task.grid.shape == (10, 100)
@@ -238,7 +238,7 @@ def test_arms_share_the_recipe_and_many_digits_can_be_left_out():
 def result(tmp_path_factory):
     """Two seeds of each arm, a hundred steps long, measured and read back from a file."""
     study, folder = STUDIES["rotation"], tmp_path_factory.mktemp("rotation")
-    small = ["seeds=2", "few=1", "angles=40", "digits=2", "depth=2", "rotation_width=8", "rotation_steps=100"]
+    small = ["seeds=2", "extra_seeds=1", "angles=40", "digits=2", "depth=2", "rotation_width=8", "rotation_steps=100"]
     preset = preset_named("quick").changed(small)
     runs = {run.key: run for run in train(study.specs(preset), folder / "store", device="cpu")}
     measured = study.measure(study.trials(preset, CPU, runs))

@@ -20,7 +20,7 @@ CHANGES = {
              {"isolated": True, "mixing": 0.5}, {"allow_unseen": True}, {"brightness": 2, "holdout": "none"}],
     "decoder": [{"width": 63}, {"depth": 5}],
     "recipe": [{"epochs": 51}, {"batch": 31}, {"lr": 2e-3}, {"weight_decay": 0.0}, {"absolute": 0.1}, 
-               {"mean_decay": 0.8},                {"square_decay": 0.9}, {"epsilon": 1e-7}, {"precision": "bf16"}],
+               {"beta1": 0.8},                {"beta2": 0.9}, {"epsilon": 1e-7}, {"precision": "bf16"}],
 }  # fmt: skip
 
 

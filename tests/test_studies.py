@@ -123,8 +123,8 @@ def test_short_lists_are_judged_and_drawn(study, kept, tmp_path):
 
 
 def test_an_empty_list_is_written_as_nothing():
-    assert QUICK.changed(["deep="]).deep == ()
-    assert QUICK.changed(["deep=4,5"]).deep == (4, 5)
+    assert QUICK.changed(["extra_depths="]).extra_depths == ()
+    assert QUICK.changed(["extra_depths=4,5"]).extra_depths == (4, 5)
     for mistake in ("depths=", "bumps=", "depths=2,,3"):
         with pytest.raises(InvalidValue, match=mistake.partition("=")[0]):
             QUICK.changed([mistake])

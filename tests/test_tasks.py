@@ -178,7 +178,7 @@ def test_looks_are_what_decides_the_examples_of_the_grid(name):
     for field, value in OTHERS[name].items():
         other = task.replace(**{field: value})
         assert other != task, field
-        assert (other.looks == task.looks) == (field in WHICH), field
+        assert (other.rendering_key == task.rendering_key) == (field in WHICH), field
         if field in WHICH:
             assert torch.equal(other.blank, task.blank)
             for one, two in zip(other.examples(other.grid.points), task.examples(task.grid.points), strict=True):

@@ -23,8 +23,8 @@ from recombine.files import (
     NO_LOCKS,
     NotRegular,
     digest_of,
-    explained,
     is_present,
+    one_line_errors,
     parsed_json,
     read,
     remove_abandoned,
@@ -56,7 +56,7 @@ class Digests:
 
     def listed(self) -> dict[str, Contents]:
         """What each file may contain; `Differs` where that cannot be told."""
-        with explained(self.folder / LIST, "from"):
+        with one_line_errors(self.folder / LIST, "from"):
             try:
                 text = read(self.folder / LIST, follow=True).decode(errors="replace")
             except (FileNotFoundError, NotADirectoryError):
@@ -73,7 +73,7 @@ class Digests:
 
     def is_present(self, name: str) -> bool:
         """Whether there is something under a name, whole or not."""
-        with explained(self.folder / name, "from"):
+        with one_line_errors(self.folder / name, "from"):
             return is_present(self.folder / name)
 
     def required(self) -> list[str]:
@@ -85,7 +85,7 @@ class Digests:
 
     def read(self, name: str) -> bytes:
         """A file's content, if it is as it was written; `Differs` otherwise."""
-        with explained(self.folder / name, "from"):
+        with one_line_errors(self.folder / name, "from"):
             try:
                 return self._checked(name)
             except Differs:  # perhaps it was replaced between our looking at the list and at the file
@@ -137,7 +137,7 @@ class Digests:
 
     def update(self, contents: Callable[[], Mapping[str, bytes | None]]) -> None:
         """Write what a function says, which may read the files as they are now: no other command writes meanwhile."""
-        with explained(self.folder, "out"):
+        with one_line_errors(self.folder, "out"):
             self.folder.mkdir(parents=True, exist_ok=True)
             with _locked(self.folder, fcntl.LOCK_EX):
                 self._updating = True
@@ -171,7 +171,7 @@ class Digests:
         """List the files that are there as they are now, where there is no list; return how many."""
         if self.is_present(LIST):
             raise InvalidValue("adopt", str(self.folder), f"a folder without {LIST}")
-        with explained(self.folder, "adopt"), _locked(self.folder, fcntl.LOCK_EX):
+        with one_line_errors(self.folder, "adopt"), _locked(self.folder, fcntl.LOCK_EX):
             names = _present(self.folder)
             self._write_list({name: _allowed(name, digest_of(self.folder / name)) for name in names})
         return len(names)
@@ -193,7 +193,7 @@ def write_into(folder: Path, contents: Mapping[str, bytes]) -> None:
         names = {str((folder / name).relative_to(root)): content for name, content in contents.items()}
         if Digests(root).is_present(LIST) and all(OURS.fullmatch(name) for name in names):
             return Digests(root).replace(names)
-    with explained(folder, "out"):
+    with one_line_errors(folder, "out"):
         folder.mkdir(parents=True, exist_ok=True)
     for name, content in contents.items():
         write(folder / name, content, "out")
@@ -221,7 +221,7 @@ def _is_ours(name: str) -> bool:
 
 def _present(folder: Path) -> list[str]:
     """Files of ours in a folder, listed or not."""
-    with explained(folder, "from"):
+    with one_line_errors(folder, "from"):
         paths = [path for part in FOLDERS if (folder / part).is_dir() for path in (folder / part).iterdir()]
     names = [str(path.relative_to(folder)) for path in paths]
     return sorted(name for name in names if OURS.fullmatch(name))

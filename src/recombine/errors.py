@@ -29,7 +29,7 @@ class InvalidValue(RecombineError):
         self.field = field
         self.value = value
         self.allowed = allowed
-        super().__init__(f"{field}: {shown(value)} is not allowed; allowed: {allowed}")
+        super().__init__(f"{field}: {quoted(value)} is not allowed; allowed: {allowed}")
 
 
 class StoreError(RecombineError):
@@ -44,7 +44,7 @@ class DeviceError(RecombineError):
     """The device asked for is absent or cannot do what is asked."""
 
 
-def shown(value: object) -> str:
+def quoted(value: object) -> str:
     """The value as a message repeats it: `repr`, on one line, shortened; of an array its kind and shape."""
     try:
         is_array = hasattr(value, "dtype") and bool(getattr(value, "shape", ()))

@@ -39,7 +39,7 @@ class NotRegular(OSError):
 
 
 @contextmanager
-def explained(path: Path, field: str = "store") -> Iterator[None]:
+def one_line_errors(path: Path, field: str = "store") -> Iterator[None]:
     """Turn the operating system's refusals into one line about the field that gave the path."""
     try:
         yield
@@ -105,7 +105,7 @@ def parsed_json(content: bytes | str) -> Any:
 
 def write(path: Path, content: bytes, field: str = "store") -> None:
     """Write a file so that it holds all of the content or does not exist."""
-    with explained(path, field):
+    with one_line_errors(path, field):
         temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
         try:
             with os.fdopen(_created(temporary), "wb") as file:
@@ -169,7 +169,7 @@ def is_present(path: Path) -> bool:
 
 def entries(folder: Path) -> list[str]:
     """Names in a folder, in order; none where there is no folder."""
-    with explained(folder):
+    with one_line_errors(folder):
         try:
             return sorted(os.listdir(folder))
         except FileNotFoundError:
@@ -178,7 +178,7 @@ def entries(folder: Path) -> list[str]:
 
 def delete(path: Path) -> None:
     """Delete a file, a link itself, or a folder with what is in it."""
-    with explained(path):
+    with one_line_errors(path):
         try:
             if stat.S_ISDIR(os.lstat(path).st_mode):
                 shutil.rmtree(path)

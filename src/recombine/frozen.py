@@ -6,8 +6,6 @@ the identity. Records go through JSON unchanged.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import types
 from collections.abc import Iterator
 from typing import Annotated, Any, Self, Union, get_args, get_origin
@@ -16,9 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from recombine.errors import InvalidValue, from_pydantic, reason_of, typed
 from recombine.files import parsed_json
-
-DIGEST_LENGTH = 20
-"""Hexadecimal digits of an identity: 80 bits, no collision among any number of runs one can train."""
+from recombine.keys import canonical_json, json_digest
 
 
 class Frozen(BaseModel):
@@ -38,7 +34,7 @@ class Frozen(BaseModel):
 
     def to_json(self) -> str:
         """The record as canonical JSON: sorted names, no white space, all defaults written out."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return canonical_json(self.model_dump(mode="json"))
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -49,12 +45,17 @@ class Frozen(BaseModel):
             raise InvalidValue(cls.__name__, text, "JSON") from None
         if not isinstance(fields, dict):
             raise InvalidValue(cls.__name__, text, "a JSON object with named fields")
-        return cls(**fields)
+        return cls(**cls.from_stored(fields))
+
+    @classmethod
+    def from_stored(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        """Fields as they are named now, from a record that an earlier version wrote."""
+        return fields
 
     @property
     def digest(self) -> str:
         """The identity: equal exactly when every field is equal."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()[:DIGEST_LENGTH]
+        return json_digest(self.model_dump(mode="json"))
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and isinstance(other, Frozen) and self.to_json() == other.to_json()

@@ -37,10 +37,10 @@ def content_digest(run: Run) -> str:
     return f"{digests[WEIGHTS]} {digests[ARRAYS]} {run.status}"
 
 
-def question_digest(study: str, runs: Mapping[str, str], settings: str, instruments: Iterable[str] = ()) -> str:
+def dataset_fingerprint(study: str, runs: Mapping[str, str], settings: str, optional_tools: Iterable[str] = ()) -> str:
     """Digest of all that a study's Dataset depends on.
 
     Runs by key with a digest of what each came to, the preset as JSON, optional tools that are installed, and the code.
     """
-    text = json.dumps([study, sorted(runs.items()), settings, sorted(instruments), source_digest()])
+    text = json.dumps([study, sorted(runs.items()), settings, sorted(optional_tools), source_digest()])
     return hashlib.sha256(text.encode()).hexdigest()[:20]

@@ -17,7 +17,7 @@ import torch
 from recombine.checks import items
 from recombine.digests import LIST
 from recombine.errors import InvalidValue, listed
-from recombine.questions import content_digest, question_digest
+from recombine.questions import content_digest, dataset_fingerprint
 from recombine.results import RUNS, SETTINGS, Results
 from recombine.specs import RunSpec
 from recombine.store import Run, Store
@@ -73,7 +73,7 @@ def reproduce(
         for study in studies:
             mine = {key: runs[key] for key in own[study.name]}
             contents = {key: content_digest(run) for key, run in mine.items()}
-            digest = question_digest(study.name, contents, preset.to_json(), study.instruments())
+            digest = dataset_fingerprint(study.name, contents, preset.to_json(), study.optional_tools())
             if not results.holds(study.name, digest):
                 start = time.perf_counter()
                 measured = study.measure(study.trials(preset, place, mine))

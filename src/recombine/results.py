@@ -22,7 +22,7 @@ from recombine.checks import given_path, items, one_of
 from recombine.claims import CLAIMS, Judgement
 from recombine.digests import LIST, Differs, Digests, remove_temporaries
 from recombine.errors import InvalidValue, listed
-from recombine.files import explained, parsed_json
+from recombine.files import one_line_errors, parsed_json
 from recombine.store import Run
 from recombine.studies import STUDIES
 
@@ -59,7 +59,7 @@ class Results:
 
     def make_place(self) -> None:
         """Make the folder and try to write there: better refused now than after an hour of training."""
-        with explained(self.path, "out"):
+        with one_line_errors(self.path, "out"):
             self.path.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.path):
                 pass

@@ -18,6 +18,7 @@ from recombine.checks import items
 from recombine.decoders import CNN, AnyDecoder, Interface, StagedDecoder, build_seeded
 from recombine.errors import InvalidValue
 from recombine.frozen import Frozen
+from recombine.keys import REVISION, canonical_json, stored_key, with_present_names
 from recombine.streams import stream_seed
 from recombine.tasks import AnyTask, BumpTask
 
@@ -50,10 +51,10 @@ class Recipe(Frozen):
     """μ2, weight of the variance penalty (Eq. 11)."""
     absolute: _Weight = 0.0
     """Weight of the mean absolute error, added to the squared one (0.1 in the rotation study)."""
-    mean_decay: _Share = 0.9
-    """AdamW's β₁: how slowly the mean of the gradient follows."""
-    square_decay: _Share = 0.999
-    """AdamW's β₂: how slowly its mean square follows."""
+    beta1: _Share = 0.9
+    """AdamW's decay of the gradient's running mean."""
+    beta2: _Share = 0.999
+    """AdamW's decay of the gradient's running mean square."""
     epsilon: Annotated[float, Field(gt=0)] = 1e-8
     """AdamW's guard against division by zero."""
     precision: Precision = "float32"
@@ -89,8 +90,6 @@ class RunSpec(Frozen):
     decoder: AnyDecoder = CNN()
     recipe: Recipe = Recipe()
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    revision: Literal[5] = 5
-    """Raised when the engine changes what a spec trains to, so that old results are not served for it."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -103,6 +102,22 @@ class RunSpec(Frozen):
             if weight and not self.decoder.penalised:
                 raise InvalidValue(penalty, weight, f"0, since decoder {self.decoder.kind!r} has no such penalty")
         return self
+
+    def to_json(self) -> str:
+        """The spec and the revision of the training code, as a store keeps them."""
+        return canonical_json(self._stored())
+
+    def _stored(self) -> dict[str, Any]:
+        return {**self.model_dump(mode="json"), "revision": REVISION}
+
+    @classmethod
+    def from_stored(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in with_present_names(fields).items() if name != "revision"}
+
+    @property
+    def digest(self) -> str:
+        """The run's key in a store: of the spec, and of the revision of the code that trains it."""
+        return stored_key(self._stored())
 
     @property
     def interface(self) -> Interface:

@@ -159,8 +159,8 @@ def networks(size, depth, seed):
     named, decoder = ensemble.layout.unflatten_members(weights), ensemble.objective.decoder
     inputs = ensemble.examples.inputs[:6].unflatten(0, (2, 3))
     found = [
-        decoder.kernel_answers(named, inputs, torch.float32),
-        decoder.grouped_answers(named, inputs),
+        decoder.forward_kernels(named, inputs, torch.float32),
+        decoder.forward_grouped(named, inputs),
     ]
     close(*found)
     scale = torch.randn(found[0].shape, generator=torch.Generator(DEVICE).manual_seed(seed), device=DEVICE)
@@ -180,7 +180,7 @@ def optimiser():
         active = torch.tensor([True, turn < 2, turn > 2])
         adamw_update(
             *theirs, step, gradient.double(), active, lr=rate, weight_decay=decay,
-            mean_decay=betas[0], square_decay=betas[1], epsilon=epsilon,
+            beta1=betas[0], beta2=betas[1], epsilon=epsilon,
         )  # fmt: skip
         now, count = torch.where(active, rate.double(), 0.0), step.double()
         numbers = [1 - now * decay.double(), now / (1 - betas[0] ** count), (1 - betas[1] ** count).sqrt()]

@@ -36,7 +36,7 @@ def plainly_trained(spec):
     recipe, task = spec.recipe, spec.task
     optimiser = torch.optim.AdamW(
         module.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay,
-        betas=(recipe.mean_decay, recipe.square_decay), eps=recipe.epsilon,
+        betas=(recipe.beta1, recipe.beta2), eps=recipe.epsilon,
     )  # fmt: skip
     values = task.training_values(spec.seed)
     inputs, targets = task.examples(values)
@@ -179,7 +179,7 @@ def test_an_inactive_member_keeps_every_bit_even_if_not_finite(kernels, monkeypa
     kept = weights[0].clone(), mean[0].clone(), square[0].clone()
     adamw_update(
         weights, mean, square, step, torch.full((2, 2), torch.nan).index_fill(0, torch.tensor([1]), 0.5), active,
-        lr=torch.tensor([0.1, 0.1]), weight_decay=torch.tensor([0.1, 0.1]), mean_decay=0.9, square_decay=0.99,
+        lr=torch.tensor([0.1, 0.1]), weight_decay=torch.tensor([0.1, 0.1]), beta1=0.9, beta2=0.99,
         epsilon=1e-8,
     )  # fmt: skip
     assert torch.equal(weights[0], kept[0])

@@ -8,7 +8,7 @@ import torch
 
 from recombine.metrics import extreme_pixel, hits, region_mean, squared_error
 from recombine.tasks import BumpTask
-from recombine.training import Examination, evaluate, scores
+from recombine.training import Evaluator, evaluate, scores
 
 CPU = torch.device("cpu")
 
@@ -78,11 +78,11 @@ def test_metrics_against_loops():
 def test_tasks_that_look_alike_share_an_examination():
     one = BumpTask(size=9)
     other, unlike = one.replace(holdout="none", training="draws:5"), one.replace(sigma=2.0)
-    assert one.looks == other.looks != unlike.looks
-    examination = Examination(one, CPU, chunk=7)
+    assert one.rendering_key == other.rendering_key != unlike.rendering_key
+    evaluator = Evaluator(one, CPU, chunk=7)
     for task in (one, other):
         noisy = task.examples(task.grid.points).targets + torch.linspace(0, 1, 81)[:, None, None]
-        shared = examination.of(batched(noisy, 7), task.held_out)
+        shared = evaluator.of(batched(noisy, 7), task.held_out)
         alone = evaluate(task, batched(noisy, 81), CPU, chunk=81)
         for name, values in alone.items():
             assert torch.equal(shared[name], values), name
@@ -97,6 +97,6 @@ def test_a_grid_too_large_to_be_held_is_brought_chunk_by_chunk(monkeypatch):
     task = BumpTask(size=9)
     noisy = task.examples(task.grid.points).targets * 0.9
     held = evaluate(task, batched(noisy, 32), CPU)
-    monkeypatch.setattr(sys.modules[Examination.__module__], "HELD", 0)
+    monkeypatch.setattr(sys.modules[Evaluator.__module__], "HELD", 0)
     for name, values in evaluate(task, batched(noisy, 32), CPU).items():
         assert torch.equal(values, held[name]), name

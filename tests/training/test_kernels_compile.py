@@ -20,7 +20,7 @@ from recombine.accelerated import adamw, convolution, distance, narrow, readout,
 HALF = {"x", "w", "gate", "y", "z", "along", "back"}
 FULL = {"bias", "sums", "part", "kernel", "found", "gradient", "weights", "mean", "square", "decay", "stride", "root",
         "v", "s", "spread", "pull", "strengths", "goal", "absolute"}
-NUMBERS = {"mean_share", "square_decay", "square_share", "epsilon"}
+NUMBERS = {"mean_share", "beta2", "square_share", "epsilon"}
 OTHER = {"active": "*i1", **dict.fromkeys(NUMBERS, "fp32")}
 
 def choices():

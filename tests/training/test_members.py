@@ -23,7 +23,9 @@ def test_which_decoders_have_a_way_of_their_own(name):
     ensemble = Ensemble(spec.seeds(range(2)), CPU)
     weights = ensemble.initial().weights
     inputs = ensemble.examples.inputs[:6].unflatten(0, (2, 3))
-    found = ensemble.objective.decoder.member_answers(ensemble.layout.unflatten_members(weights), inputs, torch.float32)
+    found = ensemble.objective.decoder.forward_members(
+        ensemble.layout.unflatten_members(weights), inputs, torch.float32
+    )
     assert (found is not None) == (name in OWN_WAY)
 
 

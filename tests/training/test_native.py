@@ -97,9 +97,9 @@ def test_a_whole_network_has_torchs_answers_and_gradients(size, decoder):
     ensemble = Ensemble([spec], CPU)
     weights = ensemble.initial().weights[0].requires_grad_()
     inputs = ensemble.examples.inputs[:9]
-    found = ensemble.objective.decoder.lone_answers(weights, inputs)
+    found = ensemble.objective.decoder.forward_one(weights, inputs)
     assert found is not None, "the kernels did not take it"
-    fast, plain = found.answers, ensemble.objective.answers(weights, inputs, torch.float32)
+    fast, plain = found.outputs, ensemble.objective.answers(weights, inputs, torch.float32)
     assert fast.shape == plain.shape == (9, size, size)
     near(fast, plain)
     scale = torch.randn(plain.shape, generator=torch.Generator().manual_seed(1))
@@ -153,7 +153,7 @@ def test_a_low_rank_network_has_torchs_answers_penalties_and_gradients(vectors, 
     ensemble = Ensemble([spec], CPU)
     weights = ensemble.initial().weights[0].requires_grad_()
     inputs, targets = ensemble.examples.inputs[:9], ensemble.examples.targets[:9]
-    assert ensemble.objective.decoder.lone_answers(weights, inputs) is not None, "the kernels did not take it"
+    assert ensemble.objective.decoder.forward_one(weights, inputs) is not None, "the kernels did not take it"
     terms = torch.tensor([0.3, 0.2, 0.1])
     ends = []
     for fast in (True, False):
@@ -200,12 +200,12 @@ def test_it_goes_backward_once():
 
 
 @needs_compiler
-@pytest.mark.parametrize("square_decay", [0.999, 0.99999])
-def test_adamw_is_torchs(square_decay):
+@pytest.mark.parametrize("beta2", [0.999, 0.99999])
+def test_adamw_is_torchs(beta2):
     chance = torch.Generator().manual_seed(0)
     weights = torch.randn(1, 1000, generator=chance)
     parameter = nn.Parameter(weights[0].clone())
-    theirs = torch.optim.AdamW([parameter], lr=1e-2, weight_decay=0.1, betas=(0.9, square_decay))
+    theirs = torch.optim.AdamW([parameter], lr=1e-2, weight_decay=0.1, betas=(0.9, beta2))
     moments, step = [torch.zeros_like(weights), torch.zeros_like(weights)], torch.tensor([0])
     rates = {"lr": torch.tensor([1e-2]), "weight_decay": torch.tensor([0.1])}
     for _ in range(10):
@@ -214,7 +214,7 @@ def test_adamw_is_torchs(square_decay):
         theirs.step()
         adamw_update(
             weights, *moments, step, gradient, torch.tensor([True]), **rates,
-            mean_decay=0.9, square_decay=square_decay, epsilon=1e-8,
+            beta1=0.9, beta2=beta2, epsilon=1e-8,
         )  # fmt: skip
     torch.testing.assert_close(weights[0], parameter.data, rtol=1e-6, atol=1e-7)
     kept = theirs.state[parameter]
@@ -225,7 +225,7 @@ def test_adamw_in_double_precision_is_torchs_own():
     weights, moment = torch.ones(1, 8, dtype=torch.float64), torch.zeros(1, 8, dtype=torch.float64)
     adamw_update(
         weights, moment, moment.clone(), torch.tensor([0]), torch.ones(1, 8, dtype=torch.float64), torch.tensor([True]),
-        lr=torch.tensor([0.5]), weight_decay=torch.tensor([0.0]), mean_decay=0.9, square_decay=0.99, epsilon=0.0,
+        lr=torch.tensor([0.5]), weight_decay=torch.tensor([0.0]), beta1=0.9, beta2=0.99, epsilon=0.0,
     )  # fmt: skip
     assert torch.allclose(weights, torch.full_like(weights, 0.5))
 
@@ -308,7 +308,7 @@ def test_padding_has_no_gradient_and_no_part_in_the_answers():
 def test_without_kernels_networks_are_torchs(monkeypatch):
     monkeypatch.setattr(native, "available", lambda: False)
     decoder = small_spec(CNN(width=24, depth=1)).module()
-    assert decoder.lone_answers(torch.zeros(0), torch.zeros(2, 28)) is None
+    assert decoder.forward_one(torch.zeros(0), torch.zeros(2, 28)) is None
 
 
 SAYS = "from recombine import native; print(native.available(), native.why_not())"

@@ -11,7 +11,7 @@ BLOCK = 1024
 
 @triton.jit
 def _update(
-    weights, mean, square, gradient, active, decay, stride, root, size, mean_share, square_decay, square_share, epsilon,
+    weights, mean, square, gradient, active, decay, stride, root, size, mean_share, beta2, square_share, epsilon,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
     member = tl.program_id(1).to(tl.int64)
@@ -24,7 +24,7 @@ def _update(
         v = tl.load(square + at, mask=inside, other=0.0)
         w = tl.load(weights + at, mask=inside, other=0.0)
         m += (g - m) * mean_share
-        v = v * square_decay + g * g * square_share
+        v = v * beta2 + g * g * square_share
         change = m / (tl.sqrt(v) / tl.load(root + member) + epsilon) * tl.load(stride + member)
         tl.store(mean + at, m, mask=inside)
         tl.store(square + at, v, mask=inside)
@@ -33,11 +33,11 @@ def _update(
 
 def update(
     weights: Tensor, mean: Tensor, square: Tensor, gradient: Tensor, active: Tensor, decay: Tensor, stride: Tensor,
-    root: Tensor, mean_decay: float, square_decay: float, epsilon: float,
+    root: Tensor, beta1: float, beta2: float, epsilon: float,
 ) -> None:  # fmt: skip
     """One step of the active members, in place; `decay`, `stride` and `root` are a number a member."""
     members, size = weights.shape
     _update[(triton.cdiv(size, BLOCK), members)](
-        weights, mean, square, gradient.contiguous(), active, decay, stride, root, size, 1 - mean_decay, square_decay,
-        1 - square_decay, epsilon, BLOCK=BLOCK,
+        weights, mean, square, gradient.contiguous(), active, decay, stride, root, size, 1 - beta1, beta2,
+        1 - beta2, epsilon, BLOCK=BLOCK,
     )  # fmt: skip

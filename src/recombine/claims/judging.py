@@ -7,7 +7,7 @@ A claim is judged case by case (C1: one case an encoding). Each case has *premis
 - a case `holds` when premises and conditions all hold, `fails` when the premises hold and a condition fails,
   and is `open` in between (a network that did not learn its training data decides nothing);
 - a score that a case needs and does not have leaves its condition open, with the reason: what was not measured cannot
-  hold. Cases that are each about one of a claim's conditions (`Claim.apart`) need only that one;
+  hold. Cases that are each about one of a claim's conditions (`Claim.one_condition_per_case`) need only that one;
 - a seed counts for a case when all of the case's scores have a value for it, and is left out of all of them otherwise;
 - the claim is *supported* when every case holds, *not supported* when every case fails, *undecided* when every case is
   open, and *partly supported* when some hold; with none that holds and some that fails it is *not supported* too.
@@ -150,7 +150,7 @@ class Claim:
     text: str
     premises: tuple[Condition, ...]
     conditions: tuple[Condition, ...]
-    apart: bool = False
+    one_condition_per_case: bool = False
     """Whether each case is about one of the conditions only, the one whose score it has."""
 
     @property
@@ -169,7 +169,7 @@ class Claim:
     def _case(self, name: str, scores: Mapping[str, Values], level: float) -> CaseResult:
         if not any(c.score in scores for c in self.conditions):
             raise InvalidValue("case", name, f"one with {listed(c.score for c in self.conditions)}")
-        asked = [*self.premises, *(c for c in self.conditions if c.score in scores or not self.apart)]
+        asked = [*self.premises, *(c for c in self.conditions if c.score in scores or not self.one_condition_per_case)]
         given = {c.score: scores.get(c.score, Absent()) for c in asked}
         evidence = _intervals(name, given, level)
         outcomes = {str(c): c.outcome(evidence.get(c.score)) for c in asked}

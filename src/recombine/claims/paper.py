@@ -79,7 +79,7 @@ CLAIMS: dict[str, Claim] = {
             "Stripes alone compose without a single bump; a few bumps make proper bumps (§4.2, Fig. 4b, 7b)",
             premises=(),
             conditions=(Condition("ood_accuracy", "above", 0.9), *EFFECT),
-            apart=True,
+            one_condition_per_case=True,
         ),
         Claim(
             "C11",

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from recombine.errors import InvalidValue, listed
-from recombine.files import explained, read_given
+from recombine.files import one_line_errors, read_given
 
 
 def require_folder(path: Path, field: str) -> None:
     """Make a folder and try to write there."""
-    with explained(path, field):
+    with one_line_errors(path, field):
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
             pass
@@ -22,7 +22,7 @@ def require_file(path: Path, field: str, *, make_folder: bool = False) -> None:
     """Refuse a file that cannot be written; its folder is there, or is made if told so."""
     if path.is_dir():
         raise InvalidValue(field, str(path), "a file, not a directory")
-    with explained(path, field):
+    with one_line_errors(path, field):
         try:
             if make_folder:
                 path.parent.mkdir(parents=True, exist_ok=True)

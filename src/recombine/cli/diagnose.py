@@ -21,7 +21,7 @@ from recombine.cli.tables import Column, Holds, write_table
 from recombine.diagnosis.measure import GEOMETRIES
 from recombine.encodings import ENCODINGS
 from recombine.errors import InvalidValue, RecombineError, listed, reason_of
-from recombine.files import explained, read_given, write
+from recombine.files import one_line_errors, read_given, write
 from recombine.holdouts import HOLDOUTS
 from recombine.store import Store
 
@@ -166,7 +166,7 @@ def _write(out: Path, result: Any) -> None:
 
     from recombine.figures.diagnosis import profile_figure, volume_figure
 
-    with explained(out, "out"):
+    with one_line_errors(out, "out"):
         out.mkdir(parents=True, exist_ok=True)
         result.to_netcdf(out / ".diagnosis.nc", engine="h5netcdf")
         os.replace(out / ".diagnosis.nc", out / "diagnosis.nc")

@@ -19,7 +19,7 @@ from cyclopts.exceptions import (
 )
 
 from recombine.cli.options import FLAGS
-from recombine.errors import InvalidValue, RecombineError, listed, shown, typed
+from recombine.errors import InvalidValue, RecombineError, listed, quoted, typed
 
 NUMBERS: dict[object, str] = {int: "a whole number", float: "a number", bool: "true or false"}
 ARGUMENTS = {("report", "from"): "folder"}
@@ -69,7 +69,7 @@ def _part(error: InvalidValue, given: Mapping[str, list[str]]) -> str | None:
     if not field or len(texts) != 1:
         return None
     own = field.removeprefix(texts[0].partition(":")[0]).removeprefix(".")
-    return f"--{part} {shown(texts[0])[1:-1]}{f': {own}' if own else ''}"
+    return f"--{part} {quoted(texts[0])[1:-1]}{f': {own}' if own else ''}"
 
 
 def _value(value: Any, given: list[str]) -> Any:

@@ -20,7 +20,7 @@ from recombine.cli.options import SomePath, StorePath, Whole
 from recombine.cli.screen import console, counted, paragraph, say
 from recombine.cli.tables import HEADINGS, INDENT, Column, Holds, score_text, write_fields, write_table
 from recombine.errors import InvalidValue, StoreError, typed
-from recombine.files import explained, write
+from recombine.files import one_line_errors, write
 from recombine.store import Run, Store, flattened
 from recombine.store.names import is_key
 
@@ -116,7 +116,7 @@ def show(run: str, /, *, store: StorePath = None) -> None:
     stored = Store(store, create=False).resolve(run)
     _require_whole(stored)
     say(f"{stored.key} {stored.status} after {counted(stored.result['steps'], 'step')}")
-    spec = json.loads(stored.spec_text)
+    spec = stored.spec_fields
     sections = {
         "spec": flattened(spec),
         "scores": {name: None if v is None else f"{v:.5g}" for name, v in stored.result["scores"].items()},
@@ -207,7 +207,7 @@ def export(to: SomePath, /, *runs: str, where: Where = None, store: StorePath = 
     elif to.suffix in OTHER_TABLES:
         raise InvalidValue("to", str(to), "a directory, or a file ending in .csv or .json")
     place = Store(store, create=False)
-    with explained(to, "to"):
+    with one_line_errors(to, "to"):
         if to.exists() and to.samefile(place.path):
             raise InvalidValue("to", str(to), "another directory than the store's own")
     chosen = [place.resolve(run) for run in runs] or place.runs()
@@ -240,8 +240,7 @@ def _require_whole(run: Run) -> None:
 
 def _write_table(to: Path, runs: list[Run]) -> None:
     rows = [
-        {"key": run.key, "status": run.status, **flattened(json.loads(run.spec_text)), **run.result["scores"]}
-        for run in runs
+        {"key": run.key, "status": run.status, **flattened(run.spec_fields), **run.result["scores"]} for run in runs
     ]
     names = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO(newline="")

@@ -5,7 +5,7 @@ from recombine.decoders.base import (
     AnyDecoder,
     DecoderSpec,
     Interface,
-    MemberAnswers,
+    MemberOutputs,
     StagedDecoder,
     build_seeded,
 )
@@ -29,7 +29,7 @@ __all__ = [
     "Interface",
     "LowRank",
     "LowRankEmbedding",
-    "MemberAnswers",
+    "MemberOutputs",
     "StagedDecoder",
     "Transformer",
     "build_seeded",

@@ -2,7 +2,7 @@
 
 A spec (`CNN(width=64, depth=4)`) is a frozen record; `build` makes the `torch.nn.Module` for a given interface. A
 decoder need not know the ensemble axis: it maps `(batch, code)` to `(batch, y, x)`. One that knows a faster way to run
-many members at once may say so (`member_answers`); a test holds the two ways against each other.
+many members at once may say so (`forward_members`); a test holds the two ways against each other.
 
 Stages are reached by walking the chain, `decoder.activations(codes)`, without hooks and without side effects; a
 stage's output is what the per-layer metrics read.
@@ -45,10 +45,10 @@ class Interface:
         return self.image_shape[0] * self.image_shape[1]
 
 
-class MemberAnswers(NamedTuple):
-    """What many members say, and their penalties, a number a member each; or one network, without a member axis."""
+class MemberOutputs(NamedTuple):
+    """Outputs and penalties of many members, one value per member; or of one network, without a member axis."""
 
-    answers: Tensor
+    outputs: Tensor
     penalties: Mapping[str, Tensor] = {}
 
 
@@ -56,7 +56,7 @@ class StagedDecoder(nn.Module):
     """A chain of named stages."""
 
     rounds: ClassVar[bool] = False
-    """Whether `member_answers` wants weights and inputs in float32 and rounds them itself."""
+    """Whether `forward_members` wants weights and inputs in float32 and rounds them itself."""
 
     @checked
     def __init__(self, stages: Mapping[str, nn.Module]) -> None:
@@ -86,7 +86,9 @@ class StagedDecoder(nn.Module):
             inputs = activation
         return inputs
 
-    def member_answers(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> MemberAnswers | None:
+    def forward_members(
+        self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype
+    ) -> MemberOutputs | None:
         """Answers of many members at once, where a decoder knows a better way than running itself batched.
 
         `weights` are its parameters by name with a leading member axis, `inputs` and answers `(member, batch, …)`;
@@ -94,7 +96,7 @@ class StagedDecoder(nn.Module):
         """
         return None
 
-    def lone_answers(self, vector: Tensor, inputs: Tensor) -> MemberAnswers | None:
+    def forward_one(self, vector: Tensor, inputs: Tensor) -> MemberOutputs | None:
         """Answers and penalties of one network while it trains on a CPU, where a decoder knows a better way than its
         stages.
 

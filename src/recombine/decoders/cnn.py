@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from recombine import native
 from recombine.accelerated import available, fits
-from recombine.decoders.base import DECODERS, DecoderSpec, Interface, MemberAnswers, StagedDecoder
+from recombine.decoders.base import DECODERS, DecoderSpec, Interface, MemberOutputs, StagedDecoder
 
 FIRST_SIZE = 7
 """Rows and columns after the first transposed convolution (its kernel size)."""
@@ -59,19 +59,19 @@ class CNNDecoder(StagedDecoder):
 
     rounds = True
 
-    def member_answers(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> MemberAnswers:
+    def forward_members(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> MemberOutputs:
         width = weights["stages.layer0.0.bias"].shape[1]
         if inputs.is_cuda and dtype == torch.bfloat16 and available() and fits(width, inputs.shape[1] * self._largest):
-            return MemberAnswers(self.kernel_answers(weights, inputs, dtype))
+            return MemberOutputs(self.forward_kernels(weights, inputs, dtype))
         weights = {name: w.to(dtype) for name, w in weights.items()}
-        return MemberAnswers(self.grouped_answers(weights, inputs.to(dtype)))
+        return MemberOutputs(self.forward_grouped(weights, inputs.to(dtype)))
 
-    def lone_answers(self, vector: Tensor, inputs: Tensor) -> MemberAnswers | None:
+    def forward_one(self, vector: Tensor, inputs: Tensor) -> MemberOutputs | None:
         first, resize = cast(FromPoint, self.stages["layer0"][0]), tuple(self.stages["output"].children())[1]  # type: ignore[index]
         if inputs.device.type != "cpu" or inputs.dtype != torch.float32 or not native.takes(first.out_channels):
             return None
         plan = native.Plan(first.in_channels, first.kernel_size[0], first.out_channels, tuple(self._ups))
-        return MemberAnswers(resize(native.Convolutional.apply(vector, inputs, plan).unsqueeze(1)))
+        return MemberOutputs(resize(native.Convolutional.apply(vector, inputs, plan).unsqueeze(1)))
 
     @property
     def _largest(self) -> int:
@@ -83,7 +83,7 @@ class CNNDecoder(StagedDecoder):
         """Which of the blocks double the size."""
         return [stage[0].stride == (2, 2) for name, stage in self.stages.items() if name not in ("layer0", "output")]  # type: ignore[index]
 
-    def kernel_answers(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> Tensor:
+    def forward_kernels(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> Tensor:
         """Every convolution a kernel with the member as a grid axis, bias and ReLU inside."""
         from recombine.accelerated.network import ConvolutionalMembers
 
@@ -91,7 +91,7 @@ class CNNDecoder(StagedDecoder):
         resize = tuple(self.stages["output"].children())[1]
         return resize(drawn.flatten(0, 1).unsqueeze(1)).unflatten(0, drawn.shape[:2])
 
-    def grouped_answers(self, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
+    def forward_grouped(self, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
         """One network of grouped convolutions, channels last throughout."""
         members, batch = inputs.shape[:2]
         kernel, bias = weights["stages.layer0.0.weight"], weights["stages.layer0.0.bias"]

@@ -25,7 +25,7 @@ from torch.nn import functional
 from recombine import native
 from recombine.accelerated import available
 from recombine.checks import checked, whole_number
-from recombine.decoders.base import DECODERS, DecoderSpec, Interface, MemberAnswers, StagedDecoder
+from recombine.decoders.base import DECODERS, DecoderSpec, Interface, MemberOutputs, StagedDecoder
 from recombine.decoders.flat import FlatLayout
 from recombine.decoders.low_rank_parts import EmbeddingParts, KernelParts, PlainParts
 from recombine.decoders.members import narrow_convolution, prelu
@@ -77,16 +77,16 @@ class LowRankDecoder(StagedDecoder):
     def penalties(self) -> dict[str, Tensor]:
         return self.embedding.parts().penalties()
 
-    def member_answers(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> MemberAnswers:
+    def forward_members(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> MemberOutputs:
         parts = self.embedding.parts_of(weights, "stages.embedding")
         values = parts.rendered(inputs).to(dtype)
         first, *hidden, last = self.stages
         weights = {name: w.to(dtype) for name, w in weights.items() if not name.startswith(f"stages.{first}.")}
         for name in hidden:
             values = prelu(weights, f"stages.{name}.1", narrow_convolution(weights, f"stages.{name}.0", values))
-        return MemberAnswers(narrow_convolution(weights, f"stages.{last}.0", values).squeeze(2), parts.penalties())
+        return MemberOutputs(narrow_convolution(weights, f"stages.{last}.0", values).squeeze(2), parts.penalties())
 
-    def lone_answers(self, vector: Tensor, inputs: Tensor) -> MemberAnswers | None:
+    def forward_one(self, vector: Tensor, inputs: Tensor) -> MemberOutputs | None:
         if inputs.device.type != "cpu" or inputs.dtype != torch.float32:
             return None
         weights = FlatLayout(self).unflatten(vector)
@@ -101,7 +101,7 @@ class LowRankDecoder(StagedDecoder):
             values = native.NarrowConvolution.apply(values, kernel, bias)
             if name != last:
                 values = functional.prelu(values, weights[f"stages.{name}.1.weight"])
-        return MemberAnswers(values.squeeze(1), parts.penalties())
+        return MemberOutputs(values.squeeze(1), parts.penalties())
 
 
 class LowRankEmbedding(nn.Module):

@@ -1,6 +1,6 @@
 """Layers of many members at once: weights have a leading member axis, activations `(member, batch, …)`.
 
-What a decoder's `member_answers` is made of. Products are batched over members; elementwise parts are torch's.
+What a decoder's `forward_members` is made of. Products are batched over members; elementwise parts are torch's.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from recombine.decoders.base import DECODERS, DecoderSpec, Interface, MemberAnswers, StagedDecoder, ToImage
+from recombine.decoders.base import DECODERS, DecoderSpec, Interface, MemberOutputs, StagedDecoder, ToImage
 from recombine.decoders.members import linear
 
 
@@ -40,9 +40,9 @@ class MLP(DecoderSpec):
 class MLPDecoder(StagedDecoder):
     """The chain, and all members' layers as batched products."""
 
-    def member_answers(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> MemberAnswers:
+    def forward_members(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> MemberOutputs:
         *hidden, last = self.stages
         for name in hidden:
             inputs = torch.relu(linear(weights, f"stages.{name}.0", inputs))
         drawn = linear(weights, f"stages.{last}.0", inputs)
-        return MemberAnswers(drawn.unflatten(-1, cast(ToImage, self.stages[last][1]).image_shape))  # type: ignore[index]
+        return MemberOutputs(drawn.unflatten(-1, cast(ToImage, self.stages[last][1]).image_shape))  # type: ignore[index]

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from recombine.decoders.base import Interface, MemberAnswers, StagedDecoder, ToImage
+from recombine.decoders.base import Interface, MemberOutputs, StagedDecoder, ToImage
 from recombine.decoders.members import linear
 
 POSITION_BASE = 10000.0
@@ -44,13 +44,13 @@ class TokenDecoder(StagedDecoder):
         """One layer of many members, `(member, batch, pixel, width)` to the same."""
         raise TypeError(f"{type(layer).__name__} has no way for many members")
 
-    def member_answers(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> MemberAnswers:
+    def forward_members(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> MemberOutputs:
         (first, tokens), *layers, (_, output) = self.stages.items()
         values = cast(PixelTokens, tokens).members(weights, f"stages.{first}", inputs)
         for name, layer in layers:
             values = self.member_layer(layer, weights, f"stages.{name}", values)
         shape = cast(ToImage, output[1]).image_shape  # type: ignore[index]
-        return MemberAnswers(linear(weights, "stages.output.0", values).squeeze(-1).unflatten(-1, shape))
+        return MemberOutputs(linear(weights, "stages.output.0", values).squeeze(-1).unflatten(-1, shape))
 
 
 def sinusoidal_position(image_shape: tuple[int, int], width: int) -> Float[Tensor, "pixel width"]:

@@ -11,15 +11,15 @@ from recombine.native.build import library
 
 
 def update(
-    matrices: Sequence[Tensor], active: Tensor, decay: Tensor, stride: Tensor, root: Tensor, mean_decay: float,
-    square_decay: float, epsilon: float,
+    matrices: Sequence[Tensor], active: Tensor, decay: Tensor, stride: Tensor, root: Tensor, beta1: float,
+    beta2: float, epsilon: float,
 ) -> None:  # fmt: skip
     """One step of the active members, in place; `matrices` are weights, mean, square and gradient, contiguous.
 
     `decay`, `stride` and `root` are a number a member.
     """
     size = matrices[0].shape[1]
-    decays = (1 - mean_decay, square_decay, 1 - square_decay)
+    decays = (1 - beta1, beta2, 1 - beta2)
     told = zip(active.tolist(), decay.tolist(), stride.tolist(), root.tolist(), strict=True)
     for member, (on, *own) in enumerate(told):
         if on:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recombine.errors import StoreError
-from recombine.files import explained, parsed_json
+from recombine.files import one_line_errors
 from recombine.store.index import Row
 from recombine.store.names import is_key
 from recombine.store.run import Run
@@ -51,7 +51,7 @@ def listing(store: Store, newest: int | None) -> Listing:
 def _stamps(store: Store) -> dict[str, str]:
     """Stamps of the run folders by key."""
     folder = store.path / "runs"
-    with explained(folder), suppress(FileNotFoundError), os.scandir(folder) as entries:
+    with one_line_errors(folder), suppress(FileNotFoundError), os.scandir(folder) as entries:
         return {entry.name: _stamp(entry.stat(follow_symlinks=False)) for entry in entries if is_key(entry.name)}
     return {}
 
@@ -76,7 +76,7 @@ def _read_rows(store: Store, keys: Iterable[str]) -> tuple[dict[str, Row], list[
 def row(run: Run) -> Row:
     """What the index keeps of a run."""
     result = run.result
-    summary = {"status": result["status"], "scores": result["scores"], "spec": parsed_json(run.spec_text)}
+    summary = {"status": result["status"], "scores": result["scores"], "spec": run.spec_fields}
     return Row(run.key, float(result["provenance"]["finished"]), _stamp(os.lstat(run.path)), summary)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from recombine.files import NotRegular, entries, explained, read, write
+from recombine.files import NotRegular, entries, one_line_errors, read, write
 from recombine.store.names import is_key, is_old_checkpoint
 from recombine.store.packing import pack, unpack
 from recombine.store.run import Problem, stray
@@ -30,7 +30,7 @@ class Checkpoints:
 
     def read(self, key: str) -> dict[str, Any] | None:
         """The arrays of a run's checkpoint; none where there is none, or one that is not as it was written."""
-        with explained(self.folder / key):
+        with one_line_errors(self.folder / key):
             content = self._content(key)
         return None if content is None else unpack(content)
 
@@ -44,7 +44,7 @@ class Checkpoints:
 
     def forget(self, key: str) -> None:
         """Remove what an unfinished run left."""
-        with explained(self.folder / key):
+        with one_line_errors(self.folder / key):
             (self.folder / key).unlink(missing_ok=True)
 
     def __iter__(self) -> Iterator[str]:
@@ -57,7 +57,7 @@ class Checkpoints:
             return [Problem(f"{name}: a checkpoint of an earlier version, not used", "stray")]
         if not is_key(name):
             return [stray(name)]
-        with explained(self.folder / name):
+        with one_line_errors(self.folder / name):
             return [] if self._content(name) is not None else [Problem("checkpoint: content changed")]
 
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from recombine.errors import StoreError
 from recombine.files import delete, parsed_json
+from recombine.keys import with_present_names
 from recombine.store.locks import Lock
 
 BUSY_SECONDS = 2.0
@@ -196,7 +197,8 @@ def _summaries(connection: sqlite3.Connection, keys: list[str]) -> dict[str, dic
         *head, seal, text = row
         if seal != _seal(*head) or head[-1] != _digest(text):
             raise _Damaged
-        summaries[key] = parsed_json(text)
+        summary = parsed_json(text)
+        summaries[key] = {**summary, "spec": with_present_names(summary["spec"])}
     return summaries
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from recombine.files import explained
+from recombine.files import one_line_errors
 
 
 class Lock:
@@ -26,7 +26,7 @@ class Lock:
 
     def acquire(self, wait: bool = True) -> bool:
         """Take the lock; without `wait`, say at once whether it was free."""
-        with explained(self.path):
+        with one_line_errors(self.path):
             while True:
                 descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
                 try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from recombine.frozen import DIGEST_LENGTH
+from recombine.keys import DIGEST_LENGTH
 
 MARKER = "recombine.json"
 INDEX = "index.sqlite"

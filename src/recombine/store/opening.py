@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from recombine.errors import StoreError, listed
-from recombine.files import TEMPORARY, explained, parsed_json, read, write
+from recombine.files import TEMPORARY, one_line_errors, parsed_json, read, write
 from recombine.store.names import FOLDERS, MARKER
 
 FORMAT = 1
@@ -22,7 +22,7 @@ def refusal(path: Path, allowed: str) -> StoreError:
 
 def open_folder(path: Path, create: bool) -> None:
     """Make sure that a path is a store; make one where there is none, if so told, and write nothing otherwise."""
-    with explained(path):
+    with one_line_errors(path):
         try:
             content = read(path / MARKER)
         except FileNotFoundError:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from recombine.errors import StoreError
-from recombine.files import NotRegular, digest_of, explained, parsed_json, read, refused
-from recombine.frozen import DIGEST_LENGTH
+from recombine.files import NotRegular, digest_of, one_line_errors, parsed_json, read, refused
+from recombine.keys import stored_key, with_present_names
 from recombine.store.packing import unpack
 
 if TYPE_CHECKING:
@@ -74,8 +74,13 @@ class Run:
 
     @property
     def spec_text(self) -> str:
-        """The spec as canonical JSON."""
+        """The spec and the revision of the code that trained it, as JSON."""
         return self.content(SPEC).decode()
+
+    @property
+    def spec_fields(self) -> dict[str, Any]:
+        """The same as plain data, with the names that fields have now."""
+        return with_present_names(parsed_json(self.spec_text))
 
     @cached_property
     def spec(self) -> RunSpec:
@@ -107,7 +112,7 @@ class Run:
         path = self.path / name
         try:
             digests = self.digests()
-            with explained(path):
+            with one_line_errors(path):
                 content = read(path)
             same = hashlib.sha256(content).hexdigest() == digests.get(name)
         except ValueError:
@@ -120,7 +125,7 @@ class Run:
         """Digests of the run's files by name; `ValueError` where the manifest is not as it was written."""
         if not self._is_folder():
             raise ValueError("not a folder")
-        with explained(self.path / MANIFEST):
+        with one_line_errors(self.path / MANIFEST):
             text = read(self.path / MANIFEST).decode()
         manifest = parsed_json(text)
         files = manifest.get("files") if isinstance(manifest, dict) else None
@@ -130,7 +135,7 @@ class Run:
 
     def _is_folder(self) -> bool:
         """Whether the path is a folder itself, not a link to one."""
-        with explained(self.path):
+        with one_line_errors(self.path):
             return stat.S_ISDIR(os.lstat(self.path).st_mode)
 
     def damage(self) -> list[Problem]:
@@ -146,7 +151,7 @@ class Run:
             digests = self.digests()
         except ValueError:
             return [Problem(f"{MANIFEST}: not as it was written")]
-        with explained(self.path):
+        with one_line_errors(self.path):
             problems = [problem for name, digest in digests.items() if (problem := self._changed(name, digest))]
             if not problems and spec_key(read(self.path / SPEC)) != self.key:
                 problems = [Problem(f"{SPEC}: the spec of another run")]
@@ -161,7 +166,7 @@ class Run:
     def problems(self) -> list[Problem]:
         """Damage, and entries of the folder that are none of the run's files."""
         damage = self.damage()
-        with explained(self.path):
+        with one_line_errors(self.path):
             names = sorted(os.listdir(self.path)) if self._is_folder() else []
         return [*damage, *(stray(name) for name in names if name not in (*FILES, MANIFEST))]
 
@@ -194,8 +199,12 @@ def _is_result(result: Any) -> bool:
 
 
 def spec_key(content: bytes) -> str:
-    """The key of a run with this spec: the first digits of its digest."""
-    return hashlib.sha256(content).hexdigest()[:DIGEST_LENGTH]
+    """The key of a run with this spec; nothing's where it is none."""
+    try:
+        fields = parsed_json(content)
+    except ValueError:
+        return ""
+    return stored_key(fields) if isinstance(fields, dict) else ""
 
 
 def manifest_text(key: str, files: dict[str, str]) -> str:

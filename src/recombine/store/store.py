@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from recombine.checks import given_path, one_of
 from recombine.errors import InvalidValue, StoreError, listed
-from recombine.files import delete, entries, explained, flush_directory, write
+from recombine.files import delete, entries, flush_directory, one_line_errors, write
 from recombine.store import care, catalogue
 from recombine.store.catalogue import Listing
 from recombine.store.checkpoints import Checkpoints
@@ -68,7 +68,7 @@ class Store:
 
     def require_room(self, size: int) -> None:
         """Refuse now, in one line, what would fill the disk later."""
-        with explained(self.path):
+        with one_line_errors(self.path):
             free = shutil.disk_usage(self.path).free
         if free < size + SPARE:
             needed = f"{(size + SPARE) / 1e6:.0f} MB free ({free / 1e6:.0f} MB are)"
@@ -110,7 +110,7 @@ class Store:
         """Under the run's lock: look again, and move it away if it is damaged indeed."""
         if not run.damage():
             return run
-        with explained(run.path):
+        with one_line_errors(run.path):
             os.replace(run.path, self.path / "damaged" / f"{run.key}.{time.time_ns()}")
         self.index.update([], gone=[run.key])
         return None
@@ -146,7 +146,7 @@ class Store:
     def _placed(self, key: str, contents: Mapping[str, bytes]) -> Run:
         """A run's folder, complete by one rename."""
         folder, run = self.path / "tmp" / f"{key}.{os.getpid()}", self.run(key)
-        with explained(self.path):
+        with one_line_errors(self.path):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             try:
@@ -168,7 +168,7 @@ class Store:
         if not lock.acquire(wait=False):
             return False
         try:
-            with explained(run.path):  # so that no half of it is ever seen under its own name
+            with one_line_errors(run.path):  # so that no half of it is ever seen under its own name
                 away = self.path / "tmp" / f"{key}.gone.{time.time_ns()}"
                 os.replace(run.path, away)
             self.index.update([], gone=[key])

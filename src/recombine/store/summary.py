@@ -46,7 +46,7 @@ def summarize(runs: Iterable[Run]) -> list[Summary]:
     arms: dict[str, list[Run]] = {}
     fields: dict[str, dict[str, Any]] = {}
     for run in {run.key: run for run in runs}.values():
-        spec = json.loads(run.spec_text)
+        spec = run.spec_fields
         del spec["seed"]
         name = json.dumps(spec, sort_keys=True)
         fields[name] = flattened(spec)

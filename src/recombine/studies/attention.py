@@ -31,7 +31,11 @@ class AttentionStudy(Study):
         ]
         decoders += [("coordinate MLP", d, CoordinateMLP(width=width, depth=d)) for d in preset.coordinate_depths]
         return [
-            Arm((name, depth), preset.spec(size=preset.attention_size, decoder=decoder, steps=steps, lr=1e-3), few=True)
+            Arm(
+                (name, depth),
+                preset.spec(size=preset.attention_size, decoder=decoder, steps=steps, lr=1e-3),
+                extra=True,
+            )
             for name, depth, decoder in decoders
         ]
 

@@ -33,7 +33,7 @@ class Arm:
 
     labels: Labels
     spec: RunSpec
-    few: bool = False
+    extra: bool = False
     """Whether no claim rests on it, so that a few seeds are enough."""
 
 
@@ -88,7 +88,7 @@ class Study(ABC):
         """Specs to train next, given the runs so far by digest; empty when the design is complete."""
         return []
 
-    def instruments(self) -> tuple[str, ...]:
+    def optional_tools(self) -> tuple[str, ...]:
         """Optional tools on this machine that the measurement depends on."""
         return ()
 
@@ -115,7 +115,7 @@ class Study(ABC):
 
 
 def _seeds(arm: Arm, preset: Preset) -> range:
-    return range(min(preset.few, preset.seeds) if arm.few else preset.seeds)
+    return range(min(preset.extra_seeds, preset.seeds) if arm.extra else preset.seeds)
 
 
 STUDIES: dict[str, Study] = {}

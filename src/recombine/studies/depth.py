@@ -50,7 +50,7 @@ class DepthStudy(Study):
             for encoding in ENCODINGS
             for depth in preset.depths
         ]
-        return both + [Arm(("bump", depth), preset.spec(decoder=preset.cnn(depth))) for depth in preset.deep]
+        return both + [Arm(("bump", depth), preset.spec(decoder=preset.cnn(depth))) for depth in preset.extra_depths]
 
     def measure(self, trials: Trials) -> xarray.Dataset:
         def measured(run: Run) -> dict[str, object]:

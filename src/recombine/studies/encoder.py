@@ -26,7 +26,7 @@ class EncoderStudy(Study):
 
     def arms(self, preset: Preset) -> list[Arm]:
         return [
-            Arm((e,), preset.spec(encoding=e, direction="encode", decoder=ConvEncoder(), lr=1e-3), few=True)
+            Arm((e,), preset.spec(encoding=e, direction="encode", decoder=ConvEncoder(), lr=1e-3), extra=True)
             for e in ("bump", "rate")
         ]
 

@@ -25,7 +25,7 @@ class EncodingWidthStudy(Study):
     question: ClassVar[str] = "Does a broader population code compose better?"
 
     def arms(self, preset: Preset) -> list[Arm]:
-        return [Arm((v,), preset.spec(encoding=Bump(variance=v)), few=True) for v in preset.variances]
+        return [Arm((v,), preset.spec(encoding=Bump(variance=v)), extra=True) for v in preset.variances]
 
     def measure(self, trials: Trials) -> xarray.Dataset:
         def measured(run: Run) -> dict[str, object]:

@@ -45,8 +45,8 @@ class EncodingStudy(Study):
         arms = [Arm((encoding, BOX), preset.spec(encoding=encoding)) for encoding in ENCODINGS if encoding != "polar"]
         for encoding in ("bump", "rate"):
             crossed = preset.spec(encoding=encoding, holdout="cross", allow_unseen=True)
-            arms.append(Arm((encoding, CROSS), crossed, few=True))
-        arms.append(Arm(("bump", DARK), preset.spec(polarity="dark"), few=True))
+            arms.append(Arm((encoding, CROSS), crossed, extra=True))
+        arms.append(Arm(("bump", DARK), preset.spec(polarity="dark"), extra=True))
         return arms
 
     def measure(self, trials: Trials) -> xarray.Dataset:

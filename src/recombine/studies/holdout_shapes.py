@@ -31,13 +31,13 @@ class HoldoutStudy(Study):
 
     def arms(self, preset: Preset) -> list[Arm]:
         arms = [
-            Arm((SHAPE, preset.size, shape), preset.spec(holdout=shape, allow_unseen=shape == "cross"), few=True)
+            Arm((SHAPE, preset.size, shape), preset.spec(holdout=shape, allow_unseen=shape == "cross"), extra=True)
             for shape in SHAPES
         ]
         for size in preset.holdout_sizes:
             for percent in preset.holdout_percents:
                 spec = preset.spec(size=size, holdout=f"center:fraction={percent / 100}")
-                arms.append(Arm((SIZE, size, str(percent)), spec, few=True))
+                arms.append(Arm((SIZE, size, str(percent)), spec, extra=True))
         return arms
 
     def measure(self, trials: Trials) -> xarray.Dataset:

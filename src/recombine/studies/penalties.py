@@ -68,7 +68,7 @@ class PenaltyStudy(Study):
     def arms(self, preset: Preset) -> list[Arm]:
         arms = [Arm((arm, UNIT), penalised_spec(preset, arm)) for arm in ARMS]
         return arms + [
-            Arm((arm, RAW), penalised_spec(preset, arm, "raw"), few=True) for arm in ARMS if arm in (VARIANCE, BOTH)
+            Arm((arm, RAW), penalised_spec(preset, arm, "raw"), extra=True) for arm in ARMS if arm in (VARIANCE, BOTH)
         ]
 
     def measure(self, trials: Trials) -> xarray.Dataset:

@@ -42,7 +42,7 @@ class Preset(Frozen):
     name: str = "paper"
     seeds: Annotated[int, Field(ge=1, le=100_000)] = 32
     """Seeds where a claim is judged."""
-    few: Annotated[int, Field(ge=1, le=100_000)] = 4
+    extra_seeds: Annotated[int, Field(ge=1, le=100_000)] = 4
     """Seeds of extras that no claim rests on; never more than `seeds`."""
     precision: Precision = "bf16"
     """Arithmetic of training; measurements are always in float32."""
@@ -59,7 +59,7 @@ class Preset(Frozen):
     lr: Annotated[float, Field(gt=0)] = 1e-3
     depths: Several = (2, 3, 4, 5, 6)
     """Depths compared between bump and rate codes (Fig. 2)."""
-    deep: AnyNumber = (7, 8, 9, 10)
+    extra_depths: AnyNumber = (7, 8, 9, 10)
     """Further depths, for the bump code (Fig. 10–12)."""
     mlp_depths: Several = (3, 4, 5, 6, 7)
     mlp_bump_width: Count = 256
@@ -149,7 +149,7 @@ class Preset(Frozen):
 QUICK = Preset(
     name="quick",
     seeds=3,
-    few=1,
+    extra_seeds=1,
     precision="float32",
     size=14,
     width=12,
@@ -158,7 +158,7 @@ QUICK = Preset(
     steps=500,
     lr=6e-3,
     depths=(2, 3),
-    deep=(),
+    extra_depths=(),
     mlp_depths=(3, 5),
     mlp_bump_width=128,
     mlp_rate_width=128,

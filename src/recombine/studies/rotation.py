@@ -63,10 +63,10 @@ class RotationStudy(Study):
         arms = [Arm((ONE,), _spec(preset, angles=preset.angles))]
         if preset.digits > 1:
             angles = max(FEWEST_ANGLES, preset.angles // preset.digits)
-            arms.append(Arm((MANY,), _spec(preset, angles=angles, digits=preset.digits), few=True))
+            arms.append(Arm((MANY,), _spec(preset, angles=angles, digits=preset.digits), extra=True))
         return arms
 
-    def instruments(self) -> tuple[str, ...]:
+    def optional_tools(self) -> tuple[str, ...]:
         return (_embedder()[0],)
 
     def measure(self, trials: Trials) -> xarray.Dataset:

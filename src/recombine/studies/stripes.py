@@ -57,7 +57,7 @@ class StripeStudy(Study):
         arms = [Arm((WITH, bumps), striped_spec(preset, bumps)) for bumps in preset.bumps]
         arms += [Arm((WITHOUT, n), preset.spec(training=f"pick:{n}")) for n in preset.bumps if n]
         arms += [
-            Arm((PERCENT, p), preset.spec(isolated=True, training=f"percent:{p}"), few=True) for p in preset.percents
+            Arm((PERCENT, p), preset.spec(isolated=True, training=f"percent:{p}"), extra=True) for p in preset.percents
         ]
         return [*arms, Arm((FULL, preset.samples), preset.spec())]
 

@@ -59,7 +59,7 @@ class _Child(Sweep):
             self.parent.send(report)
 
 
-def live(parent: Connection, store: Store, members: int, every: float) -> None:
+def run_worker(parent: Connection, store: Store, members: int, every: float) -> None:
     """Send `Report`s, and at the end what was raised, in parts; receive specs, and perhaps a word to stop."""
     torch.set_num_threads(1)
     interruptions = Interruptions()

@@ -12,7 +12,7 @@ import torch
 from recombine.specs import RunSpec
 from recombine.store import Run, Store
 from recombine.sweep.provenance import provenance
-from recombine.training import Ensemble, Examination, State, fit, looking_alike, scores
+from recombine.training import Ensemble, Evaluator, State, fit, group_by_rendering, scores
 
 FLOAT_BYTES = 4
 STATE_COPIES = 7
@@ -82,20 +82,20 @@ class Group:
         """Evaluate all members and put them into the store, several at a time: a disk takes its time to flush."""
         specs, saving = self.ensemble.specs, {}
         with ThreadPoolExecutor(min(len(self.keys), SAVED_AT_ONCE)) as pool:
-            for alike in looking_alike(specs):
+            for alike in group_by_rendering(specs):
                 first = specs[alike[0]]
-                examination = Examination(first.task, self.device, self._chunk(first))
+                evaluator = Evaluator(first.task, self.device, self._chunk(first))
                 for index in alike:
-                    saving[index] = pool.submit(self.store.save, *self._finished(index, examination))
+                    saving[index] = pool.submit(self.store.save, *self._finished(index, evaluator))
             return [saving[index].result() for index in range(len(self.keys))]
 
     def _finished(
-        self, index: int, examination: Examination
+        self, index: int, evaluator: Evaluator
     ) -> tuple[str, str, dict[str, Any], dict[str, Any], dict[str, Any]]:
         """What the store keeps of a member."""
         ensemble, weights = self.ensemble, self.state.weights[index]
         spec = ensemble.specs[index]
-        evaluation = examination.of(lambda inputs: ensemble.outputs(weights, inputs), spec.task.held_out)
+        evaluation = evaluator.of(lambda inputs: ensemble.outputs(weights, inputs), spec.task.held_out)
         result = {
             "status": "done" if bool(self.state.alive[index]) else "diverged",
             "scores": {name: value if value == value else None for name, value in scores(evaluation).items()},

@@ -91,9 +91,9 @@ def train(
         with within(memory, place):
             sweep.run()
     else:
-        from recombine.sweep.processes import train_apart  # it is made of sweeps, so it imports this module
+        from recombine.sweep.processes import train_in_processes  # it is made of sweeps, so it imports this module
 
-        train_apart(sweep, processes)
+        train_in_processes(sweep, processes)
     return [sweep.found[spec.digest] for spec in specs]
 
 

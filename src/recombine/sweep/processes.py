@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from recombine.errors import Interrupted, InvalidValue, RecombineError, listed
-from recombine.sweep.child import Report, live, not_importable
+from recombine.sweep.child import Report, not_importable, run_worker
 from recombine.sweep.interrupts import SIGNALS, Interruptions
 from recombine.sweep.local import POLL_SECONDS, STOPPED, Progress, Sweep
 
@@ -36,7 +36,7 @@ LEAVE_SECONDS = 10.0
 """How long a child that has said its last word may take to be gone."""
 
 
-def train_apart(sweep: Sweep, processes: int) -> None:
+def train_in_processes(sweep: Sweep, processes: int) -> None:
     """Finish a sweep with so many processes, or as many as there are runs to train; a single one is this one."""
     sweep.begin()
     count, threads = min(processes, len(sweep.pending)), torch.get_num_threads()
@@ -49,12 +49,12 @@ def train_apart(sweep: Sweep, processes: int) -> None:
             torch.set_num_threads(threads)
     _check_importable(sweep, count)
     with Interruptions() as interruptions:
-        crew = _Crew(sweep)
+        crew = _Workers(sweep)
         try:
             crew.start(count)
             crew.follow(interruptions)
         finally:
-            crew.disband()
+            crew.close()
     return None
 
 
@@ -71,7 +71,7 @@ def _check_importable(sweep: Sweep, count: int) -> None:
         raise not_importable(error) from error
 
 
-class _Crew:
+class _Workers:
     """The children, by the parent's end of the pipe to each."""
 
     def __init__(self, sweep: Sweep) -> None:
@@ -89,7 +89,7 @@ class _Crew:
             for _ in range(count):
                 ours, theirs = context.Pipe()
                 work = (theirs, sweep.store, sweep.members, sweep.every)
-                child = context.Process(target=live, args=work, daemon=True)
+                child = context.Process(target=run_worker, args=work, daemon=True)
                 child.start()
                 theirs.close()
                 self.children[ours] = child
@@ -165,7 +165,7 @@ class _Crew:
             error=sum(errors) / len(errors) if errors else math.nan,
         )
 
-    def disband(self) -> None:
+    def close(self) -> None:
         """Leave nobody behind; after an orderly end they are gone already."""
         for ours, child in self.children.items():
             child.kill()

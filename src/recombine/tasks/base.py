@@ -103,7 +103,7 @@ class Task(Variant):
         return self.factor_grid()
 
     @cached_property
-    def looks(self) -> str:
+    def rendering_key(self) -> str:
         """What decides the grid and how examples look, as opposed to which of them are shown: tasks that are alike in
         it have the same examples for the same factor values, and the same blank one."""
         return self.model_dump_json(exclude=WHICH)

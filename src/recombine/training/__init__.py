@@ -8,8 +8,8 @@ from recombine.training.devices import (
     kernels_name,
     resolve_device,
 )
-from recombine.training.ensemble import Ensemble, State, looking_alike, program_of
-from recombine.training.evaluate import Examination, evaluate, scores
+from recombine.training.ensemble import Ensemble, State, group_by_rendering, program_of
+from recombine.training.evaluate import Evaluator, evaluate, scores
 from recombine.training.fit import fit
 from recombine.training.memory import fitting_members, within
 
@@ -17,15 +17,15 @@ __all__ = [
     "DEFAULT_PRECISION",
     "DEVICES",
     "Ensemble",
-    "Examination",
+    "Evaluator",
     "State",
     "check_precision",
     "device_name",
     "evaluate",
     "fit",
     "fitting_members",
+    "group_by_rendering",
     "kernels_name",
-    "looking_alike",
     "program_of",
     "resolve_device",
     "scores",

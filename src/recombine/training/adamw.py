@@ -24,8 +24,8 @@ def adamw_update(
     *,
     lr: Float[Tensor, " member"],
     weight_decay: Float[Tensor, " member"],
-    mean_decay: float,
-    square_decay: float,
+    beta1: float,
+    beta2: float,
     epsilon: float,
 ) -> None:
     """One step of the active members, in place."""
@@ -33,24 +33,22 @@ def adamw_update(
     count = step.double().clamp(min=1)
     rate = torch.where(active, lr.double(), 0.0)
     decay = (1 - rate * weight_decay.double()).to(weights.dtype)
-    stride = (rate / (1 - mean_decay**count)).to(weights.dtype)
-    root = (1 - square_decay**count).sqrt().to(weights.dtype)
+    stride = (rate / (1 - beta1**count)).to(weights.dtype)
+    root = (1 - beta2**count).sqrt().to(weights.dtype)
     if weights.is_cuda and available():
         from recombine.accelerated.adamw import update
 
-        update(weights, mean, square, gradient, active, decay, stride, root, mean_decay, square_decay, epsilon)
+        update(weights, mean, square, gradient, active, decay, stride, root, beta1, beta2, epsilon)
         return
     matrices = (weights, mean, square, gradient.contiguous())
     plain = all(part.dtype == torch.float32 and part.is_contiguous() for part in matrices)
     if weights.device.type == "cpu" and plain and native.available():
-        native.adamw_update(matrices, active, decay, stride, root, mean_decay, square_decay, epsilon)
+        native.adamw_update(matrices, active, decay, stride, root, beta1, beta2, epsilon)
         return
     on = active[:, None]
     gradient = torch.where(on, gradient, 0.0)
-    mean.copy_(torch.where(on, mean.lerp(gradient, 1 - mean_decay), mean))
-    square.mul_(torch.where(on, square_decay, 1.0).to(square.dtype)).addcmul_(
-        gradient, gradient, value=1 - square_decay
-    )
+    mean.copy_(torch.where(on, mean.lerp(gradient, 1 - beta1), mean))
+    square.mul_(torch.where(on, beta2, 1.0).to(square.dtype)).addcmul_(gradient, gradient, value=1 - beta2)
     denominator = square.sqrt().div_(root[:, None]).add_(epsilon)
     change = (mean / denominator).mul_(stride[:, None])
     weights.mul_(decay[:, None])

@@ -32,7 +32,7 @@ def program_of(spec: RunSpec) -> tuple[object, ...]:
     recipe = spec.recipe
     return (
         spec.decoder, spec.interface, spec.task.direction, recipe.batch, recipe.precision,
-        recipe.mean_decay, recipe.square_decay, recipe.epsilon,
+        recipe.beta1, recipe.beta2, recipe.epsilon,
     )  # fmt: skip
 
 
@@ -168,11 +168,11 @@ def _distinct_rows(rows: Float[Tensor, "row factor"]) -> tuple[Float[Tensor, "di
     return rows[first], number
 
 
-def looking_alike(specs: Sequence[RunSpec]) -> list[list[int]]:
+def group_by_rendering(specs: Sequence[RunSpec]) -> list[list[int]]:
     """Which specs' tasks have the same examples for the same factor values."""
     found: dict[str, list[int]] = {}
     for index, spec in enumerate(specs):
-        found.setdefault(spec.task.looks, []).append(index)
+        found.setdefault(spec.task.rendering_key, []).append(index)
     return list(found.values())
 
 
@@ -181,7 +181,7 @@ def _shared_examples(specs: Sequence[RunSpec]) -> tuple[Examples, list[Int[Tenso
     parts: list[Examples] = []
     tables: dict[int, Tensor] = {}
     offset = 0
-    for members in looking_alike(specs):
+    for members in group_by_rendering(specs):
         values = [specs[index].task.training_values(specs[index].seed) for index in members]
         distinct, inverse = _distinct_rows(torch.cat(values))
         for index, rows in zip(members, inverse.split([len(v) for v in values]), strict=True):

@@ -21,7 +21,7 @@ HELD = 2**28
 """Bytes of a grid's examples that are kept on the device; more are brought there chunk by chunk."""
 
 
-class Examination:
+class Evaluator:
     """The whole factor grid of one task, or of several that look alike, made once for many members.
 
     `chunk` points are asked and marked at a time, in strict float32.
@@ -59,13 +59,13 @@ class Examination:
 
 @checked
 def evaluate(task: Task, answer: Callable[[Tensor], Tensor], device: torch.device, chunk: int = 32) -> Evaluation:
-    """One member's examination."""
+    """One member's evaluator."""
 
     def answers(inputs: Tensor) -> Tensor:
         with users_function("answer", answer):
             return answer(inputs)
 
-    return Examination(task, device, chunk).of(answers, task.held_out)
+    return Evaluator(task, device, chunk).of(answers, task.held_out)
 
 
 def _hit(task: Task, answers: Tensor, points: Tensor) -> Tensor:

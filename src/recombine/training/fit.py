@@ -107,7 +107,7 @@ class Stepper:
         adamw_update(
             state.weights, state.mean, state.square, state.step, gradient, active & state.alive,
             lr=self.ensemble.lr, weight_decay=self.ensemble.weight_decay,
-            mean_decay=recipe.mean_decay, square_decay=recipe.square_decay, epsilon=recipe.epsilon,
+            beta1=recipe.beta1, beta2=recipe.beta2, epsilon=recipe.epsilon,
         )  # fmt: skip
         self.errors.index_copy_(0, self.cursor, loss.error[None].to(self.errors.dtype))
         self.cursor += 1

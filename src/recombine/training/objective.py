@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from recombine.accelerated import available
-from recombine.decoders import FlatLayout, MemberAnswers, StagedDecoder
+from recombine.decoders import FlatLayout, MemberOutputs, StagedDecoder
 
 WEIGHTS: tuple[str, ...] = ("entropy", "variance", "absolute")
 """The recipe's weights of the terms beside the squared error, in the order of `Objective.loss`."""
@@ -65,10 +65,10 @@ class Objective:
 
         Penalties and the loss itself are always in float32.
         """
-        found = self.decoder.lone_answers(weights, inputs) if self.dtype == torch.float32 else None
+        found = self.decoder.forward_one(weights, inputs) if self.dtype == torch.float32 else None
         if found is None:
-            found = MemberAnswers(self.answers(weights, inputs, self.dtype), self._penalties(weights))
-        error, total = _distance(found.answers, targets, shares, terms)
+            found = MemberOutputs(self.answers(weights, inputs, self.dtype), self._penalties(weights))
+        error, total = _distance(found.outputs, targets, shares, terms)
         if found.penalties:
             total = total + terms[0] * found.penalties["entropy"] + terms[1] * found.penalties["variance"]
         return total, error
@@ -91,10 +91,10 @@ class Objective:
         """Every member's total loss and squared error, in the decoder's own way if it has one."""
         dtype = torch.float32 if self.decoder.rounds else self.dtype
         named = self.layout.unflatten_members(weights.to(dtype))
-        found = self.decoder.member_answers(named, inputs.to(dtype), self.dtype)
+        found = self.decoder.forward_members(named, inputs.to(dtype), self.dtype)
         if found is None:
             return vmap(self.loss)(weights, inputs, targets, shares, terms)
-        error, total = _member_distances(found.answers, targets, shares, terms)
+        error, total = _member_distances(found.outputs, targets, shares, terms)
         if found.penalties:
             total = total + terms[:, 0] * found.penalties["entropy"] + terms[:, 1] * found.penalties["variance"]
         return total, error
