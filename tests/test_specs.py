@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from recombine.holdouts import HOLDOUTS
 from recombine.specs import Recipe, RunSpec
 from recombine.store.summary import flattened
 from recombine.tasks import BumpTask
+from recombine.training import Ensemble
 
 CHANGES = {
     "task": [{"size": 27}, {"sigma": 1.1}, {"polarity": "dark"}, {"encoding": "bump:variance=3"}, {"holdout": "corner"},
@@ -80,6 +82,13 @@ def test_steps_take_the_place_of_epochs():
     recipe = Recipe(steps=10)
     assert recipe.epochs is None
     assert Recipe.from_json(recipe.to_json()) == recipe
+
+
+def test_total_steps_count_whole_epochs_and_the_last_part_of_a_batch():
+    spec = RunSpec(task=BumpTask(size=8, training="pick:33"), recipe=Recipe(epochs=3, batch=16))
+    assert (spec.recipe.steps_per_epoch(33), spec.total_steps) == (3, 9)
+    assert spec.replace(recipe=Recipe(steps=7)).total_steps == 7
+    assert Ensemble([spec], torch.device("cpu")).totals == [spec.total_steps]
 
 
 def test_replacing_steps_replaces_epochs():

@@ -76,6 +76,14 @@ class Recipe(Frozen):
                 fields[other] = None
         return super().replace(**fields)
 
+    def steps_per_epoch(self, examples: int) -> int:
+        """Optimiser steps of one pass over a training set of so many examples; the last batch may be a part."""
+        return -(-examples // self.batch)
+
+    def total_steps(self, examples: int) -> int:
+        """Optimiser steps of the whole training on a training set of so many examples."""
+        return self.steps or self.steps_per_epoch(examples) * (self.epochs or 0)
+
     @model_validator(mode="after")
     def _some_length(self) -> Self:
         if self.epochs is None and self.steps is None:
@@ -123,6 +131,11 @@ class RunSpec(Frozen):
     def interface(self) -> Interface:
         """The two ends of the decoder."""
         return Interface(self.task.code_sizes, self.task.image_shape)
+
+    @property
+    def total_steps(self) -> int:
+        """Optimiser steps of the whole training."""
+        return self.recipe.steps or self.recipe.total_steps(len(self.task.training_values(self.seed)))
 
     def module(self) -> StagedDecoder:
         """The member's network as it is before the first step."""

@@ -11,7 +11,7 @@ import torch
 from recombine.benchmark import CASES, performance_blocks
 from recombine.benchmark.limits import Work, work_of
 from recombine.benchmark.ours import timed
-from recombine.benchmark.plain import PlainLoop, steps_of
+from recombine.benchmark.plain import PlainLoop
 from recombine.benchmark.precision import compare_precisions, told_apart
 from recombine.benchmark.published import plain_module
 from recombine.cli import main
@@ -84,7 +84,7 @@ def test_a_plain_loop_learns_and_ours_is_timed():
     for _ in range(20):
         last = loop.epoch()
     assert last < first
-    assert steps_of(spec) == loop.steps == 9
+    assert spec.total_steps == loop.steps == 9
     assert timed(spec, 2, CPU, 4).seconds > 0
 
 

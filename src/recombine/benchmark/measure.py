@@ -15,7 +15,7 @@ import torch
 from recombine.benchmark.cases import CASES, PUBLISHED, Case
 from recombine.benchmark.limits import copy_rate, median_seconds, product_rate, work_of
 from recombine.benchmark.ours import Timed, timed, timed_apart
-from recombine.benchmark.plain import WORKERS, PlainLoop, graphed_seconds, steps_of
+from recombine.benchmark.plain import WORKERS, PlainLoop, graphed_seconds
 from recombine.benchmark.precision import compare_precisions
 from recombine.errors import InvalidValue, listed
 from recombine.metrics import decoder_reader, metric_tensor
@@ -93,8 +93,8 @@ def _case(case: Case, setting: Setting, limits: dict[str, float]) -> dict[str, A
     plain, lone = statistics.median(found[0] for found in rounds), statistics.median(found[1] for found in rounds)
     ours = sorted((found[2] for found in rounds), key=lambda found: found.seconds)[len(rounds) // 2]
     work = work_of(spec)
-    floor = work.floor(limits[setting.precision], limits["copy"]) * steps_of(spec)
-    rate = work.operations * steps_of(spec) / ours.seconds
+    floor = work.floor(limits[setting.precision], limits["copy"]) * spec.total_steps
+    rate = work.operations * spec.total_steps / ours.seconds
     ratio = plain / ours.seconds
     shown = f"plain {plain:.3g} s ({lone:.3g} without workers), ours {ours.seconds:.3g} s a model, {ratio:.3g} times"
     setting.say(f"{case.name}: {shown}")

@@ -26,8 +26,8 @@ class PlainLoop:
         self.optimiser = torch.optim.AdamW(
             self.module.parameters(), lr=spec.recipe.lr, weight_decay=spec.recipe.weight_decay
         )
-        self.steps_per_epoch = -(-len(values) // spec.recipe.batch)
-        self.steps = steps_of(spec)
+        self.steps_per_epoch = spec.recipe.steps_per_epoch(len(values))
+        self.steps = spec.total_steps
         self.loader = DataLoader(
             TensorDataset(examples.inputs, examples.targets), batch_size=spec.recipe.batch, shuffle=True,
             num_workers=workers, persistent_workers=workers > 0,
@@ -59,12 +59,6 @@ class PlainLoop:
         return (time.perf_counter() - began) / (done - warm) * self.steps
 
 
-def steps_of(spec: RunSpec) -> int:
-    """Steps of a whole training."""
-    values = spec.task.training_values(spec.seed)
-    return spec.recipe.steps or -(-len(values) // spec.recipe.batch) * (spec.recipe.epochs or 0)
-
-
 def graphed_seconds(spec: RunSpec, device: torch.device, steps: int) -> float:
     """Seconds that a whole training of one network takes when its step is a CUDA graph, with torch's own AdamW."""
     module = plain_module(spec).to(device)
@@ -94,4 +88,4 @@ def graphed_seconds(spec: RunSpec, device: torch.device, steps: int) -> float:
         graph.replay()
     torch.cuda.synchronize()
     took = time.perf_counter() - began
-    return took / steps * steps_of(spec)
+    return took / steps * spec.total_steps

@@ -309,9 +309,7 @@ NETWORK = ("bumps", "examples", "accuracy", "whole_accuracy", "held_out_accuracy
 
 def _length(spec: RunSpec) -> tuple[int, int, int]:
     """Networks of one size and of similar length train together best."""
-    size, recipe = spec.task.image_shape[0], spec.recipe
-    rows = bumps_of(spec) + (2 * size if spec.task.isolated else 0)
-    return size, recipe.steps or -(-rows // recipe.batch) * (recipe.epochs or 0), spec.seed
+    return spec.task.image_shape[0], spec.total_steps, spec.seed
 
 
 def _measured(cell: Cell, runs: Sequence[Run], networks: int, generator: np.random.Generator) -> dict[str, Any]:

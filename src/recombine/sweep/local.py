@@ -133,7 +133,7 @@ class Sweep:
         """Serve what is in the store already, and count the steps of the rest."""
         self.store.clean()
         self.serve_finished()
-        self.steps = {key: _steps(spec) for key, spec in self.pending.items()}
+        self.steps = {key: spec.total_steps for key, spec in self.pending.items()}
         self.steps_pending = sum(self.steps.values())
         if self.pending and self.device.type == "cpu":
             native.available()  # compiled once, before several processes want them and runs are timed
@@ -253,11 +253,3 @@ class Sweep:
                 error=group.error if group else float("nan"),
             )
         )
-
-
-def _steps(spec: RunSpec) -> int:
-    """Optimiser steps that a spec asks for."""
-    if spec.recipe.steps is not None:
-        return spec.recipe.steps
-    rows = len(spec.task.training_values(spec.seed))
-    return -(-rows // spec.recipe.batch) * (spec.recipe.epochs or 0)

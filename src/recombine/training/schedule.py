@@ -30,9 +30,8 @@ class Schedule:
 
     def __init__(self, spec: RunSpec, table: Int[Tensor, " row"]) -> None:
         self.seed, self.table, self.batch = spec.seed, table, spec.recipe.batch
-        self.steps_per_epoch = -(-len(table) // self.batch)
-        epochs = spec.recipe.epochs
-        self.total = spec.recipe.steps or self.steps_per_epoch * (epochs or 0)
+        self.steps_per_epoch = spec.recipe.steps_per_epoch(len(table))
+        self.total = spec.recipe.total_steps(len(table))
         padded = torch.zeros(self.steps_per_epoch * self.batch)
         padded[: len(table)] = 1
         shares = padded.view(self.steps_per_epoch, self.batch)
