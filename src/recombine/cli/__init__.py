@@ -8,11 +8,11 @@ from typing import NoReturn
 
 from cyclopts import App, CycloptsError
 
-from recombine import __version__
 from recombine.cli.imports import EPILOGUE, without_imports
 from recombine.cli.mistakes import message, parser_message
 from recombine.cli.screen import OutputLost, console, flush_output, prepare_streams, silence, write_error
 from recombine.errors import Interrupted, RecombineError
+from recombine.version import __version__
 
 MISUSED, STOPPED, READER_LEFT = 2, 130, 141
 """Exit codes: a mistake of the user's, or output that cannot be written; an interruption; a reader that left early."""

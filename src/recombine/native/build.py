@@ -18,6 +18,8 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from platformdirs import user_cache_path
+
 from recombine.accelerated import wanted
 from recombine.native.cache import (
     LIBRARY,
@@ -154,9 +156,8 @@ def _run(command: list[str], scratch: Path | None = None) -> subprocess.Complete
 
 
 def _folder() -> Path:
-    named, shared = os.environ.get("RECOMBINE_CACHE"), os.environ.get("XDG_CACHE_HOME")
-    folder = Path(named) if named else (Path(shared) if shared else Path.home() / ".cache") / "recombine"
-    return folder.absolute()
+    named = os.environ.get("RECOMBINE_CACHE")
+    return (Path(named) if named else user_cache_path("recombine")).absolute()
 
 
 def _sources() -> list[Path]:

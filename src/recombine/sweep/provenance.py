@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from recombine import __version__
 from recombine.training import device_name, kernels_name
+from recombine.version import __version__
 
 
 @cache

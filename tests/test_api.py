@@ -1,0 +1,44 @@
+"""The public names: what Python, editors and type checkers see of the package."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import recombine as rc
+
+
+def test_dir_lists_the_public_names_and_nothing_else():
+    assert dir(rc) == rc.__all__
+    assert {"RunSpec", "train", "diagnose", "reproduce", "Results", "Store", "__version__"} <= set(rc.__all__)
+    assert not {"Any", "import_module", "TYPE_CHECKING", "lazy_loader", "annotations"} & {*dir(rc), *vars(rc)}
+
+
+@pytest.mark.parametrize("name", rc.__all__)
+def test_every_public_name_is_there(name):
+    assert getattr(rc, name) is not None
+
+
+def test_a_name_that_is_not_public_is_refused():
+    with pytest.raises(AttributeError, match="no_such_name"):
+        rc.no_such_name  # noqa: B018
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    script = "import sys, recombine; print([name for name in ('torch', 'numpy', 'pydantic') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_public_name_has_a_type(tmp_path, monkeypatch):
+    api = pytest.importorskip("mypy.api")
+    monkeypatch.setenv("MYPYPATH", str(Path(rc.__file__).parents[1]))
+    script = tmp_path / "names.py"
+    script.write_text("\n".join(["import recombine as rc", *(f"reveal_type(rc.{name})" for name in rc.__all__)]))
+    report, errors, _ = api.run([str(script)])
+    revealed = [line for line in report.splitlines() if "Revealed type is" in line]
+    assert len(revealed) == len(rc.__all__), report + errors
+    assert [line for line in revealed if 'is "Any"' in line] == []
