@@ -264,7 +264,7 @@ def test_saved_data_come_back_as_they_were(tmp_path):
 
 
 def test_figure_claims_and_report_train_nothing(folder, capsys, monkeypatch):
-    monkeypatch.setattr("recombine.sweep.local.train", None)
+    monkeypatch.setattr("recombine.sweep.executors.train", None)
     monkeypatch.setattr(torch.nn.Module, "__call__", None)
     assert run("figure", "10", "--from", folder, "--out", folder / "drawn") == 0
     assert "Drawings" in capsys.readouterr().out

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from recombine.errors import InvalidValue
-from recombine.sweep import local, train
+from recombine.sweep import executors, train
 from recombine.sweep.group import Group
 from tests.small import small_spec
 
@@ -37,7 +37,7 @@ def test_a_chunk_that_does_not_fit_is_split(monkeypatch, tmp_path):
 def test_one_program_that_does_not_fit_leaves_others_as_they_are(monkeypatch, tmp_path):
     seen = []
     full_above(2, monkeypatch, seen)
-    monkeypatch.setitem(local.MEMBERS_AT_ONCE, "cpu", 4)
+    monkeypatch.setitem(executors.MEMBERS_TOGETHER, "cpu", 4)
     others = [small_spec("mlp", seed=seed, steps=6, batch=3) for seed in range(2)]
     train([*SPECS, *others], tmp_path, device="cpu")
     assert seen == [4, 2, 2, 1, 2]

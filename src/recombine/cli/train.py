@@ -14,7 +14,7 @@ from recombine.cli.tables import write_summary
 from recombine.errors import InvalidValue, listed
 from recombine.store import store_path, summarize
 from recombine.sweep import train as train_specs
-from recombine.sweep.local import CHECKPOINT_SECONDS
+from recombine.sweep.executors import CHECKPOINT_SECONDS
 from recombine.training import DEFAULT_PRECISION, resolve_device
 from recombine.training.devices import DEVICES
 

@@ -16,7 +16,12 @@ from recombine.training import Ensemble, Evaluator, State, fit, group_by_renderi
 
 FLOAT_BYTES = 4
 STATE_COPIES = 7
-"""Room asked for before training: a checkpoint (weights and two moments), its successor, and the weights."""
+"""Copies of the weights that must fit the disk: a checkpoint (weights and two moments), its successor, the weights."""
+
+
+SAVED_AT_ONCE = 8
+EVALUATED_AT_ONCE = 512
+"""Grid points that a GPU evaluates at a time, if it trained on as many together; a CPU takes a batch."""
 
 
 class Group:
@@ -30,12 +35,12 @@ class Group:
         members = []
         self.started, self.spent = [now] * len(self.keys), [0.0] * len(self.keys)
         for index, key in enumerate(self.keys):
-            kept = store.checkpoints.read(key)
-            if kept is None:
+            arrays = store.checkpoints.read(key)
+            if arrays is None:
                 members.append(self.ensemble.fresh(index))
             else:
-                self.started[index], self.spent[index] = kept.pop("clock").tolist()
-                members.append({name: torch.from_numpy(array) for name, array in kept.items()})
+                self.started[index], self.spent[index] = arrays.pop("clock").tolist()
+                members.append({name: torch.from_numpy(array) for name, array in arrays.items()})
         self.state = State.stack(members, device)
         self._mark = time.perf_counter()
 
@@ -46,6 +51,7 @@ class Group:
         self._take_time()
 
     def _take_time(self) -> None:
+        """Add the time since the last call to that of every member."""
         now = time.perf_counter()
         self.spent = [seconds + now - self._mark for seconds in self.spent]
         self._mark = now
@@ -75,8 +81,9 @@ class Group:
             self.store.checkpoints.write(key, {**arrays, "clock": clock.numpy()})
 
     def _chunk(self, spec: RunSpec) -> int:
+        """How many grid points are evaluated at a time."""
         batch = spec.recipe.batch
-        return batch if self.device.type == "cpu" else min(batch * len(self.keys), ASKED_AT_ONCE)
+        return batch if self.device.type == "cpu" else min(batch * len(self.keys), EVALUATED_AT_ONCE)
 
     def save_all(self) -> list[Run]:
         """Evaluate all members and put them into the store, several at a time: a disk takes its time to flush."""
@@ -92,7 +99,7 @@ class Group:
     def _finished(
         self, index: int, evaluator: Evaluator
     ) -> tuple[str, str, dict[str, Any], dict[str, Any], dict[str, Any]]:
-        """What the store keeps of a member."""
+        """What `Store.save` takes of a member: key, spec, result, weights, arrays."""
         ensemble, weights = self.ensemble, self.state.weights[index]
         spec = ensemble.specs[index]
         evaluation = evaluator.of(lambda inputs: ensemble.outputs(weights, inputs), spec.task.held_out)
@@ -116,11 +123,6 @@ class Group:
             {name: part.cpu().numpy() for name, part in ensemble.named_weights(weights).items()},
             {**{name: part.numpy() for name, part in evaluation.items()}, "history": history.numpy()},
         )
-
-
-SAVED_AT_ONCE = 8
-ASKED_AT_ONCE = 512
-"""Most grid points that a GPU answers at a time, and no more than it trained on together; a CPU takes a batch."""
 
 
 def _epoch_means(errors: torch.Tensor, steps_per_epoch: int) -> torch.Tensor:

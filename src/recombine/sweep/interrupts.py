@@ -19,13 +19,14 @@ class Interruptions:
     """Context that notes interruptions. Outside the main thread, which gets all signals, it does nothing."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.noted = False
+        """Whether there was one."""
         self._before: dict[int, Any] = {}
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
+        if self.noted:
             raise KeyboardInterrupt
-        self.asked = True
+        self.noted = True
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():

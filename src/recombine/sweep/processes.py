@@ -1,12 +1,12 @@
 """Train what is not trained yet, in several processes of one thread each.
 
 A step of a small network hardly fills two cores, so several processes with one thread each train more runs than one
-process with several threads. The store's locks divide the work, so a child is an ordinary
-sweep over all that is missing, and the parent only adds up what children report. Each run has one thread, so its bits
-do not depend on how many processes there are.
+process with several threads. The store's locks divide the work, so a worker is an ordinary sweep over all that is
+missing, and the parent only adds up what workers report. Each run has one thread, so its bits do not depend on how many
+processes there are.
 
-A child that notes a signal, a word of its parent or its parent's end (the pipe between them closes) writes a
-checkpoint between two steps and leaves. When one dies, its locks are free and the others take its runs.
+A worker that notes a signal, a message of its parent or its parent's end (the pipe between them closes) writes a
+checkpoint between two steps and ends. When one dies, its locks are free and the others take its runs.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from typing import Any
 import torch
 
 from recombine.errors import Interrupted, InvalidValue, RecombineError, listed
-from recombine.sweep.child import Report, not_importable, run_worker
 from recombine.sweep.interrupts import SIGNALS, Interruptions
-from recombine.sweep.local import POLL_SECONDS, STOPPED, Progress, Sweep
+from recombine.sweep.local import POLL_SECONDS, STOPPED, Sweep
+from recombine.sweep.progress import Progress
+from recombine.sweep.worker import Report, not_importable, run_worker
 
 UNGUARDED = 78
-"""Exit code of a child whose script trains while it is imported."""
+"""Exit code of a worker whose script trains while it is imported."""
 GUARDED = 'a script that does its own work under `if __name__ == "__main__":`, since new processes import it'
 LEAVE_SECONDS = 10.0
-"""How long a child that has said its last word may take to be gone."""
+"""How long a worker that has sent its last message may take to end."""
 
 
 def train_in_processes(sweep: Sweep, processes: int) -> None:
@@ -49,12 +50,12 @@ def train_in_processes(sweep: Sweep, processes: int) -> None:
             torch.set_num_threads(threads)
     _check_importable(sweep, count)
     with Interruptions() as interruptions:
-        crew = _Workers(sweep)
+        workers = _Workers(sweep)
         try:
-            crew.start(count)
-            crew.follow(interruptions)
+            workers.start(count)
+            workers.follow(interruptions)
         finally:
-            crew.close()
+            workers.close()
     return None
 
 
@@ -72,7 +73,7 @@ def _check_importable(sweep: Sweep, count: int) -> None:
 
 
 class _Workers:
-    """The children, by the parent's end of the pipe to each."""
+    """The worker processes, by the parent's end of the pipe to each."""
 
     def __init__(self, sweep: Sweep) -> None:
         self.sweep = sweep
@@ -81,14 +82,14 @@ class _Workers:
         self.failure: Exception | None = None
 
     def start(self, count: int) -> None:
-        """Start children deaf to signals, as Ctrl-C goes to all at once; each will hear when it can note them."""
+        """Start workers with signals blocked, since Ctrl-C goes to all; each unblocks them once it can note one."""
         resource_tracker.ensure_running()  # the first start would, and it unblocks signals
         context, sweep = multiprocessing.get_context("spawn"), self.sweep
         before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
             for _ in range(count):
                 ours, theirs = context.Pipe()
-                work = (theirs, sweep.store, sweep.members, sweep.every)
+                work = (theirs, sweep.store, sweep.members, sweep.checkpoint_seconds)
                 child = context.Process(target=run_worker, args=work, daemon=True)
                 child.start()
                 theirs.close()
@@ -99,28 +100,28 @@ class _Workers:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def follow(self, interruptions: Interruptions) -> None:
-        """Listen until the last child has left; by then all is in the store, or there is a reason to raise."""
-        there, told, sweep = set(self.children), False, self.sweep
-        while there:
-            heard = wait(there, POLL_SECONDS)
-            there -= {ours for ours in heard if not self._hear(ours)}
-            if heard:
+        """Take reports until the last worker has ended; by then all is in the store, or there is an error to raise."""
+        open_pipes, stopping, sweep = set(self.children), False, self.sweep
+        while open_pipes:
+            readable = wait(open_pipes, POLL_SECONDS)
+            open_pipes -= {ours for ours in readable if not self._receive(ours)}
+            if readable:
                 sweep.watch(self._progress())
-            if not told and (interruptions.asked or not isinstance(self.failure, Interrupted | None)):
-                told = True
-                for ours in there:
+            if not stopping and (interruptions.noted or not isinstance(self.failure, Interrupted | None)):
+                stopping = True
+                for ours in open_pipes:
                     if ours not in self.reports:  # still importing: nothing to keep
                         self.children[ours].kill()
                     with suppress(OSError):
                         ours.send("stop")
         for child in self.children.values():
             child.join(LEAVE_SECONDS)
-        sweep.serve_finished()  # also what a killed child could not tell
+        sweep.serve_finished()  # also what a killed worker could not report
         if sweep.pending:
-            raise self.failure or (Interrupted(STOPPED) if interruptions.asked else self._early())
+            raise self.failure or (Interrupted(STOPPED) if interruptions.noted else self._ended_early())
 
-    def _early(self) -> RecombineError:
-        """Why all children have left too early."""
+    def _ended_early(self) -> RecombineError:
+        """The error for workers that have all ended with runs left to train."""
         codes = [child.exitcode for child in self.children.values()]
         killed = all(code < 0 for code in codes)
         if UNGUARDED in codes or not (self.reports or killed):
@@ -128,19 +129,20 @@ class _Workers:
             return InvalidValue("processes", len(codes), f"1, or {GUARDED}{reason}")
         return RecombineError(f"processes: all ended with runs left to train (exit codes {listed(codes)})")
 
-    def _hear(self, ours: Any) -> bool:
-        """Take all messages; false when the child is gone."""
+    def _receive(self, ours: Any) -> bool:
+        """Take all messages of a worker; false when it is gone."""
         try:
             while ours.poll():
                 self._note(ours, ours.recv())
-        except (EOFError, OSError):  # perhaps in the middle of a word
+        except (EOFError, OSError):  # perhaps in the middle of a message
             if ours in self.reports:
                 self.reports[ours] = Report(steps_done=self.reports[ours].steps_done)
             return False
         return True
 
     def _note(self, ours: Any, message: Any) -> None:
-        if ours not in self.reports:  # its first word: it is ready
+        """Take note of a report, or of the error that a worker ends with."""
+        if ours not in self.reports:  # its first message: it is ready
             ours.send(list(self.sweep.pending.values()))
         if isinstance(message, Report):
             self.reports[ours] = message
@@ -153,20 +155,21 @@ class _Workers:
             vars(self.failure).update(fields)
 
     def _progress(self) -> Progress:
+        """Where the sweep stands, by the workers' newest reports."""
         sweep = self.sweep
-        now = [report for report in self.reports.values() if any(key in sweep.pending for key in report.keys)]
-        errors = [report.error for report in now for _ in report.keys if not math.isnan(report.error)]
+        current = [report for report in self.reports.values() if any(key in sweep.pending for key in report.keys)]
+        errors = [report.error for report in current for _ in report.keys if not math.isnan(report.error)]
         return Progress(
             runs=sweep.runs,
-            finished=len(sweep.found),
-            members=sum(len(report.keys) for report in now),
+            finished=len(sweep.finished),
+            members=sum(len(report.keys) for report in current),
             steps_done=sum(report.steps_done for report in self.reports.values()),
-            steps_left=sweep.steps_pending - sum(report.steps for report in now),
+            steps_left=sweep.steps_pending - sum(report.steps for report in current),
             error=sum(errors) / len(errors) if errors else math.nan,
         )
 
     def close(self) -> None:
-        """Leave nobody behind; after an orderly end they are gone already."""
+        """End every worker; after an orderly end they are gone already."""
         for ours, child in self.children.items():
             child.kill()
             child.join()

@@ -1,4 +1,4 @@
-"""One of the processes that share a sweep: trains what nobody else is training, and says so to its parent."""
+"""One of the processes that share a sweep: trains what nobody else is training, and reports to its parent."""
 
 from __future__ import annotations
 
@@ -27,45 +27,51 @@ IMPORTABLE = (
 
 
 def not_importable(error: Exception) -> RecombineError:
+    """The error for specs whose classes a new process cannot import."""
     return RecombineError(f"specs: a new process cannot import them ({reason_of(error)}); allowed: {IMPORTABLE}")
 
 
 class Report(NamedTuple):
-    """What a child is doing; the first one, empty, says that it is ready for work."""
+    """What a worker is doing; the first one, empty, says that it is ready for work."""
 
     keys: tuple[str, ...] = ()
     """The runs that it trains now."""
     steps: int = 0
     """Steps that these have taken."""
     steps_done: int = 0
-    """Steps that the child has taken, for any run."""
+    """Steps that the worker has taken, for any run."""
     error: float = math.nan
     finished: tuple[str, ...] = ()
     """Runs that are in the store since the report before, whoever trained them."""
 
 
-class _Child(Sweep):
+class _WorkerSweep(Sweep):
+    """A sweep that reports to the parent process."""
+
     parent: Connection
     reported: int = 0
-    """Finished runs that the parent was told of."""
+    """How many finished runs were reported."""
 
-    def _report(self, group: Group | None) -> None:
-        finished = tuple(islice(self.found, self.reported, None))
+    def report(self, group: Group | None) -> None:
+        finished = tuple(islice(self.finished, self.reported, None))
         self.reported += len(finished)
         report = Report(steps_done=self.steps_done, finished=finished)
         if group:
             report = Report(tuple(group.keys), group.steps_done, self.steps_done, group.error, finished)
-        with suppress(OSError):  # the parent is gone, as the other direction will tell
+        with suppress(OSError):  # the parent is gone; reading from it will end, too
             self.parent.send(report)
 
 
-def run_worker(parent: Connection, store: Store, members: int, every: float) -> None:
-    """Send `Report`s, and at the end what was raised, in parts; receive specs, and perhaps a word to stop."""
+def run_worker(parent: Connection, store: Store, members: int, checkpoint_seconds: float) -> None:
+    """Train in this process what the parent sends, until it is done or the parent says to stop.
+
+    Sends `Report`s, and at the end the error, if one was raised, in parts.
+    """
     torch.set_num_threads(1)
     interruptions = Interruptions()
 
     def stop(*_: object) -> None:  # however often: to stop at once is the parent's decision
-        interruptions.asked = True
+        interruptions.noted = True
 
     try:
         parent.send(Report())
@@ -75,7 +81,7 @@ def run_worker(parent: Connection, store: Store, members: int, every: float) -> 
     except Exception as error:  # whatever the import of a user's module raises
         _send(parent, not_importable(error))
         return
-    sweep = _Child(specs, store, torch.device("cpu"), members, every, None)
+    sweep = _WorkerSweep(specs, store, torch.device("cpu"), members, checkpoint_seconds, None)
     sweep.parent = parent
     for number in SIGNALS:
         signal.signal(number, stop)
@@ -84,7 +90,7 @@ def run_worker(parent: Connection, store: Store, members: int, every: float) -> 
     try:
         sweep.begin()
         sweep.work(interruptions)
-        sweep._report(None)  # of the last runs
+        sweep.report(None)  # of the last runs
     except Exception as error:
         if not isinstance(error, RecombineError):
             error.add_note(traceback.format_exc())
@@ -97,4 +103,4 @@ def _send(parent: Connection, error: Exception) -> None:
         try:
             parent.send((type(error), error.args, vars(error)))
         except (pickle.PicklingError, TypeError, AttributeError):  # one that holds what cannot be sent
-            parent.send((RecombineError, (f"processes: {type(error).__name__} in a child ({reason_of(error)})",), {}))
+            parent.send((RecombineError, (f"processes: {type(error).__name__} in a worker ({reason_of(error)})",), {}))

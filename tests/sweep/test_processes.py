@@ -14,7 +14,7 @@ import torch
 from recombine.cli import main
 from recombine.errors import Interrupted, InvalidValue, RecombineError, StoreError
 from recombine.store import Store
-from recombine.sweep import local, train
+from recombine.sweep import executors, train
 from tests.small import small_spec
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +25,7 @@ NEVER = 1e6
 PARENT = f"""
 import sys
 from recombine.sweep import train
-from tests.training.test_processes import SPECS
+from tests.sweep.test_processes import SPECS
 train(SPECS, sys.argv[1], device="cpu", processes=2, checkpoint_seconds={NEVER})
 """
 
@@ -185,7 +185,7 @@ def test_a_number_below_one_is_refused(tmp_path, processes):
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_cuda_device_is_refused(tmp_path, monkeypatch, processes):
-    monkeypatch.setattr(local, "resolve_device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr(executors, "resolve_device", lambda name: torch.device("cuda"))
     with pytest.raises(InvalidValue, match=f"processes: {processes} is not allowed; allowed: device cpu"):
         train(SPECS, tmp_path / "store", processes=processes)
 

@@ -1,0 +1,89 @@
+"""Train what is not trained yet, in this process (`local`) or in several (`processes`).
+
+>>> runs = train(RunSpec(decoder="cnn:width=16").seeds(range(4)), store="runs")
+
+Finished runs are served from the store. Unfinished ones go on from their checkpoints to the same bits. Several
+processes may work on one store: a run that another one is training is waited for, never trained twice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from recombine.checks import items, number, whole_number
+from recombine.errors import InvalidValue
+from recombine.specs import RunSpec
+from recombine.store import Run, Store
+from recombine.sweep.local import Sweep
+from recombine.sweep.processes import train_in_processes
+from recombine.sweep.progress import Watch
+from recombine.training import check_precision, resolve_device, within
+
+MEMBERS_TOGETHER = {"cpu": 1, "cuda": 128}
+"""Members of one program. On a CPU members train in turn anyway, and one at a time finishes the first one soonest; on a
+GPU more than this are hardly faster."""
+CHECKPOINT_SECONDS = 30.0
+
+
+def train(
+    specs: Iterable[RunSpec] | RunSpec,
+    store: Store | str | os.PathLike[str] | None = None,
+    *,
+    device: str = "auto",
+    members: int | None = None,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    watch: Watch | None = None,
+    processes: int | None = None,
+    memory: float | None = None,
+) -> list[Run]:
+    """The finished runs of all specs, in their order; what is missing in the store is trained.
+
+    Parameters
+    ----------
+    specs
+        The runs to train, or a single one.
+    store
+        Where runs are kept: a store or its path. Default: `RECOMBINE_STORE`, or `./runs`.
+    device
+        `auto`, `cpu` or `cuda`.
+    members
+        On a GPU, how many members train together at most. Default: 128.
+    checkpoint_seconds
+        Seconds between checkpoints.
+    watch
+        A function that is called with the `Progress` as it changes.
+    processes
+        On a CPU, train with so many processes of one thread each, to the same bits for any number of them. A script
+        that trains with several does its own work under `if __name__ == "__main__":`.
+    memory
+        On a GPU, the GiB that members may take together. Default: what is free. Members that do not fit are trained
+        after the others.
+
+    Returns
+    -------
+    list of Run
+        One per spec.
+    """
+    specs = items("specs", specs, RunSpec, example="specs, as RunSpec(…) or RunSpec(…).seeds(range(4))")
+    hardware = resolve_device(device)
+    for spec in specs:
+        check_precision(spec.recipe.precision, hardware)
+    if members is not None:
+        members = whole_number("members", members)
+    checkpoint_seconds = number("checkpoint_seconds", checkpoint_seconds, at_least=0, or_infinity=True)
+    if watch is not None and not callable(watch):
+        raise InvalidValue("watch", watch, "a function of the Progress")
+    if memory is not None and number("memory", memory, above=0) and hardware.type != "cuda":
+        raise InvalidValue("memory", memory, f"device cuda (on {hardware.type} members train in turn)")
+    if processes is not None and whole_number("processes", processes) and hardware.type != "cpu":
+        raise InvalidValue("processes", processes, f"device cpu (on {hardware.type} one program trains all members)")
+    store = store if isinstance(store, Store) else Store(store)
+    members = members or MEMBERS_TOGETHER[hardware.type]
+    sweep = Sweep(specs, store, hardware, members, checkpoint_seconds, watch, memory)
+    if processes is None:
+        with within(memory, hardware):
+            sweep.run()
+    else:
+        train_in_processes(sweep, processes)
+    return [sweep.finished[spec.digest] for spec in specs]
