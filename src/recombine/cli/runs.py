@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,6 +21,7 @@ from recombine.cli.screen import console, counted, paragraph, say
 from recombine.cli.tables import HEADINGS, INDENT, Column, Holds, score_text, write_fields, write_table
 from recombine.errors import InvalidValue, StoreError, typed
 from recombine.files import one_line_errors, write
+from recombine.keys import REVISION
 from recombine.store import Run, Store, flattened
 from recombine.store.names import is_key
 
@@ -126,8 +127,14 @@ def show(run: str, /, *, store: StorePath = None) -> None:
         say(f"\n{title}")
         write_fields(console(), {name: typed(value) for name, value in fields.items()}, INDENT)
     if command := train_command({"status": stored.status, "spec": spec}):
-        say(f"\ntrained by: {command}")
+        say(f"\ntrained by{_other_revision(spec)}: {command}")
     say(f"files: {stored.path}")
+
+
+def _other_revision(spec: Mapping[str, Any]) -> str:
+    """Which revision of the training code made a run, where that is not this one."""
+    revision = spec.get("revision", REVISION)
+    return "" if revision == REVISION else f" revision {revision} of the code (this one is {REVISION})"
 
 
 @app.command

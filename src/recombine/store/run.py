@@ -1,7 +1,8 @@
 """One finished run as it lies in a store.
 
 A run's folder holds exactly the files of `FILES` and a manifest with their digests, which carries a digest of itself.
-The folder's name, the run's key, is a digest of the spec. Whatever is read is compared with the manifest first.
+The folder's name is the run's key, made of its spec and the revision of the training code (`recombine.keys`). Whatever
+is read is compared with the manifest first.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@
     tmp/                    runs being written
 
 A run's folder appears by one rename, complete. A run is served only if every byte is what its manifest says, and its
-spec is the one that its key is a digest of. Nothing is read, written or deleted through a link inside a store, and
-nothing is deleted whose name this package does not make.
+spec and revision are those that its key is made of. Nothing is read, written or deleted through a link inside a store,
+and nothing is deleted whose name this package does not make.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class Store:
     ) -> Run:
         """Add a finished run, all at once, and forget its checkpoint."""
         if spec_key(spec_text.encode()) != key:
-            raise InvalidValue("key", key, f"{spec_key(spec_text.encode())}, the digest of the spec")
+            raise InvalidValue("key", key, f"{spec_key(spec_text.encode())}, the key of this spec")
         contents = {
             SPEC: spec_text.encode(),
             RESULT: json.dumps(result, indent=1).encode(),
