@@ -14,20 +14,13 @@ import xarray
 
 import recombine.digests
 import recombine.files
-from recombine.cli import main
 from recombine.digests import LIST, Differs, Digests, list_text, write_into
 from recombine.errors import InvalidValue, StoreError
 from recombine.report import write_report
 from recombine.results import Results
 from recombine.store import Store
-
-GOLDEN = Path(__file__).parent / "golden" / "results"
-
-
-def run(*words):
-    with pytest.raises(SystemExit) as caught:
-        main([str(word) for word in words])
-    return caught.value.code
+from tests.command import run
+from tests.golden import RESULTS
 
 
 @pytest.fixture
@@ -97,7 +90,7 @@ DAMAGE = ("flipped", "truncated", "empty", "pipe", "folder", "missing")
 )
 def test_commands_refuse_what_is_damaged_in_one_line(tmp_path, command, name, damage, capsys):
     folder = tmp_path / "results"
-    shutil.copytree(GOLDEN, folder)
+    shutil.copytree(RESULTS, folder)
     path = folder / name
     content = bytearray(path.read_bytes())
     path.unlink()
@@ -278,7 +271,7 @@ def test_what_killed_calls_were_writing_is_deleted_by_the_next(folder, by):
 
 
 def test_committed_results_are_as_they_were_written():
-    for folder in (GOLDEN, Path(__file__).parents[1] / "results" / "paper"):
+    for folder in (RESULTS, Path(__file__).parents[1] / "results" / "paper"):
         assert not problems(folder)
         assert len(Results(folder).studies) == 14
 
@@ -295,7 +288,7 @@ def test_a_list_has_a_line_for_each_file_and_a_digest_of_itself(folder):
 def test_what_was_not_listed_is_never_listed_as_it_is(tmp_path, monkeypatch):
     """A damaged file without a list stays unlisted when its replacement fails."""
     folder = tmp_path / "results"
-    shutil.copytree(GOLDEN, folder)
+    shutil.copytree(RESULTS, folder)
     (folder / LIST).unlink()
     (folder / "data/depth.nc").write_bytes(b"bad!")
 
@@ -314,7 +307,7 @@ def test_what_was_not_listed_is_never_listed_as_it_is(tmp_path, monkeypatch):
 @pytest.mark.parametrize("names", [["../../mine"], ["bogus"], "encodings"])
 def test_only_studies_can_be_removed(tmp_path, names):
     folder = tmp_path / "deep" / "results"
-    shutil.copytree(GOLDEN, folder)
+    shutil.copytree(RESULTS, folder)
     (tmp_path / "mine.nc").write_text("precious")
     with pytest.raises(InvalidValue, match="studies"):
         Results(folder).remove(names)
@@ -325,7 +318,7 @@ def test_only_studies_can_be_removed(tmp_path, names):
 
 def test_nothing_is_written_or_deleted_through_a_link(tmp_path):
     folder, elsewhere = tmp_path / "results", tmp_path / "elsewhere"
-    shutil.copytree(GOLDEN, folder)
+    shutil.copytree(RESULTS, folder)
     shutil.move(folder / "data", elsewhere)
     (folder / "data").symlink_to(elsewhere)
     (elsewhere / ".depth.nc.77").write_bytes(b"")

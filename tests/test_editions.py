@@ -3,16 +3,16 @@
 import json
 import shutil
 import tarfile
-from pathlib import Path
 
 import pytest
 import torch
 
-from recombine.cli import main
 from recombine.store import Store
 from recombine.sweep import train
+from tests.command import run
+from tests.golden import GOLDEN
 
-PACKED = Path(__file__).parent / "golden" / "edition_one.tar.gz"
+PACKED = GOLDEN / "edition_one.tar.gz"
 KEYS = {
     "194ce5714f09cc915408", "62bdcf6e7e3eba95d132", "7855620adaba7a880e7c", "91f4031335973db8ff3d",
     "9d5054de8de037632fb9", "e03d7926ceb8f8e97008",
@@ -24,12 +24,6 @@ def folder(tmp_path):
     with tarfile.open(PACKED) as packed:
         packed.extractall(tmp_path, filter="data")
     return tmp_path
-
-
-def run(*words):
-    with pytest.raises(SystemExit) as caught:
-        main([str(word) for word in words])
-    return caught.value.code
 
 
 def test_its_runs_are_listed_and_verified(folder, capsys):
@@ -60,8 +54,9 @@ def test_its_checkpoint_goes_on(folder):
 
 
 def test_its_modules_render(folder):
-    for run in Store(folder / "store"):
-        assert torch.isfinite(run.module()(run.spec.task.examples(run.spec.task.grid.points[:3]).inputs)).all()
+    for stored in Store(folder / "store"):
+        task = stored.spec.task
+        assert torch.isfinite(stored.module()(task.examples(task.grid.points[:3]).inputs)).all()
 
 
 def test_its_results_verify_judge_and_redraw(folder, capsys):

@@ -1,7 +1,6 @@
 """Names and attributes in Markdown: text, never markup."""
 
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,12 +8,12 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from recombine.claims import CaseResult, Interval, Judgement
-from recombine.cli import main
 from recombine.report.markdown import escaped, row
 from recombine.report.verdicts import claim_by_claim, markdown_table, provenance_table
 from recombine.results import Results
+from tests.command import run
+from tests.golden import RESULTS
 
-GOLDEN = Path(__file__).parent / "golden" / "results"
 HOSTILE = [
     "<script>alert(1)</script>", "<!-- verdicts: end -->", "`<b>`", "\\<b>", "\\`<b>\\`", "a | b <i>\n<u>", "&lt;b&gt;",
     "[x](javascript:alert(1))", "![x](http://tracker)", "<https://example.org>", "</td>", "<", "<?php ?>", "a\u2028<b>",
@@ -62,13 +61,11 @@ def test_comparisons_and_intervals_stay_readable():
 
 def test_a_hostile_dataset_in_a_readme(tmp_path, monkeypatch):
     results = Results(tmp_path / "results")
-    data = Results(GOLDEN).dataset("encodings").assign_attrs(device="<img src=x onerror=alert(1)>")
+    data = Results(RESULTS).dataset("encodings").assign_attrs(device="<img src=x onerror=alert(1)>")
     results.save("encodings", data, "digest")
     monkeypatch.setattr("recombine.cli.reproduce.written", lambda results: results.path)
     readme = tmp_path / "README.md"
     readme.write_text("<!-- provenance: begin -->\n<!-- provenance: end -->\n")
-    with pytest.raises(SystemExit) as caught:
-        main(["report", str(results.path), "--write", str(readme)])
-    assert caught.value.code == 0
+    assert run("report", str(results.path), "--write", str(readme)) == 0
     assert "img src" in readme.read_text()
     assert "<img" not in readme.read_text()

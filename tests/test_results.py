@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from recombine.cli import main
 from recombine.cli.reproduce import selected
 from recombine.errors import InvalidValue
 from recombine.questions import MEASURING, dataset_fingerprint
@@ -18,22 +17,17 @@ from recombine.reproduction import reproduce
 from recombine.results import SETTINGS, SOURCE, Results
 from recombine.store.run import manifest_text
 from recombine.studies import STUDIES, preset_named
+from tests.command import run
+from tests.golden import RESULTS
 from tests.tiny import TINY
 
-GOLDEN = Path(__file__).parent / "golden" / "results"
 PRESET = preset_named("quick").changed([*TINY, "seeds=2"])
 
 
 @pytest.fixture
 def folder(tmp_path):
-    shutil.copytree(GOLDEN, tmp_path / "results")
+    shutil.copytree(RESULTS, tmp_path / "results")
     return tmp_path / "results"
-
-
-def run(*words):
-    with pytest.raises(SystemExit) as caught:
-        main([str(word) for word in words])
-    return caught.value.code
 
 
 def test_every_claim_is_judged_by_one_study():
@@ -42,7 +36,7 @@ def test_every_claim_is_judged_by_one_study():
 
 
 def test_golden_results_judge_all_claims():
-    judged = Results.existing(GOLDEN).judgements()
+    judged = Results.existing(RESULTS).judgements()
     assert [judgement.claim for judgement in judged] == [f"C{k}" for k in range(1, 19)]
     assert all(judgement.criterion for judgement in judged)
 
@@ -87,7 +81,7 @@ def test_digest_depends_on_all_that_a_dataset_depends_on():
     ]
     assert len({dataset_fingerprint(*question) for question in (same, *others)}) == 6
     assert dataset_fingerprint("a", {"2": "y", "1": "x"}, "{}", ("PCA",)) == dataset_fingerprint(*same)
-    assert {"encodings.py", "holdouts.py", "factors.py"} <= set(MEASURING)
+    assert {"encodings.py", "holdouts", "factors.py"} <= set(MEASURING)
 
 
 def test_a_way_of_embedding_is_an_instrument(monkeypatch):
@@ -254,7 +248,7 @@ def test_a_lost_dataset_is_not_left_out_silently(folder, capsys):
 
 
 def test_saved_data_come_back_as_they_were(tmp_path):
-    data = Results.existing(GOLDEN).dataset("depth").drop_attrs()
+    data = Results.existing(RESULTS).dataset("depth").drop_attrs()
     results = Results(tmp_path)
     results.save("depth", data, "digest")
     again = Results(tmp_path).dataset("depth")
@@ -333,7 +327,7 @@ MISTAKES = {
 def test_mistakes_are_one_line(kind, capsys, tmp_path, monkeypatch):
     words, message = MISTAKES[kind]
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(GOLDEN, tmp_path / "golden")
+    shutil.copytree(RESULTS, tmp_path / "golden")
     assert run(*(word.format(golden=tmp_path / "golden") for word in words)) == 2
     said = capsys.readouterr().err.strip()
     assert message in said
@@ -343,7 +337,7 @@ def test_mistakes_are_one_line(kind, capsys, tmp_path, monkeypatch):
 
 def test_a_document_is_refused_before_anything_is_judged(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(Results, "judgements", None)
-    shutil.copytree(GOLDEN, tmp_path / "golden")
+    shutil.copytree(RESULTS, tmp_path / "golden")
     assert run("report", tmp_path / "golden", "--write", tmp_path / "nofile.md") == 2
     assert run("claims", "C99", "--from", tmp_path / "golden") == 2
     assert "--write: " in capsys.readouterr().err

@@ -14,9 +14,10 @@ from recombine.results import Results
 from recombine.store import Run
 from recombine.studies import STUDIES, Trials, preset_named
 from recombine.studies.reading import first_seed, tabulate
+from tests.golden import RESULTS
 from tests.tiny import TINY
 
-GOLDEN = Results(Path(__file__).parent / "golden" / "results")
+GOLDEN = Results(RESULTS)
 QUICK = preset_named("quick")
 
 

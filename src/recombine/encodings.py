@@ -1,4 +1,4 @@
-"""Encodings: the value of one factor to the activity of its own neurons (SPEC §3).
+"""Encodings: the value of one factor to the activity of its own neurons (§3.1 of the paper).
 
 Each factor is coded by itself, so every encoding is disentangled by construction. Codes are differentiable in the
 value except `onehot`. Population codes work on the factor's *position* (0 … count − 1), so that any evenly spaced

@@ -12,7 +12,7 @@ from recombine.errors import StoreError
 from recombine.store import Run
 from recombine.store.run import ARRAYS, WEIGHTS
 
-MEASURING = ("metrics", "studies", "tasks", "decoders", "encodings.py", "holdouts.py", "factors.py")
+MEASURING = ("metrics", "studies", "tasks", "decoders", "encodings.py", "holdouts", "factors.py")
 """Code that a Dataset depends on. What trains is left out: its outcome is."""
 
 

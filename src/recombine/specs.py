@@ -27,20 +27,20 @@ PENALTIES: tuple[str, ...] = ("entropy", "variance")
 """The recipe's fields that weigh a decoder's penalties: μ1 and μ2 of Eq. 10–11."""
 
 LONGEST = 10**9
-"""Most epochs or steps that can be asked for."""
+"""Upper bound of epochs and steps."""
 _Share = Annotated[float, Field(ge=0, lt=1)]
 _Weight = Annotated[float, Field(ge=0)]
 
 
 class Recipe(Frozen):
-    """How a member is trained (SPEC §4): AdamW on the mean squared error over pixels, plus penalties."""
+    """How a member is trained: AdamW on the mean squared error over pixels, plus penalties."""
 
     epochs: Annotated[int, Field(ge=1, le=LONGEST)] | None = 50
     """Passes over the training set; or give `steps`."""
     steps: Annotated[int, Field(ge=1, le=LONGEST)] | None = None
     """Optimiser steps, whatever the size of the training set."""
     batch: Annotated[int, Field(ge=1, le=2**20)] = 32
-    """Examples a step; the last batch of an epoch holds what is left."""
+    """Examples per step; the last batch of an epoch holds what is left."""
     lr: Annotated[float, Field(gt=0)] = 1e-3
     """Learning rate."""
     weight_decay: _Weight = 0.01

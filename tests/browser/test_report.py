@@ -2,41 +2,41 @@
 
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 
 from recombine.cli.reproduce import written
 from recombine.figures import FIGURES
 from recombine.results import Results
+from tests.golden import PICTURES, RESULTS
 
 pytestmark = pytest.mark.browser
-GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 @pytest.fixture(scope="module")
 def page_path(browser, tmp_path_factory):
     """A page with all figures, as they are kept for comparison: other tests draw them."""
     out = tmp_path_factory.mktemp("report") / "out"
-    shutil.copytree(GOLDEN / "results", out)
+    shutil.copytree(RESULTS, out)
     Results(out).note(preset={"name": "tiny", "seeds": 3, "depths": [2, 3]}, runs=116)
     with pytest.MonkeyPatch.context() as patch:
-        kept = {name: {"png": (GOLDEN / "pictures" / f"{name}.png").read_bytes()} for name in FIGURES}
+        kept = {name: {"png": (PICTURES / f"{name}.png").read_bytes()} for name in FIGURES}
         patch.setattr("recombine.report.page.save_figure", lambda spec, results, folder: kept[spec.name])
         return written(Results.existing(out))
 
 
 @pytest.fixture(scope="module")
 def browser():
+    """Chromium, before anything is prepared for it: where there is none, tests are skipped at once."""
+    chromium = shutil.which("chromium")
+    if chromium is None and "CI" not in os.environ:
+        pytest.skip("Chromium is not installed; continuous integration has it")
+    assert chromium, "browser tests need Chromium; .ci/run installs Debian's"
     from playwright.sync_api import sync_playwright
 
-    found = shutil.which("chromium")
-    if found is None and "CI" not in os.environ:
-        pytest.skip("Chromium is not installed; continuous integration has it")
-    assert found, "browser tests need Chromium; .ci/run installs Debian's"
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(
-            executable_path=found,
+            executable_path=chromium,
             args=["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"],
         )
         yield started

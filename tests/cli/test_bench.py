@@ -14,19 +14,17 @@ from recombine.benchmark.ours import timed
 from recombine.benchmark.plain import PlainLoop
 from recombine.benchmark.precision import compare_precisions, told_apart
 from recombine.benchmark.published import plain_module
-from recombine.cli import main
 from recombine.figures.performance import performance_figure
 from recombine.specs import Recipe, RunSpec
 from recombine.tasks import BumpTask
+from tests.command import run
 
 CPU = torch.device("cpu")
 SMALL = {"size": 14, "training": "draws:40"}
 
 
 def bench(*words):
-    with pytest.raises(SystemExit) as ended:
-        main(["bench", *words])
-    return ended.value.code
+    return run("bench", *words)
 
 
 @pytest.mark.parametrize("size", [14, 20])

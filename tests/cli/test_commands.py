@@ -12,19 +12,13 @@ import time
 
 import pytest
 
-from recombine.cli import main
 from recombine.cli.flags import parse_seeds, spec_flags
 from recombine.specs import Recipe
 from recombine.store import Store
 from recombine.tasks import BumpTask
+from tests.command import captured as run
 
 SMALL = "--size 8 --decoder mlp --width 4 --depth 1 --steps 4 --samples 20"
-
-
-def run(line, capsys):
-    with pytest.raises(SystemExit) as caught:
-        main(line.split())
-    return caught.value.code, capsys.readouterr().out
 
 
 def imported_by(*words):
@@ -61,21 +55,21 @@ def test_every_field_of_the_spec_is_a_flag():
 
 def test_train_ends_with_a_table_and_serves_the_second_time(store_path, capsys):
     line = f"train {SMALL} --encoding bump --encoding rate --seeds 2 --device cpu"
-    code, first = run(line, capsys)
+    code, first, _ = run(line, capsys)
     assert code == 0
     for heading in ("ID MSE", "OOD MSE", "ID/blank", "OOD/blank", "ID acc.", "OOD acc.", "±"):
         assert heading in first
     assert re.search(r"^encoding=bump  2 ", first, re.MULTILINE)
     assert re.search(r"^encoding=rate  2 ", first, re.MULTILINE)
     stamps = {path: path.stat().st_mtime_ns for path in store_path.glob("runs/*/*")}
-    code, second = run(line, capsys)
+    code, second, _ = run(line, capsys)
     assert second == first
     assert {path: path.stat().st_mtime_ns for path in store_path.glob("runs/*/*")} == stamps
 
 
 def test_flags_given_twice_are_crossed(store_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
-    code, out = run(f"train {SMALL} --lr 0.001 --lr 0.01 --polarity bright --polarity dark --device cpu", capsys)
+    code, out, _ = run(f"train {SMALL} --lr 0.001 --lr 0.01 --polarity bright --polarity dark --device cpu", capsys)
     assert code == 0
     assert out.count("lr=0.01") == 2
     assert out.count("polarity=dark") == 2
@@ -98,18 +92,18 @@ def test_seeds(words, seeds):
 
 def test_runs_commands(store_path, capsys, tmp_path):
     run(f"train {SMALL} --seeds 2 --device cpu", capsys)
-    code, listed = run("runs list", capsys)
+    code, listed, _ = run("runs list", capsys)
     assert code == 0
     assert "2 finished runs" in listed
     key = Store(store_path).summaries()[0][0]
     assert key[:10] in listed
-    code, shown = run(f"runs show {key[:8]}", capsys)
+    code, shown, _ = run(f"runs show {key[:8]}", capsys)
     assert code == 0
     for part in (key, "task.sigma", "ood_over_blank", "torch", "precision"):
         assert part in shown
     assert run("runs verify", capsys)[0] == 0
 
-    code, _ = run(f"runs export {tmp_path / 'table.csv'}", capsys)
+    code, _, _ = run(f"runs export {tmp_path / 'table.csv'}", capsys)
     rows = list(csv.DictReader((tmp_path / "table.csv").open()))
     assert [row["seed"] for row in rows] == ["0", "1"]
     assert {"task.encoding.kind", "ood_over_blank", "key"} <= set(rows[0])
@@ -122,12 +116,12 @@ def test_runs_commands(store_path, capsys, tmp_path):
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    code, found = run("runs verify", capsys)
+    code, found, _ = run("runs verify", capsys)
     assert code == 1
     assert f"{key} weights.safetensors: content changed" in found
     run(f"train {SMALL} --seeds 2 --device cpu", capsys)
     assert run("runs verify", capsys)[0] == 0
-    code, pruned = run("runs prune --dry-run", capsys)
+    code, pruned, _ = run("runs prune --dry-run", capsys)
     assert "would delete 1 leftover, 0 runs" in pruned
     assert "deleted 1 leftover, 1 run, 0 checkpoints" in run(f"runs prune {key}", capsys)[1]
     assert "1 finished run in" in run("runs list", capsys)[1]
@@ -197,7 +191,7 @@ def test_a_bar_in_a_terminal(store_path):
 def test_reproduce_writes_a_report(store_path, tmp_path, capsys):
     out = tmp_path / "report"
     flags = " ".join(["--set size=8", "--set width=4", "--set steps=3", "--set samples=40"])
-    code, text = run(f"reproduce c1 {flags} --processes 1 --out {out} --device cpu", capsys)
+    code, text, _ = run(f"reproduce c1 {flags} --processes 1 --out {out} --device cpu", capsys)
     assert code == 0
     assert "C1" in text
     assert str(out / "index.html") in text.replace("\n", "")
@@ -219,7 +213,6 @@ def test_an_interruption_is_said(store_path, monkeypatch, capsys):
     monkeypatch.setattr("recombine.cli.bench.measure", interrupted)
     for words in (["bench"], ["runs", "list"]):
         monkeypatch.setattr("recombine.cli.runs.Store", interrupted)
-        with pytest.raises(SystemExit) as caught:
-            main(words)
-        assert caught.value.code == 130
-        assert capsys.readouterr().err.startswith("recombine: interrupted")
+        code, _, error = run(words, capsys)
+        assert code == 130
+        assert error.startswith("recombine: interrupted")

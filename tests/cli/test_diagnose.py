@@ -5,8 +5,8 @@ import pytest
 import xarray
 from safetensors.torch import save_file
 
-from recombine.cli import main
 from recombine.sweep import train
+from tests.command import captured as run
 from tests.small import small_spec
 
 SOURCE = """
@@ -28,12 +28,6 @@ def place(tmp_path, monkeypatch):
     (tmp_path / "mycode.py").write_text(SOURCE)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def run(line, capsys):
-    with pytest.raises(SystemExit) as caught:
-        main(line.split())
-    return caught.value.code, *capsys.readouterr()
 
 
 def test_table_dataset_and_figures(place, capsys):

@@ -9,9 +9,9 @@ from safetensors.torch import save_file
 from torch import nn
 
 import recombine
-from recombine.cli import main
 from recombine.errors import InvalidValue
 from recombine.holdouts import HOLDOUTS
+from tests.command import captured
 
 CODE = """
 import sys
@@ -97,9 +97,7 @@ def diagnose(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
 
     def command(words):
-        with pytest.raises(SystemExit) as caught:
-            main(["diagnose", *words.split(), "--grid", "x=0:4,y=0:4"])
-        return caught.value.code, *capsys.readouterr()
+        return captured(["diagnose", *words.split(), "--grid", "x=0:4,y=0:4"], capsys)
 
     return command
 

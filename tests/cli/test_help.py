@@ -8,13 +8,14 @@ import pytest
 
 from recombine.benchmark import PARTS
 from recombine.claims import CLAIMS
-from recombine.cli import COMMANDS, main
+from recombine.cli import COMMANDS
 from recombine.cli.flags import PARTS as SPEC_PARTS
 from recombine.cli.flags import spec_flags
 from recombine.figures import FIGURES
 from recombine.studies import PRESETS, STUDIES
-from recombine.tasks import TASKS
+from recombine.tasks import TASKS, Task
 from recombine.training import DEVICES
+from tests.command import run
 
 CHOICES = {
     "train": [*(kind for registry in SPEC_PARTS.values() for kind in registry), *TASKS, *DEVICES, "bf16", "integer"],
@@ -30,9 +31,8 @@ ALL = [*COMMANDS, *(f"runs {name}" for name in ("list", "show", "verify", "prune
 def help_of(command, width, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))
     output = io.StringIO()
-    with contextlib.redirect_stdout(output), pytest.raises(SystemExit) as ended:
-        main([*command.split(), "--help"])
-    assert ended.value.code == 0
+    with contextlib.redirect_stdout(output):
+        assert run(*command.split(), "--help") == 0
     return output.getvalue()
 
 
@@ -54,6 +54,16 @@ def test_a_sentence_is_said_once():
     for flag in spec_flags():
         sentences = [part.strip() for part in re.split(r"(?<=\.) ", flag.help) if "Default" not in part]
         assert len(sentences) == len(set(sentences)), flag.help
+
+
+def test_a_field_that_all_tasks_have_is_described_once():
+    flags = {flag.name: flag.help for flag in spec_flags()}
+    for name, info in Task.model_fields.items():
+        if name != "kind":
+            text = " ".join(info.description.replace("`", "").split())
+            assert flags[name].count(text) == 1, name
+            assert not re.search(rf"\b({'|'.join(TASKS)}): ", flags[name].partition(text)[0]), name
+    assert flags["size"].count("Rows and columns") == 1
 
 
 def test_one_store_one_description(monkeypatch):

@@ -5,7 +5,6 @@ import sys
 
 import pytest
 
-from recombine.cli import main
 from recombine.encodings import ENCODINGS
 from recombine.store import Store
 
@@ -13,6 +12,7 @@ PARTS = '''
 from typing import Literal
 import torch
 from recombine.encodings import ENCODINGS, Encoding
+from tests.command import run
 
 @ENCODINGS.register
 class Ring(Encoding):
@@ -74,8 +74,7 @@ def test_its_kinds_are_in_the_help_and_a_module_may_lie_anywhere(folder):
 
 def test_every_command_says_so(folder, capsys):
     for command in ("", "runs", "runs list", "claims"):
-        with pytest.raises(SystemExit):
-            main([*command.split(), "--help"])
+        run(*command.split(), "--help")
         assert "--import MODULE" in capsys.readouterr().out
     assert "ring" not in ENCODINGS
 
@@ -96,13 +95,10 @@ def test_a_file_with_the_name_of_another_module_is_refused(folder, capsys, monke
         "test_imports_twice.py,sub/test_imports_twice.py",
     ):
         flags = [word for name in words.split(",") for word in ("--import", name)]
-        with pytest.raises(SystemExit) as caught:
-            main(["claims", *flags])
-        assert caught.value.code == 2
+        assert run("claims", *flags) == 2
         error = capsys.readouterr().err
         assert error.count("\n") == 1
         assert f"--import: {flags[-1]!r} is not allowed" in error
         assert "rename the file" in error
-    with pytest.raises(SystemExit):
-        main(["claims", "--import", "./nowhere.py"])
+    run("claims", "--import", "./nowhere.py")
     assert "no such file" in capsys.readouterr().err

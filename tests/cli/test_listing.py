@@ -6,7 +6,6 @@ import shlex
 
 import pytest
 
-from recombine.cli import main
 from recombine.cli.flags import PARTS
 from recombine.cli.listing import difference, field_text, flag_fields, matching, train_command
 from recombine.decoders import MLP
@@ -14,6 +13,7 @@ from recombine.errors import InvalidValue
 from recombine.specs import RunSpec
 from recombine.store import Store
 from recombine.sweep import train
+from tests.command import run
 from tests.small import small_spec
 
 SPECS = {
@@ -48,9 +48,7 @@ def test_the_command_of_a_run_trains_that_run(name, monkeypatch):
     asked = []
     monkeypatch.setattr("recombine.cli.train.train_specs", lambda specs, *_, **__: asked.extend(specs) or [])
     monkeypatch.setattr("recombine.cli.train.write_summary", lambda *_: None)
-    with pytest.raises(SystemExit) as ended:
-        main(["train", *command_of(SPECS[name])])
-    assert ended.value.code == 0
+    assert run("train", *command_of(SPECS[name])) == 0
     assert asked == [SPECS[name]]
 
 
@@ -116,19 +114,17 @@ def test_list_and_export_take_conditions(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("RECOMBINE_STORE", str(tmp_path / "runs"))
     train([small_spec(MLP(width=4, depth=1), seed=seed) for seed in range(3)], tmp_path / "runs")
 
-    def run(line):
-        with pytest.raises(SystemExit) as ended:
-            main(line.split())
-        assert ended.value.code == 0
+    def output(line):
+        assert run(*line.split()) == 0
         return capsys.readouterr().out
 
-    text = run("runs list --where seed=0 --where seed=2 --where decoder=mlp")
+    text = output("runs list --where seed=0 --where seed=2 --where decoder=mlp")
     assert "2 of 3 finished runs" in text
     assert re.search(r"^key +seed +ID MSE", text, re.MULTILINE)
     assert "all of them: " in text
     assert "decoder=mlp:depth=1:width=4" in text
-    assert "1 run exported" in run(f"runs export {tmp_path / 'one'} --where seed=1")
+    assert "1 run exported" in output(f"runs export {tmp_path / 'one'} --where seed=1")
     (copied,) = Store(tmp_path / "one").runs()
     assert copied.spec.seed == 1
-    command = re.search("trained by: (.*)", run(f"runs show {copied.key}"))[1]
+    command = re.search("trained by: (.*)", output(f"runs show {copied.key}"))[1]
     assert command == train_command(row(copied.spec)[1])

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from recombine.cli import main
 from recombine.store import Store
 from recombine.sweep import train
+from tests.command import run
 from tests.small import small_spec
 
 
@@ -237,10 +237,9 @@ def test_mistake_is_one_line_and_changes_nothing(kind, filled, places, monkeypat
     monkeypatch.setenv("RECOMBINE_STORE", str(filled))
     monkeypatch.chdir(places)
     before = snapshot(filled), snapshot(places)
-    with pytest.raises(SystemExit) as caught:
-        main(line.format(places=places, small=SMALL, filled=filled).split())
+    code = run(*line.format(places=places, small=SMALL, filled=filled).split())
     out, err = capsys.readouterr()
-    assert caught.value.code == 2, err
+    assert code == 2, err
     assert err.startswith("recombine: ")
     assert err.count("\n") == 1, err
     assert expected in err
@@ -253,15 +252,13 @@ def test_mistake_is_one_line_and_changes_nothing(kind, filled, places, monkeypat
 def test_a_store_that_the_environment_names(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("RECOMBINE_STORE", str(tmp_path / "nowhere"))
     for words, field in (([], "RECOMBINE_STORE"), (["--store", str(tmp_path / "absent")], "--store")):
-        with pytest.raises(SystemExit):
-            main(["runs", "list", *words])
+        run("runs", "list", *words)
         assert capsys.readouterr().err.startswith(f"recombine: {field}: ")
 
 
 @pytest.mark.parametrize("word", ["5..2", "-1"])
 def test_seeds_that_are_none_are_not_too_many(word, capsys):
-    with pytest.raises(SystemExit):
-        main(["train", "--seeds", word])
+    run("train", "--seeds", word)
     assert capsys.readouterr().err.endswith("whole numbers from 0 on\n")
 
 

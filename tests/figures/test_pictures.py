@@ -1,30 +1,29 @@
 """Every figure beside its golden picture, and its caption beside its data."""
 
 import re
-from pathlib import Path
 
 import pytest
 from matplotlib.testing.compare import compare_images
 
 from recombine.figures import FIGURES, figure_named
 from recombine.results import Results
+from tests.golden import PICTURES, RESULTS
 from tests.golden.pictures import drawn
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 TOLERANCE = 3.0
 """Root mean square of grey values: another machine's rounding passes, a panel that moved does not."""
 
 
 @pytest.fixture(scope="module")
 def results():
-    return Results.existing(GOLDEN / "results")
+    return Results.existing(RESULTS)
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_figure_looks_as_it_did(name, results, tmp_path):
     found = tmp_path / f"{name}.png"
     found.write_bytes(drawn(FIGURES[name], results))
-    assert compare_images(str(GOLDEN / "pictures" / f"{name}.png"), str(found), TOLERANCE) is None
+    assert compare_images(str(PICTURES / f"{name}.png"), str(found), TOLERANCE) is None
 
 
 def test_a_changed_figure_is_noticed(results, tmp_path):
@@ -34,7 +33,7 @@ def test_a_changed_figure_is_noticed(results, tmp_path):
     other._loaded["regimes"] = changed
     found = tmp_path / "regimes.png"
     found.write_bytes(drawn(FIGURES["regimes"], other))
-    assert compare_images(str(GOLDEN / "pictures" / "regimes.png"), str(found), TOLERANCE) is not None
+    assert compare_images(str(PICTURES / "regimes.png"), str(found), TOLERANCE) is not None
 
 
 @pytest.mark.parametrize("name", FIGURES)

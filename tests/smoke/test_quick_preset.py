@@ -4,17 +4,15 @@ import json
 
 import pytest
 
-from recombine.cli import main
 from recombine.figures import FIGURES
+from tests.command import run
 
 pytestmark = pytest.mark.slow
 
 
 def test_quick_preset_ends_with_every_figure_and_verdict(store_path, tmp_path):
     out = tmp_path / "report"
-    with pytest.raises(SystemExit) as caught:
-        main(["reproduce", "--preset", "quick", "--device", "cpu", "--out", str(out)])
-    assert caught.value.code == 0
+    assert run("reproduce", "--preset", "quick", "--device", "cpu", "--out", str(out)) == 0
     claims = {claim["claim"]: claim for claim in json.loads((out / "claims.json").read_text())}
     assert list(claims) == [f"C{k}" for k in range(1, 19)]
     assert all((out / "figures" / f"{name}.png").exists() for name in FIGURES)

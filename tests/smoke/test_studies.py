@@ -5,9 +5,9 @@ import json
 import pytest
 import xarray
 
-from recombine.cli import main
 from recombine.figures import FIGURES
 from recombine.studies import STUDIES
+from tests.command import run
 from tests.tiny import FLAGS
 
 
@@ -16,9 +16,7 @@ def out(tmp_path_factory):
     """The folder of one reproduction of all studies."""
     place = tmp_path_factory.mktemp("smoke")
     words = ["reproduce", *FLAGS, "--device", "cpu", "--processes", "1"]
-    with pytest.raises(SystemExit) as caught:
-        main([*words, "--store", str(place / "runs"), "--out", str(place / "out")])
-    assert caught.value.code == 0
+    assert run(*words, "--store", str(place / "runs"), "--out", str(place / "out")) == 0
     return place / "out"
 
 

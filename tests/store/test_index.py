@@ -8,10 +8,10 @@ from collections import Counter
 
 import pytest
 
-from recombine.cli import main
 from recombine.store import Store
 from recombine.store import index as index_module
 from recombine.sweep import train
+from tests.command import run
 from tests.small import small_spec
 from tests.store.saving import saved
 
@@ -90,9 +90,9 @@ def test_other_schemas_and_bad_json_are_put_aside_and_made_again(filled):
     deep = "[" * 100_000
     with sqlite3.connect(filled / "index.sqlite") as connection:
         ((key, finished, stamp),) = connection.execute("SELECT key, finished, stamp FROM heads LIMIT 1")
-        digest = index_module._digest(deep)
+        digest = index_module.text_digest(deep)
         connection.execute("UPDATE summaries SET summary = ? WHERE key = ?", (deep, key))
-        seal = index_module._seal(key, finished, stamp, digest)
+        seal = index_module.row_seal(key, finished, stamp, digest)
         connection.execute("UPDATE heads SET digest = ?, seal = ? WHERE key = ?", (digest, seal, key))
     assert Store(filled).listing() == expected
     (filled / "index.sqlite").unlink()
@@ -129,22 +129,18 @@ def test_an_index_that_cannot_be_written_stops_nothing(filled, monkeypatch):
 
 def test_a_run_that_cannot_be_listed_is_named(filled, capsys):
     """E: a listing that leaves a run out says so."""
-    run = next(iter(Store(filled)))
-    (run.path / "result.json").write_text("{")
+    damaged = next(iter(Store(filled)))
+    (damaged.path / "result.json").write_text("{")
     for name in FILES:
         (filled / name).unlink(missing_ok=True)
     listing = Store(filled).listing()
-    assert (len(listing.rows), listing.total, listing.unreadable) == (5, 5, [run.key])
-    with pytest.raises(SystemExit) as stop:
-        main(["runs", "list"])
-    assert stop.value.code == 1
+    assert (len(listing.rows), listing.total, listing.unreadable) == (5, 5, [damaged.key])
+    assert run("runs", "list") == 1
     text = capsys.readouterr().out
     assert "5 finished runs" in text
-    assert f"cannot be listed: {run.key[:10]}" in text
-    with pytest.raises(SystemExit) as stop:
-        main(["runs", "export", str(filled.parent / "all.json")])
-    assert stop.value.code == 2
-    assert run.key in capsys.readouterr().err
+    assert f"cannot be listed: {damaged.key[:10]}" in text
+    assert run("runs", "export", str(filled.parent / "all.json")) == 2
+    assert damaged.key in capsys.readouterr().err
 
 
 def reads(monkeypatch):
@@ -195,8 +191,7 @@ def test_a_run_from_elsewhere_in_a_known_place_is_read(filled, tmp_path, capsys)
         saved(Store(tmp_path / "healthy"), seed=seed)
     shutil.rmtree(filled / "runs")
     shutil.copytree(tmp_path / "healthy" / "runs", filled / "runs")
-    with pytest.raises(SystemExit):
-        main(["runs", "prune", "--diverged"])
+    run("runs", "prune", "--diverged")
     assert "0 runs" in capsys.readouterr().out
     assert len(Store(filled)) == 6
 

@@ -14,20 +14,13 @@ import time
 import numpy as np
 import pytest
 
-from recombine.cli import main
 from recombine.errors import InvalidValue, StoreError
 from recombine.store import Run, Store
 from recombine.store.run import manifest_text, spec_key
 from recombine.sweep import train
+from tests.command import captured as run
 from tests.small import small_spec
 from tests.store.saving import saved
-
-
-def run(words, capsys):
-    with pytest.raises(SystemExit) as stop:
-        main([str(word) for word in words])
-    captured = capsys.readouterr()
-    return stop.value.code, captured.out, captured.err
 
 
 def tree(folder):
@@ -179,7 +172,7 @@ def test_a_spec_of_another_run_is_not_served(store_path):
     with pytest.raises(StoreError):
         run_.spec  # noqa: B018
     assert store.find(run_.key) is None
-    with pytest.raises(InvalidValue, match="digest of the spec"):
+    with pytest.raises(InvalidValue, match="the key of this spec"):
         store.save("a" * 20, small_spec("mlp").to_json(), {}, {}, {})
     assert spec_key(small_spec("mlp").to_json().encode()) == small_spec("mlp").digest
 

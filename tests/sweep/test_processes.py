@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from recombine.cli import main
 from recombine.errors import Interrupted, InvalidValue, RecombineError, StoreError
 from recombine.store import Store
 from recombine.sweep import executors, train
+from tests.command import run
 from tests.small import small_spec
 
 ROOT = Path(__file__).parents[2]
@@ -195,9 +195,7 @@ SMALL = "train --size 8 --decoder mlp --width 4 --depth 1 --steps 2 --samples 20
 
 @pytest.mark.parametrize("word", ["0", "-1", "two", "1.5"])
 def test_the_command_refuses_in_one_line(store_path, capsys, word):
-    with pytest.raises(SystemExit) as caught:
-        main([*SMALL.split(), word])
-    assert caught.value.code == 2
+    assert run(*SMALL.split(), word) == 2
     error = capsys.readouterr().err
     assert error.startswith("recombine: --processes: ")
     assert error.count("\n") == 1
@@ -206,7 +204,5 @@ def test_the_command_refuses_in_one_line(store_path, capsys, word):
 
 def test_the_command_takes_processes(store_path, capsys):
     torch.set_num_threads(2)
-    with pytest.raises(SystemExit) as caught:
-        main([*SMALL.split(), "1"])
-    assert caught.value.code == 0
+    assert run(*SMALL.split(), "1") == 0
     assert threads(Store(store_path).runs()) == {"cpu (1 threads)"}

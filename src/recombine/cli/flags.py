@@ -98,12 +98,16 @@ def _help(name: str, texts: list[str]) -> str:
 
 
 def _fields(registry: Registry[Any]) -> dict[str, list[str]]:
-    """The fields of all variants, each with a help line per distinct meaning."""
+    """The fields of all variants, each with a help line per distinct meaning.
+
+    A field that the whole family shares is described once, as its base describes it.
+    """
+    shared = registry.base.model_fields
     kinds: dict[str, dict[str, list[str]]] = {}
     for kind, cls in registry.items():
         for name, info in cls.model_fields.items():
             if name != "kind":
-                kinds.setdefault(name, {}).setdefault(_text(info), []).append(kind)
+                kinds.setdefault(name, {}).setdefault(_text(shared.get(name, info)), []).append(kind)
     return {name: _distinct_texts(texts, registry) for name, texts in kinds.items()}
 
 
@@ -207,18 +211,18 @@ def parse_seeds(words: list[str] | None) -> list[int]:
         try:
             if ".." in word:
                 first, last = (int(part) for part in word.split(".."))
-                found = list(range(first, min(last, first + MOST_SEEDS) + 1))
+                further = list(range(first, min(last, first + MOST_SEEDS) + 1))
             elif "," in word:
-                found = [int(part) for part in word.split(",")]
+                further = [int(part) for part in word.split(",")]
             else:
-                found = list(range(min(int(word), MOST_SEEDS + 1)))
+                further = list(range(min(int(word), MOST_SEEDS + 1)))
         except ValueError:
             raise InvalidValue("seeds", word, allowed) from None
-        if not found or min(found) < 0:
+        if not further or min(further) < 0:
             raise InvalidValue("seeds", word, allowed)
-        if len(found) > MOST_SEEDS:
+        if len(further) > MOST_SEEDS:
             raise InvalidValue("seeds", word, f"{MOST_SEEDS} seeds at most")
-        seeds += found
+        seeds += further
     if len(set(seeds)) < len(seeds):
         twice = sorted(seed for seed, count in Counter(seeds).items() if count > 1)[:3]
         raise InvalidValue("seeds", " ".join(words or []), f"seeds that do not overlap ({listed(twice)} comes twice)")

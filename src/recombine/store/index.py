@@ -180,7 +180,7 @@ def _is_passing(error: Exception) -> bool:
 def _heads(connection: sqlite3.Connection) -> dict[str, tuple[float, str]]:
     heads = {}
     for *head, seal in connection.execute("SELECT key, finished, stamp, digest, seal FROM heads"):
-        if seal != _seal(*head):
+        if seal != row_seal(*head):
             raise _Damaged
         key, finished, stamp, _ = head
         heads[key] = finished, stamp
@@ -195,7 +195,7 @@ def _summaries(connection: sqlite3.Connection, keys: list[str]) -> dict[str, dic
         if row is None:
             raise _Damaged
         *head, seal, text = row
-        if seal != _seal(*head) or head[-1] != _digest(text):
+        if seal != row_seal(*head) or head[-1] != text_digest(text):
             raise _Damaged
         summary = parsed_json(text)
         summaries[key] = {**summary, "spec": with_present_names(summary["spec"])}
@@ -204,8 +204,8 @@ def _summaries(connection: sqlite3.Connection, keys: list[str]) -> dict[str, dic
 
 def _write(connection: sqlite3.Connection, rows: list[Row], gone: list[tuple[str]]) -> bool:
     texts = {row.key: json.dumps(row.summary) for row in rows}
-    heads = [(row.key, row.finished, row.stamp, _digest(texts[row.key])) for row in rows]
-    sealed = [(*head, _seal(*head)) for head in heads]
+    heads = [(row.key, row.finished, row.stamp, text_digest(texts[row.key])) for row in rows]
+    sealed = [(*head, row_seal(*head)) for head in heads]
     connection.executemany("INSERT OR REPLACE INTO heads VALUES (?, ?, ?, ?, ?)", sealed)
     connection.executemany("INSERT OR REPLACE INTO summaries VALUES (?, ?)", texts.items())
     for table in ("heads", "summaries"):
@@ -213,9 +213,11 @@ def _write(connection: sqlite3.Connection, rows: list[Row], gone: list[tuple[str
     return True
 
 
-def _digest(text: object) -> str:
+def text_digest(text: object) -> str:
+    """The digest of a summary, as its row carries it."""
     return hashlib.sha256(str(text).encode(errors="replace")).hexdigest()
 
 
-def _seal(key: object, finished: object, stamp: object, digest: object) -> str:
+def row_seal(key: object, finished: object, stamp: object, digest: object) -> str:
+    """The checksum of a row."""
     return hashlib.sha256(f"{key}\0{finished!r}\0{stamp}\0{digest}".encode(errors="replace")).hexdigest()

@@ -1,4 +1,4 @@
-"""A task: factor values to images, and which of them a network is trained on (SPEC §2).
+"""A task: factor values to images, and which of them a network is trained on (§3.1 of the paper).
 
 A task ties a renderer to a grid, an encoding, a hold-out and a training set. It never knows who decodes it.
 

@@ -1,4 +1,4 @@
-"""The bump task: a Gaussian bump at (x, y), and stripes, its single factors shown alone (SPEC §2).
+"""The bump task: a Gaussian bump at (x, y), and stripes, its single factors shown alone (§3.1 of the paper).
 
 `image[y, x]`; pixel centres at the integers 0 … size − 1. Each factor that is present contributes one multiplicative
 term and an absent one contributes none, so a vertical stripe at x, `exp(−(i − x)² / 2σ²)` in every row, is the same
@@ -24,11 +24,11 @@ from recombine.tasks.base import TASKS, Task
 
 @TASKS.register
 class BumpTask(Task):
-    """Gaussian bumps on a square image."""
+    """Gaussian bumps on a square image; x and y have as many values as it has columns and rows (N)."""
 
     kind: Literal["bump"] = "bump"
     size: Annotated[int, Field(ge=2, le=512)] = 28
-    """N: rows and columns of the image, and values of x and of y."""
+    """Rows and columns of the image."""
     sigma: Annotated[float, Field(gt=0, le=1e6)] = 1.0
     """Width of the bump in pixels."""
     polarity: Literal["bright", "dark"] = "bright"

@@ -1,4 +1,4 @@
-"""Which combinations a network is trained on (SPEC §2, §7).
+"""Which combinations a network is trained on (§3.1 and §4.2 of the paper).
 
 A rule chooses among the combinations it may use: indices into them for integer centres, a number of real-valued
 draws otherwise. Isolated-factor examples (stripes) are added by the task, not here.
