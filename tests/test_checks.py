@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from recombine.checks import checked, fits, given_path, in_words, items, number, one_of, users_function, whole_number
-from recombine.errors import InvalidValue, reason_of, shown
+from recombine.errors import InvalidValue, quoted, reason_of
 
 
 @pytest.mark.parametrize(
@@ -104,12 +104,12 @@ class Speechless:
 
 
 def test_values_are_shown_in_one_short_line():
-    assert shown(torch.ones(3, 4)) == "Tensor torch.float32 (3, 4)"
-    assert shown(np.zeros((2, 2), dtype=bool)) == "ndarray bool (2, 2)"
-    assert shown(10**5000) == "int object"
-    assert shown(Speechless()) == "Speechless object"
-    assert shown("a\nb") == r"'a\nb'"
-    assert len(shown("a" * 1000)) == 80
+    assert quoted(torch.ones(3, 4)) == "Tensor torch.float32 (3, 4)"
+    assert quoted(np.zeros((2, 2), dtype=bool)) == "ndarray bool (2, 2)"
+    assert quoted(10**5000) == "int object"
+    assert quoted(Speechless()) == "Speechless object"
+    assert quoted("a\nb") == r"'a\nb'"
+    assert len(quoted("a" * 1000)) == 80
     assert reason_of(ValueError("two\nlines")) == "ValueError: two lines"
     assert reason_of(ValueError()) == "ValueError"
     assert len(reason_of(ValueError("a" * 1000))) == 160

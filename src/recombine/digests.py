@@ -55,7 +55,7 @@ class Digests:
         self._updating = False
 
     def listed(self) -> dict[str, Contents]:
-        """What each file may contain; `Differs` where that cannot be told."""
+        """What each file may contain; `Differs` where the list is missing or damaged."""
         with one_line_errors(self.folder / LIST, "from"):
             try:
                 text = read(self.folder / LIST, follow=True).decode(errors="replace")
@@ -181,7 +181,7 @@ class Digests:
 
 
 def list_text(files: Mapping[str, Contents]) -> str:
-    """The one way to write a list, a line a file, with a digest of itself at the end."""
+    """The one way to write a list, a line per file, with a digest of itself at the end."""
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(files[name])}" for name in sorted(files))
     body = f'{{"files": {{\n{lines}\n}},\n'
     return f'{body}"seal": "{hashlib.sha256(body.encode()).hexdigest()}"}}\n'

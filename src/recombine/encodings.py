@@ -103,7 +103,7 @@ class OneHot(Encoding):
 
 @ENCODINGS.register
 class Rate(Encoding):
-    """The scalar itself: one neuron a factor."""
+    """The scalar itself: one neuron per factor."""
 
     kind: Literal["rate"] = "rate"
     population: ClassVar[bool] = False

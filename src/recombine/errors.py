@@ -33,7 +33,7 @@ class InvalidValue(RecombineError):
 
 
 class StoreError(RecombineError):
-    """The store cannot be used as asked: unreadable, foreign, full, damaged."""
+    """The store cannot be used: unreadable, foreign, full, damaged."""
 
 
 class Interrupted(RecombineError):
@@ -41,7 +41,7 @@ class Interrupted(RecombineError):
 
 
 class DeviceError(RecombineError):
-    """The device asked for is absent or cannot do what is asked."""
+    """The device is absent, or cannot do what a spec needs."""
 
 
 def quoted(value: object) -> str:

@@ -66,7 +66,7 @@ def refused(path: Path, error: OSError, field: str = "store") -> NoReturn:
 
 
 def open_regular(path: Path, *, follow: bool = False) -> int:
-    """A descriptor for reading a regular file; never waits for a pipe, and follows a link only if told to."""
+    """A descriptor for reading a regular file; never waits for a pipe, and follows a link only if `follow` says so."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
     try:
         descriptor = os.open(path, flags)

@@ -64,7 +64,7 @@ class Frozen(BaseModel):
         return hash(self.digest)
 
     def replace(self, /, **fields: Any) -> Self:
-        """A copy with some fields changed, validated anew."""
+        """A copy with some fields changed, validated again."""
         return type(self)(**{**{name: getattr(self, name) for name in type(self).model_fields}, **fields})
 
 

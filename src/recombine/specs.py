@@ -71,8 +71,8 @@ class Recipe(Frozen):
 
     def replace(self, /, **fields: Any) -> Self:
         """A copy with some fields changed; a new `steps` takes the place of `epochs`, and the other way round."""
-        for given, other in (("steps", "epochs"), ("epochs", "steps")):
-            if fields.get(given) is not None and other not in fields:
+        for new, other in (("steps", "epochs"), ("epochs", "steps")):
+            if fields.get(new) is not None and other not in fields:
                 fields[other] = None
         return super().replace(**fields)
 

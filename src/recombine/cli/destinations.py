@@ -19,7 +19,7 @@ def require_folder(path: Path, field: str) -> None:
 
 
 def require_file(path: Path, field: str, *, make_folder: bool = False) -> None:
-    """Refuse a file that cannot be written; its folder is there, or is made if told so."""
+    """Refuse a file that cannot be written; its folder is there, or is made if `make_folder` says so."""
     if path.is_dir():
         raise InvalidValue(field, str(path), "a file, not a directory")
     with one_line_errors(path, field):

@@ -86,11 +86,11 @@ def diagnose(
         "memory": whole_number("memory", memory, at_most=LARGEST_MEMORY) << 20, "stages": stages
     }  # fmt: skip
     if factory.startswith(RUN):
-        given = {
+        flags = {
             "grid": grid, "weights": weights, "encoding": encoding, "holdout": holdout, "targets": targets,
             "background": background,
         }  # fmt: skip
-        for name, value in given.items():
+        for name, value in flags.items():
             if value is not None:
                 raise InvalidValue(name, str(value), "nothing for a stored run: its spec says it")
         task, module = _stored(factory.removeprefix(RUN), store)
@@ -119,7 +119,7 @@ def diagnose(
 
 
 def _print(result: Any) -> None:
-    """Write the summary: its table as the screen allows, then its other lines."""
+    """Write the summary: its table as wide as the screen, then its other lines."""
     columns = [
         Column(heading, cells, Holds.NAMES if heading == "stage" else Holds.NUMBERS)
         for heading, cells in result.summary_table().items()

@@ -133,8 +133,8 @@ def with_spec_flags(function: Callable[..., Any]) -> Callable[..., Any]:
     own = [p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != "flags"]
 
     def command(**values: Any) -> Any:
-        given = {f.name: values.pop(f.python_name, None) for f in flags}
-        lists = {name: [str(value)] if isinstance(value, bool) else value for name, value in given.items()}
+        by_flag = {f.name: values.pop(f.python_name, None) for f in flags}
+        lists = {name: [str(value)] if isinstance(value, bool) else value for name, value in by_flag.items()}
         return function({name: value for name, value in lists.items() if value}, **values)
 
     command.__doc__ = function.__doc__

@@ -60,8 +60,8 @@ def difference(rows: Sequence[Row]) -> tuple[dict[str, list[str]], dict[str, str
     texts = {
         name: [NOT_SET if value is None else field_text(value) for value in values] for name, values in columns.items()
     }
-    given = {name: value for name, value in common.items() if value is not None and value is not False}
-    return texts, {name: field_text(value) for name, value in given.items()}
+    stated = {name: value for name, value in common.items() if value is not None and value is not False}
+    return texts, {name: field_text(value) for name, value in stated.items()}
 
 
 def _alike(values: list[Any]) -> bool:
@@ -76,23 +76,23 @@ def _of_one_kind(values: list[Any]) -> list[Mapping[str, Any]]:
 
 def matching(rows: Sequence[Row], conditions: Iterable[str] | None) -> list[Row]:
     """The runs that meet conditions NAME=VALUE; of several for one name, any."""
-    wanted: dict[str, list[str]] = {}
+    texts_by_name: dict[str, list[str]] = {}
     for condition in conditions or []:
         name, equals, value = condition.partition("=")
         if not equals:
             raise InvalidValue("where", condition, "NAME=VALUE, as decoder=mlp, size=8 or seed=0")
-        wanted.setdefault(_field_name(name), []).append(value)
+        texts_by_name.setdefault(_field_name(name), []).append(value)
     chosen = list(rows)
-    for name, texts in wanted.items():
+    for name, texts in texts_by_name.items():
         values = [_named(flag_fields(summary), name) for _, summary in rows]
         if rows and all(value is _ABSENT for value in values):
             raise InvalidValue("where", f"{name}={texts[0]}", f"NAME=VALUE with NAME one of {listed(_names(rows))}")
         for text in texts:
             if rows and not any(_meets(text, value) for value in values):
-                there = list(dict.fromkeys(field_text(value) for value in values if value is not _ABSENT))
-                more = ", …" if len(there) > MOST_CHOICES else ""
+                values_here = list(dict.fromkeys(field_text(value) for value in values if value is not _ABSENT))
+                more = ", …" if len(values_here) > MOST_CHOICES else ""
                 raise InvalidValue(
-                    "where", f"{name}={text}", f"what runs here have: {listed(there[:MOST_CHOICES])}{more}"
+                    "where", f"{name}={text}", f"what runs here have: {listed(values_here[:MOST_CHOICES])}{more}"
                 )
         meets = {key for (key, _), value in zip(rows, values, strict=True) if any(_meets(t, value) for t in texts)}
         chosen = [row for row in chosen if row[0] in meets]
@@ -105,8 +105,8 @@ _ABSENT = object()
 def _field_name(name: str) -> str:
     """A name as people write it (`--lr`, `recipe.lr`, `weight-decay`, `width`) as ours."""
     plain = name.strip().lstrip("-").replace("-", "_").removesuffix(".kind")
-    for room in ("task.", "recipe."):
-        plain = plain.removeprefix(room)
+    for prefix in ("task.", "recipe."):
+        plain = plain.removeprefix(prefix)
     return next((dotted for dotted, short in SHORT.items() if short == plain), plain)
 
 

@@ -29,41 +29,41 @@ VARIABLE = "RECOMBINE_STORE"
 
 def message(error: RecombineError, words: list[str]) -> str:
     """What was wrong, in the words of the command that was typed."""
-    given = typed_flags(words)
+    flags = typed_flags(words)
     if isinstance(error, InvalidValue):
-        flag = _flag(error.field, given)
-        field = flag or _part(error, given) or ARGUMENTS.get((words[0] if words else "", error.field), error.field)
+        flag = _flag(error.field, flags)
+        field = flag or _part(error, flags) or ARGUMENTS.get((words[0] if words else "", error.field), error.field)
         allowed = error.allowed.replace("allow_unseen", "--allow-unseen")
-        return str(InvalidValue(field, _value(error.value, given.get(flag or "", [])), allowed))
+        return str(InvalidValue(field, _value(error.value, flags.get(flag or "", [])), allowed))
     field, colon, rest = str(error).partition(": ")
     is_set = bool(os.environ.get(VARIABLE)) and rest.startswith(repr(os.environ[VARIABLE]))
     usual = VARIABLE if field == "store" and is_set else field
-    return f"{_flag(field, given) or usual}{colon}{rest}"
+    return f"{_flag(field, flags) or usual}{colon}{rest}"
 
 
 def typed_flags(words: list[str]) -> dict[str, list[str]]:
     """The values of each flag, as typed."""
-    given: dict[str, list[str]] = {}
+    flags: dict[str, list[str]] = {}
     for word, following in zip(words, [*words[1:], ""], strict=True):
         if word.startswith("--"):
             flag, equals, value = word.partition("=")
-            given.setdefault(flag, []).append(value if equals else following)
-    return given
+            flags.setdefault(flag, []).append(value if equals else following)
+    return flags
 
 
-def _flag(field: str, given: Mapping[str, list[str]]) -> str | None:
+def _flag(field: str, flags: Mapping[str, list[str]]) -> str | None:
     """The flag that gave a field its value; None where no flag did."""
     for name in (field, FLAGS.get(field, field)):
         for flag in (f"--{name}", f"--{name.replace('_', '-')}"):
-            if flag in given:
+            if flag in flags:
                 return flag
-    return f"--set {field}" if any(change.startswith(f"{field}=") for change in given.get("--set", [])) else None
+    return f"--set {field}" if any(change.startswith(f"{field}=") for change in flags.get("--set", [])) else None
 
 
-def _part(error: InvalidValue, given: Mapping[str, list[str]]) -> str | None:
+def _part(error: InvalidValue, flags: Mapping[str, list[str]]) -> str | None:
     """`--holdout center:6:22: high` for a field of a part that a flag gave as a text."""
     part, _, field = error.field.partition(".")
-    texts = given.get(f"--{part}", [])
+    texts = flags.get(f"--{part}", [])
     if len(texts) > 1:
         texts = [text for text in texts if typed(error.value) in re.split("[:=]", text)]
     if not field or len(texts) != 1:
@@ -72,9 +72,9 @@ def _part(error: InvalidValue, given: Mapping[str, list[str]]) -> str | None:
     return f"--{part} {quoted(texts[0])[1:-1]}{f': {own}' if own else ''}"
 
 
-def _value(value: Any, given: list[str]) -> Any:
+def _value(value: Any, texts: list[str]) -> Any:
     """The value as it was typed, where it is the one that was."""
-    return next((text for text in given if _same(text, value)), value)
+    return next((text for text in texts if _same(text, value)), value)
 
 
 def _same(text: str, value: Any) -> bool:

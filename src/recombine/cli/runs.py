@@ -61,8 +61,8 @@ def list_runs(
         List all of them.
     """
     whole_number("newest", newest)
-    place = Store(store, create=False)
-    listing = place.listing(None if everything or where else newest)
+    opened = Store(store, create=False)
+    listing = opened.listing(None if everything or where else newest)
     chosen = matching([(row.key, row.summary) for row in listing.rows], where)
     matched = len(chosen) if where else listing.total
     if not everything:
@@ -71,13 +71,13 @@ def list_runs(
         _write_listing(chosen)
     if len(chosen) < matched:
         say(f"the newest {len(chosen)} of {matched}; --all lists all, --where chooses")
-    unfinished = place.unfinished()
+    unfinished = opened.unfinished()
     tail = f", {len(unfinished)} unfinished ({_some(unfinished)})" if unfinished else ""
     count = counted(listing.total, "finished run")
-    say(f"{count if not where else f'{matched} of {count}'} in {place.path}{tail}")
+    say(f"{count if not where else f'{matched} of {count}'} in {opened.path}{tail}")
     if listing.unreadable:
         say(f"cannot be listed: {_some(listing.unreadable)}; 'recombine runs verify' says why")
-    return _code(place, listing.unreadable)
+    return _code(opened, listing.unreadable)
 
 
 def _code(store: Store, unlisted: Sequence[str]) -> int:
@@ -140,10 +140,10 @@ def _other_revision(spec: Mapping[str, Any]) -> str:
 @app.command
 def verify(*, store: StorePath = None) -> int:
     """Compare every byte with what was written; exit with 1 if any differs."""
-    place = Store(store, create=False)
+    opened = Store(store, create=False)
     checked = 0
     kinds: Counter[str] = Counter()
-    for name, problems in place.verify():
+    for name, problems in opened.verify():
         checked += is_key(name)
         kinds.update({problem.kind for problem in problems})
         for problem in problems:
@@ -175,21 +175,21 @@ def prune(
     dry_run
         Only say what would be deleted.
     """
-    place = Store(Store(store, create=False).path)  # folders that a copy has lost are made again
-    keys = {place.resolve(run).key for run in runs}
+    opened = Store(Store(store, create=False).path)  # folders that a copy has lost are made again
+    keys = {opened.resolve(run).key for run in runs}
     if diverged:
-        listed_so = [key for key, summary in place.summaries() if summary["status"] == "diverged"]
-        keys |= {key for key in listed_so if place.run(key).status == "diverged"}
-    paths = place.leftovers()
-    loose = place.unfinished() if unfinished else []
+        diverged_keys = [key for key, summary in opened.summaries() if summary["status"] == "diverged"]
+        keys |= {key for key in diverged_keys if opened.run(key).status == "diverged"}
+    paths = opened.leftovers()
+    checkpoints = opened.unfinished() if unfinished else []
     verb = "would delete" if dry_run else "deleted"
     counts = {"leftover": 0, "run": 0, "checkpoint of": 0}
     for path in paths:
-        done = dry_run or place.delete_leftover(path)
+        done = dry_run or opened.delete_leftover(path)
         counts["leftover"] += done
         say(f"{verb if done else IN_USE} {path}")
-    for key in [*sorted(keys), *loose]:
-        what, delete = ("run", place.remove) if key in keys else ("checkpoint of", place.discard_checkpoint)
+    for key in [*sorted(keys), *checkpoints]:
+        what, delete = ("run", opened.remove) if key in keys else ("checkpoint of", opened.discard_checkpoint)
         done = dry_run or delete(key)
         counts[what] += done
         say(f"{verb if done else IN_USE} {what} {key}")
@@ -213,22 +213,22 @@ def export(to: SomePath, /, *runs: str, where: Where = None, store: StorePath = 
         require_file(to, "to")
     elif to.suffix in OTHER_TABLES:
         raise InvalidValue("to", str(to), "a directory, or a file ending in .csv or .json")
-    place = Store(store, create=False)
+    opened = Store(store, create=False)
     with one_line_errors(to, "to"):
-        if to.exists() and to.samefile(place.path):
+        if to.exists() and to.samefile(opened.path):
             raise InvalidValue("to", str(to), "another directory than the store's own")
-    chosen = [place.resolve(run) for run in runs] or place.runs()
+    chosen = [opened.resolve(run) for run in runs] or opened.runs()
     if where:
-        kept = {key for key, _ in matching(place.summaries(), where)}
+        kept = {key for key, _ in matching(opened.summaries(), where)}
         chosen = [run for run in chosen if run.key in kept]
     for run in chosen:
         _require_whole(run)
     if is_table:
         _write_table(to, chosen)
     else:
-        there = _store_to_fill(to)
+        other = _store_to_fill(to)
         for run in chosen:
-            there.adopt(run)
+            other.adopt(run)
     say(f"{counted(len(chosen), 'run')} exported to {to}")
 
 

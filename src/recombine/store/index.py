@@ -71,9 +71,9 @@ class Index:
         return self._used(_heads, "ro") or {}
 
     def summaries(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Summaries by key, for those keys that the index can answer for."""
-        wanted = list(keys)
-        return (self._used(lambda connection: _summaries(connection, wanted), "ro") or {}) if wanted else {}
+        """Summaries by key, for those keys that the index has."""
+        keys = list(keys)
+        return (self._used(lambda connection: _summaries(connection, keys), "ro") or {}) if keys else {}
 
     def update(self, rows: Iterable[Row], gone: Iterable[str] = ()) -> None:
         """Add or replace rows, and remove those of runs that are gone."""
@@ -109,7 +109,7 @@ class Index:
 
     @contextmanager
     def _connected(self, mode: str) -> Iterator[sqlite3.Connection]:
-        """A connection in a transaction; tables are made where a writer finds an empty file."""
+        """A connection in a transaction; tables are made where a writer meets an empty file."""
         writes = mode != "ro"
         with closing(self._opened(mode)) as connection:
             if writes:

@@ -21,7 +21,7 @@ def refusal(path: Path, allowed: str) -> StoreError:
 
 
 def open_folder(path: Path, create: bool) -> None:
-    """Make sure that a path is a store; make one where there is none, if so told, and write nothing otherwise."""
+    """Make sure that a path is a store, which `create` may make; nothing is written otherwise."""
     with one_line_errors(path):
         try:
             content = read(path / MARKER)
@@ -56,7 +56,7 @@ def is_marker(name: str) -> bool:
 
 
 def _require_folder(path: Path, name: str, create: bool) -> None:
-    """Refuse a folder of a store that is a link or a file; make one that is missing, if so told."""
+    """Refuse a folder of a store that is a link or a file; make one that is missing, if `create` says so."""
     folder = path / name
     if create:
         with suppress(FileExistsError):

@@ -49,8 +49,9 @@ SPARE = 16_000_000
 
 def store_path(path: str | os.PathLike[str] | None = None) -> Path:
     """The path given, or `RECOMBINE_STORE`, or `./runs`."""
-    given = path if path is not None and not (isinstance(path, str) and not path) else None
-    return given_path("store", os.environ.get(VARIABLE) or DEFAULT_STORE if given is None else given)
+    if path is None or (isinstance(path, str) and not path):
+        path = os.environ.get(VARIABLE) or DEFAULT_STORE
+    return given_path("store", path)
 
 
 class Store:
@@ -77,14 +78,14 @@ class Store:
     # -- finished runs -----------------------------------------------------------------------------------------
 
     def run(self, key: str) -> Run:
-        """A run by its whole key, finished or not."""
+        """The run with this key, finished or not."""
         return Run(key, self.path / "runs" / key)
 
     def find(self, key: str, *, locked: bool = False) -> Run | None:
         """The finished run, checked byte by byte; a damaged one is put aside and counts as absent.
 
         `locked` says that the caller holds the run's lock. Without it a damaged run is moved only if nobody is
-        working on it, and looked at again first: another process may have trained it meanwhile.
+        working on it, and only if it is still damaged then: another process may have trained it meanwhile.
         """
         run = self.run(key)
         try:
@@ -107,7 +108,7 @@ class Store:
             return None  # another process has put it aside meanwhile
 
     def _put_aside(self, run: Run) -> Run | None:
-        """Under the run's lock: look again, and move it away if it is damaged indeed."""
+        """Under the run's lock: the run if it is whole after all; otherwise it is moved away."""
         if not run.damage():
             return run
         with one_line_errors(run.path):
@@ -163,7 +164,7 @@ class Store:
         return run
 
     def remove(self, key: str) -> bool:
-        """Delete a finished run; False if somebody is working on it."""
+        """Delete a finished run; False if a process is working on it."""
         lock, run = self.lock(key), self.run(key)
         if not lock.acquire(wait=False):
             return False
@@ -230,7 +231,7 @@ class Store:
         return Lock(self.path / "locks" / key)
 
     def is_busy(self, key: str) -> bool:
-        """Whether somebody holds a run's lock."""
+        """Whether a process holds a run's lock."""
         lock = self.lock(key)
         free = lock.acquire(wait=False)
         lock.release()
@@ -241,7 +242,7 @@ class Store:
         return [key for key in self.checkpoints if not os.path.lexists(self.run(key).path)]
 
     def discard_checkpoint(self, key: str) -> bool:
-        """Delete what an unfinished run left; False if somebody is training it."""
+        """Delete what an unfinished run left; False if a process is training it."""
         lock = self.lock(key)
         if not lock.acquire(wait=False):
             return False
@@ -262,7 +263,7 @@ class Store:
         return care.leftovers(self)
 
     def delete_leftover(self, path: Path) -> bool:
-        """Delete one of them; False if somebody is working on its run."""
+        """Delete a leftover; False if a process is working on its run."""
         return care.delete_leftover(self, path)
 
     def clean(self) -> None:

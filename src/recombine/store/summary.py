@@ -24,10 +24,10 @@ class Spread:
 
 @dataclass(frozen=True)
 class Summary:
-    """One arm of a sweep."""
+    """Runs that differ only in their seed."""
 
     settings: dict[str, Any]
-    """The fields, as `task.encoding.kind`, in which the arms differ."""
+    """The fields, as `task.encoding.kind`, in which the summaries of one call differ."""
     seeds: int
     """Runs that count: those that did not diverge."""
     diverged: int
@@ -41,21 +41,35 @@ class Summary:
 
 
 def summarize(runs: Iterable[Run]) -> list[Summary]:
-    """One summary an arm, in order of first appearance."""
+    """One summary for each group of runs that differ only in their seed, in order of first appearance.
+
+    Parameters
+    ----------
+    runs
+        Finished runs, as `train` returns them; a run that comes twice counts once.
+
+    Returns
+    -------
+    list of Summary
+        With mean and standard deviation over seeds of every score.
+    """
     runs = items("runs", runs, Run, example="runs, as `train` returns them")
-    arms: dict[str, list[Run]] = {}
+    groups: dict[str, list[Run]] = {}
     fields: dict[str, dict[str, Any]] = {}
     for run in {run.key: run for run in runs}.values():
         spec = run.spec_fields
         del spec["seed"]
-        name = json.dumps(spec, sort_keys=True)
-        fields[name] = flattened(spec)
-        arms.setdefault(name, []).append(run)
+        group = json.dumps(spec, sort_keys=True)
+        fields[group] = flattened(spec)
+        groups.setdefault(group, []).append(run)
     differing = _differing(list(fields.values()))
-    return [_summary({name: fields[arm].get(name) for name in differing}, members) for arm, members in arms.items()]
+    return [
+        _summary({name: fields[group].get(name) for name in differing}, members) for group, members in groups.items()
+    ]
 
 
 def _differing(specs: list[dict[str, Any]]) -> list[str]:
+    """Names of the fields in which specs differ."""
     names = list(dict.fromkeys(name for spec in specs for name in spec))
     different = [name for name in names if len({json.dumps(spec.get(name, "absent")) for spec in specs}) > 1]
     kinds = [name.removesuffix("kind") for name in different if name.endswith(".kind")]
@@ -67,14 +81,15 @@ def _differing(specs: list[dict[str, Any]]) -> list[str]:
 
 
 def _only_in_some(name: str, specs: list[dict[str, Any]]) -> bool:
+    """Whether a field has one value wherever it exists."""
     values = {json.dumps(spec[name]) for spec in specs if name in spec}
     return len(values) == 1
 
 
 def _summary(settings: dict[str, Any], members: list[Run]) -> Summary:
-    whole = [run for run in members if run.status == "done"]
-    scores = {name: spread([run.scores[name] for run in whole]) for name in SCORES}
-    return Summary(settings, len(whole), len(members) - len(whole), scores)
+    done = [run for run in members if run.status == "done"]
+    scores = {name: spread([run.scores[name] for run in done]) for name in SCORES}
+    return Summary(settings, len(done), len(members) - len(done), scores)
 
 
 def spread(values: list[float]) -> Spread:

@@ -29,14 +29,14 @@ from recombine.tasks.training_sets import AnyTrainingRule, Draws, Each
 
 
 class Examples(NamedTuple):
-    """What a network is shown and what it should answer."""
+    """Inputs of a network and the outputs it should give."""
 
     inputs: Float[Tensor, "row ..."]
     targets: Float[Tensor, "row ..."]
 
 
 WHICH = {"holdout", "training", "centers", "region", "isolated", "mixing", "allow_unseen"}
-"""Fields that say which examples are shown or held out."""
+"""Fields that say which examples are trained on or held out."""
 
 
 class Task(Variant):
@@ -104,8 +104,10 @@ class Task(Variant):
 
     @cached_property
     def rendering_key(self) -> str:
-        """What decides the grid and how examples look, as opposed to which of them are shown: tasks that are alike in
-        it have the same examples for the same factor values, and the same blank one."""
+        """The fields that decide the grid and how examples look, not which of them are trained on, as JSON.
+
+        Tasks with equal keys have the same examples for the same factor values, and the same blank one.
+        """
         return self.model_dump_json(exclude=WHICH)
 
     @cached_property
@@ -134,7 +136,7 @@ class Task(Variant):
 
     @cached_property
     def blank(self) -> Float[Tensor, " ..."]:
-        """The answer that ignores the input: an empty image, or the mean code over the grid."""
+        """The output that ignores the input: an empty image, or the mean code over the grid."""
         if self.direction == "decode":
             return torch.full(self.image_shape, self.background)
         return self.codes(self.grid.points).mean(dim=0).float()
@@ -149,12 +151,12 @@ class Task(Variant):
         return torch.cat(blocks)
 
     def check_columns(self, values: Float[Tensor, "row factor"]) -> None:
-        """Refuse rows of values that have not one for each factor."""
+        """Refuse rows that do not have one value for each factor."""
         if values.shape[1] != len(self.grid.factors):
             raise InvalidValue("values", values, f"rows of one value for each of {listed(self.grid.names)}")
 
     def training_values(self, seed: int) -> Float[Tensor, "row factor"]:
-        """The training set of one seed, one row an example of an epoch."""
+        """The training set of one seed, one row per example of an epoch."""
         whole_number("seed", seed, at_least=0)
         usable = self._usable()
         combined = self._real_values(usable, seed) if self.centers == "real" else self._grid_values(usable, seed)
@@ -163,9 +165,9 @@ class Task(Variant):
         alone = self.isolated_values()
         if self.mixing is not None:
             generator = stream(seed, "mixing")
-            wanted = round(len(combined) * self.mixing / (1 - self.mixing))
-            if wanted >= len(alone):
-                alone = _repeated(alone, wanted, generator)
+            count = round(len(combined) * self.mixing / (1 - self.mixing))
+            if count >= len(alone):
+                alone = _repeated(alone, count, generator)
             else:
                 combined = _repeated(combined, round(len(alone) * (1 - self.mixing) / self.mixing), generator)
         return torch.cat([alone, combined])
@@ -179,14 +181,14 @@ class Task(Variant):
 
     def _real_values(self, usable: Bool[Tensor, " point"], seed: int) -> Float[Tensor, "row factor"]:
         """Uniform draws over the part of the continuous domain whose nearest grid points are usable."""
-        wanted = self.training.count(int(usable.sum()))
+        count = self.training.count(int(usable.sum()))
         low = torch.tensor([factor.low for factor in self.grid.factors], dtype=torch.float64)
         high = torch.tensor([factor.high for factor in self.grid.factors], dtype=torch.float64)
-        generator, found = stream(seed, "training set"), torch.empty(0, len(low), dtype=torch.float64)
-        while len(found) < wanted:
-            draws = low + (high - low) * torch.rand(2 * wanted, len(low), dtype=torch.float64, generator=generator)
-            found = torch.cat([found, draws[usable[self.grid.nearest(draws)]]])
-        return found[:wanted]
+        generator, values = stream(seed, "training set"), torch.empty(0, len(low), dtype=torch.float64)
+        while len(values) < count:
+            draws = low + (high - low) * torch.rand(2 * count, len(low), dtype=torch.float64, generator=generator)
+            values = torch.cat([values, draws[usable[self.grid.nearest(draws)]]])
+        return values[:count]
 
     # -- mistakes ----------------------------------------------------------------------------------------------
 
@@ -195,8 +197,8 @@ class Task(Variant):
         if self._given_holdout is None:  # a task inside a spec is validated once more
             self._given_holdout = self.holdout
         object.__setattr__(self, "holdout", self.resolved_holdout())
-        if not self.allow_unseen and (gone := unseen_values(self.holdout.mask(self.grid), self.grid)):
-            some = ", ".join(gone[:3]) + (", …" if len(gone) > 3 else "")
+        if not self.allow_unseen and (unseen := unseen_values(self.holdout.mask(self.grid), self.grid)):
+            some = ", ".join(unseen[:3]) + (", …" if len(unseen) > 3 else "")
             raise InvalidValue(
                 "holdout",
                 str(self.holdout),
@@ -222,10 +224,10 @@ class Task(Variant):
         return self
 
 
-def _repeated(rows: Tensor, wanted: int, generator: torch.Generator) -> Tensor:
-    """The rows over and over, the last round a random part, `wanted` in all."""
-    rounds, rest = divmod(wanted, len(rows))
-    return torch.cat([rows.repeat(rounds, 1), rows[torch.randperm(len(rows), generator=generator)[:rest]]])
+def _repeated(rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """The rows over and over, the last time a random part of them, `count` in all."""
+    times, rest = divmod(count, len(rows))
+    return torch.cat([rows.repeat(times, 1), rows[torch.randperm(len(rows), generator=generator)[:rest]]])
 
 
 TASKS: Registry[Task] = Registry("task", Task)

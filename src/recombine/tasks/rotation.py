@@ -120,8 +120,8 @@ class RotationTask(Task):
         if bool(((which < 0) | (which >= self.digits)).any()):
             raise InvalidValue("values", which.unique().tolist(), f"digits by their position, 0 to {self.digits - 1}")
         upright = self.upright.to(values.device)[which][:, None]
-        places = functional.affine_grid(back, list(upright.shape), align_corners=False)
-        return functional.grid_sample(upright, places, align_corners=False)[:, 0]
+        grid = functional.affine_grid(back, list(upright.shape), align_corners=False)
+        return functional.grid_sample(upright, grid, align_corners=False)[:, 0]
 
     def resolved_holdout(self) -> Holdout:
         return self.gap(self.angles, self.digits) if self.holdout == Center() else super().resolved_holdout()
