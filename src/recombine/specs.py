@@ -120,6 +120,7 @@ class RunSpec(Frozen):
 
     @classmethod
     def from_stored(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        """The spec's fields as they are named now, from what any edition of a store keeps, of any revision."""
         return {name: value for name, value in with_present_names(fields).items() if name != "revision"}
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -85,37 +86,46 @@ def diagnose(
         "geometry": one_of("geometry", geometry, GEOMETRIES),
         "memory": whole_number("memory", memory, at_most=LARGEST_MEMORY) << 20, "stages": stages
     }  # fmt: skip
+    flags = {"grid": grid, "weights": weights, "encoding": encoding, "holdout": holdout, "targets": targets,
+             "background": background}  # fmt: skip
     if factory.startswith(RUN):
-        flags = {
-            "grid": grid, "weights": weights, "encoding": encoding, "holdout": holdout, "targets": targets,
-            "background": background,
-        }  # fmt: skip
-        for name, value in flags.items():
-            if value is not None:
-                raise InvalidValue(name, str(value), "nothing for a stored run: its spec says it")
-        task, module = _stored(factory.removeprefix(RUN), store)
-        points = task.grid
-        settings |= {"encode": task.encoding, "holdout": task.held_out, "background": task.background}
-        settings["targets"] = task.render(points.points)
+        module, points, inputs = _run_of_a_store(factory.removeprefix(RUN), store, flags)
     else:
-        if grid is None:
-            raise RecombineError(
-                f"--grid: none was given; allowed: factors and values, as x=0:27,y=0:27 ({RUN}KEY brings its own)"
-            )
         if store is not None:
             raise InvalidValue("store", str(store), f"nothing unless the module is {RUN}KEY")
-        points, module = engine.parse_grid(grid), module_from(factory)
-        if weights is not None:
-            _load(module, weights)
-        settings |= {"encode": encoding, "holdout": holdout, "background": background or 0.0}
-        settings["targets"] = _targets(targets)
+        module, points, inputs = _module_of_a_user(factory, flags)
     if out is not None:
         require_folder(out, "out")
-    result = engine.diagnose(module, points, **settings)
+    result = engine.diagnose(module, points, **settings, **inputs)
     _print(result)
     if out is not None:
         _write(out, result)
         say(f"written to {out}")
+
+
+def _run_of_a_store(key: str, store: Path | None, flags: Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+    """Trained network, grid and settings of a finished run."""
+    for name, value in flags.items():
+        if value is not None:
+            raise InvalidValue(name, str(value), "nothing for a stored run: its spec says it")
+    task, module = _stored(key, store)
+    settings = {"encode": task.encoding, "holdout": task.held_out, "background": task.background}
+    return module, task.grid, {**settings, "targets": task.render(task.grid.points)}
+
+
+def _module_of_a_user(factory: str, flags: Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+    """Module, grid and settings that the command's flags describe."""
+    from recombine.diagnosis import parse_grid
+
+    if flags["grid"] is None:
+        raise RecombineError(
+            f"--grid: none was given; allowed: factors and values, as x=0:27,y=0:27 ({RUN}KEY brings its own)"
+        )
+    points, module = parse_grid(flags["grid"]), module_from(factory)
+    if flags["weights"] is not None:
+        _load(module, flags["weights"])
+    settings = {"encode": flags["encoding"], "holdout": flags["holdout"], "background": flags["background"] or 0.0}
+    return module, points, {**settings, "targets": _targets(flags["targets"])}
 
 
 def _print(result: Any) -> None:

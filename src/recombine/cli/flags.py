@@ -49,9 +49,11 @@ class Flag:
 
     @property
     def python_name(self) -> str:
+        """The name as a Python identifier."""
         return self.name.replace(".", SEPARATOR)
 
     def parameter(self) -> inspect.Parameter:
+        """The flag as a parameter of a command."""
         long = "--" + self.name.replace("_", "-")
         names = [long, f"--{SHORT[self.name]}"] if self.name in SHORT else [long]
         described: dict[str, Any] = {

@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
+import torch
+
 from recombine.checks import items, number, whole_number
 from recombine.errors import InvalidValue
 from recombine.specs import RunSpec
@@ -74,10 +76,7 @@ def train(
     checkpoint_seconds = number("checkpoint_seconds", checkpoint_seconds, at_least=0, or_infinity=True)
     if watch is not None and not callable(watch):
         raise InvalidValue("watch", watch, "a function of the Progress")
-    if memory is not None and number("memory", memory, above=0) and hardware.type != "cuda":
-        raise InvalidValue("memory", memory, f"device cuda (on {hardware.type} members train in turn)")
-    if processes is not None and whole_number("processes", processes) and hardware.type != "cpu":
-        raise InvalidValue("processes", processes, f"device cpu (on {hardware.type} one program trains all members)")
+    _check_device_settings(hardware, memory, processes)
     store = store if isinstance(store, Store) else Store(store)
     members = members or MEMBERS_TOGETHER[hardware.type]
     sweep = Sweep(specs, store, hardware, members, checkpoint_seconds, watch, memory)
@@ -87,3 +86,11 @@ def train(
     else:
         train_in_processes(sweep, processes)
     return [sweep.finished[spec.digest] for spec in specs]
+
+
+def _check_device_settings(hardware: torch.device, memory: float | None, processes: int | None) -> None:
+    """Refuse settings that the device does not have."""
+    if memory is not None and number("memory", memory, above=0) and hardware.type != "cuda":
+        raise InvalidValue("memory", memory, f"device cuda (on {hardware.type} members train in turn)")
+    if processes is not None and whole_number("processes", processes) and hardware.type != "cpu":
+        raise InvalidValue("processes", processes, f"device cpu (on {hardware.type} one program trains all members)")
