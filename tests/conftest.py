@@ -2,6 +2,7 @@
 
 import pkgutil
 from importlib.util import find_spec
+from pathlib import Path
 
 from jaxtyping import install_import_hook
 
@@ -16,6 +17,23 @@ install_import_hook(
 
 import pytest  # noqa: E402
 import torch  # noqa: E402
+
+TESTS = Path(__file__).parent
+INTEGRATION = (
+    "browser", "campaigns", "figures", "smoke", "spoilt", "sweep",
+    "cli/test_bench.py", "cli/test_commands.py", "cli/test_imports.py", "cli/test_screens.py", "cli/test_streams.py",
+    "store/test_killed.py", "store/test_strangers.py", "training",
+    "test_editions.py", "test_results.py", "test_rotation.py", "test_studies.py", "test_threshold.py",
+)  # fmt: skip
+"""Files and folders of tests that start processes, draw figures or train for seconds."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark integration tests, which `make check` leaves out and `make test` runs."""
+    paths = [TESTS / name for name in INTEGRATION]
+    for item in items:
+        if any(path == item.path or path in item.path.parents for path in paths):
+            item.add_marker(pytest.mark.integration)
 
 
 @pytest.fixture(autouse=True)
