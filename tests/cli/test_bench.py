@@ -11,13 +11,14 @@ import torch
 from recombine.benchmark import CASES, performance_blocks
 from recombine.benchmark.limits import Work, work_of
 from recombine.benchmark.ours import timed
-from recombine.benchmark.plain import PlainLoop, steps_of
+from recombine.benchmark.plain import PlainLoop
 from recombine.benchmark.precision import compare_precisions, told_apart
 from recombine.benchmark.published import plain_module
 from recombine.cli import main
 from recombine.figures.performance import performance_figure
 from recombine.specs import Recipe, RunSpec
 from recombine.tasks import BumpTask
+from recombine.training import steps_of
 
 CPU = torch.device("cpu")
 SMALL = {"size": 14, "training": "draws:40"}

@@ -15,7 +15,7 @@ import torch
 from recombine.benchmark.cases import CASES, PUBLISHED, Case
 from recombine.benchmark.limits import copy_rate, median_seconds, product_rate, work_of
 from recombine.benchmark.ours import Timed, timed, timed_apart
-from recombine.benchmark.plain import WORKERS, PlainLoop, graphed_seconds, steps_of
+from recombine.benchmark.plain import WORKERS, PlainLoop, graphed_seconds
 from recombine.benchmark.precision import compare_precisions
 from recombine.errors import InvalidValue, listed
 from recombine.metrics import decoder_reader, metric_tensor
@@ -24,7 +24,7 @@ from recombine.store import Store
 from recombine.sweep import train
 from recombine.sweep.provenance import provenance
 from recombine.tasks import BumpTask
-from recombine.training import DEFAULT_PRECISION
+from recombine.training import DEFAULT_PRECISION, steps_of
 
 Say = Callable[[str], None]
 MEMBERS = (1, 4, 16, 64, 256, 1024)

@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from recombine.benchmark.published import first_batch, plain_loss, plain_module
 from recombine.specs import RunSpec
+from recombine.training import steps_of, steps_per_epoch, total_steps
 
 WORKERS = 2
 WARM_UP_STEPS = 3
@@ -26,8 +27,8 @@ class PlainLoop:
         self.optimiser = torch.optim.AdamW(
             self.module.parameters(), lr=spec.recipe.lr, weight_decay=spec.recipe.weight_decay
         )
-        self.steps_per_epoch = -(-len(values) // spec.recipe.batch)
-        self.steps = steps_of(spec)
+        self.steps_per_epoch = steps_per_epoch(spec.recipe, len(values))
+        self.steps = total_steps(spec.recipe, len(values))
         self.loader = DataLoader(
             TensorDataset(examples.inputs, examples.targets), batch_size=spec.recipe.batch, shuffle=True,
             num_workers=workers, persistent_workers=workers > 0,
@@ -57,12 +58,6 @@ class PlainLoop:
                 if done - warm == steps:
                     break
         return (time.perf_counter() - began) / (done - warm) * self.steps
-
-
-def steps_of(spec: RunSpec) -> int:
-    """Steps of a whole training."""
-    values = spec.task.training_values(spec.seed)
-    return spec.recipe.steps or -(-len(values) // spec.recipe.batch) * (spec.recipe.epochs or 0)
 
 
 def graphed_seconds(spec: RunSpec, device: torch.device, steps: int) -> float:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import torch
 
-from recombine import native
+from recombine import kernels
 from recombine.checks import items, number, whole_number
 from recombine.errors import Interrupted, InvalidValue
 from recombine.specs import RunSpec
@@ -136,7 +136,7 @@ class Sweep:
         self.steps = {key: _steps(spec) for key, spec in self.pending.items()}
         self.steps_pending = sum(self.steps.values())
         if self.pending and self.device.type == "cpu":
-            native.available()  # compiled once, before several processes want them and runs are timed
+            kernels.available("cpu")  # compiled once, before several processes want them and runs are timed
         if self.device.type != "cpu":  # members of one program step together: those of like length belong together
             self.pending = dict(sorted(self.pending.items(), key=lambda item: -self.steps[item[0]]))
 

@@ -12,6 +12,7 @@ from recombine.training.ensemble import Ensemble, State, group_by_rendering, pro
 from recombine.training.evaluate import Evaluator, evaluate, scores
 from recombine.training.fit import fit
 from recombine.training.memory import fitting_members, within
+from recombine.training.schedule import steps_of, steps_per_epoch, total_steps
 
 __all__ = [
     "DEFAULT_PRECISION",
@@ -29,5 +30,8 @@ __all__ = [
     "program_of",
     "resolve_device",
     "scores",
+    "steps_of",
+    "steps_per_epoch",
+    "total_steps",
     "within",
 ]

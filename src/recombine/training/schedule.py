@@ -13,8 +13,23 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from recombine.specs import RunSpec
+from recombine.specs import Recipe, RunSpec
 from recombine.streams import stream
+
+
+def steps_per_epoch(recipe: Recipe, examples: int) -> int:
+    """Optimiser steps of one pass over so many examples; the last may see fewer than a batch."""
+    return -(-examples // recipe.batch)
+
+
+def total_steps(recipe: Recipe, examples: int) -> int:
+    """Optimiser steps of a whole training on so many examples."""
+    return recipe.steps or steps_per_epoch(recipe, examples) * (recipe.epochs or 0)
+
+
+def steps_of(spec: RunSpec) -> int:
+    """Optimiser steps of a run; draws its training set only where the number depends on it."""
+    return spec.recipe.steps or total_steps(spec.recipe, len(spec.task.training_values(spec.seed)))
 
 
 class Batches(NamedTuple):
@@ -30,9 +45,8 @@ class Schedule:
 
     def __init__(self, spec: RunSpec, table: Int[Tensor, " row"]) -> None:
         self.seed, self.table, self.batch = spec.seed, table, spec.recipe.batch
-        self.steps_per_epoch = -(-len(table) // self.batch)
-        epochs = spec.recipe.epochs
-        self.total = spec.recipe.steps or self.steps_per_epoch * (epochs or 0)
+        self.steps_per_epoch = steps_per_epoch(spec.recipe, len(table))
+        self.total = total_steps(spec.recipe, len(table))
         padded = torch.zeros(self.steps_per_epoch * self.batch)
         padded[: len(table)] = 1
         shares = padded.view(self.steps_per_epoch, self.batch)
@@ -64,7 +78,7 @@ class Schedule:
 def batches_of(schedules: list[Schedule], first: list[int], span: int) -> Batches:
     """The next `span` batches of all members, each from its own step on."""
     shape = (span, len(schedules), schedules[0].batch)
-    own = torch.stack([schedule.table[0] for schedule in schedules])  # a finished member is shown what it knows
+    own = torch.stack([schedule.table[0] for schedule in schedules])  # what a finished member sees
     batches = Batches(
         own[None, :, None].repeat(span, 1, shape[2]), torch.zeros(shape), torch.zeros(shape[:2], dtype=torch.bool)
     )
