@@ -75,7 +75,7 @@ def test_metrics_against_loops():
     assert hits(torch.tensor([[3, 4], [3, 6]]), torch.tensor([[4.0, 5.0], [4.0, 4.0]])).tolist() == [True, False]
 
 
-def test_tasks_that_look_alike_share_an_examination():
+def test_tasks_that_look_alike_share_an_evaluator():
     one = BumpTask(size=9)
     other, unlike = one.replace(holdout="none", training="draws:5"), one.replace(sigma=2.0)
     assert one.rendering_key == other.rendering_key != unlike.rendering_key
@@ -97,6 +97,6 @@ def test_a_grid_too_large_to_be_held_is_brought_chunk_by_chunk(monkeypatch):
     task = BumpTask(size=9)
     noisy = task.examples(task.grid.points).targets * 0.9
     held = evaluate(task, batched(noisy, 32), CPU)
-    monkeypatch.setattr(sys.modules[Evaluator.__module__], "HELD", 0)
+    monkeypatch.setattr(sys.modules[Evaluator.__module__], "KEPT_BYTES", 0)
     for name, values in evaluate(task, batched(noisy, 32), CPU).items():
         assert torch.equal(values, held[name]), name

@@ -1,4 +1,4 @@
-"""A decoder's own way to run many members, held against running it member by member."""
+"""Faster ways to run many members, compared with running them member by member."""
 
 import pytest
 import torch
@@ -9,31 +9,31 @@ from recombine.decoders.cnn import FromPoint, SameSize, ToChannel
 from recombine.specs import RunSpec
 from recombine.tasks import BumpTask
 from recombine.training import Ensemble
+from recombine.training.dispatch import FORWARDS
 from tests.small import small_decoder
 
-OWN_WAY = {"cnn", "mlp", "low_rank", "transformer", "coordinate"}
+FASTER = {"cnn", "mlp", "low_rank", "transformer", "coordinate"}
 CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("name", DECODERS)
-def test_which_decoders_have_a_way_of_their_own(name):
+def test_which_decoders_have_a_faster_way(name):
     spec = RunSpec(
         task=BumpTask(size=8, direction=DECODERS[name].direction, training="draws:20"), decoder=small_decoder(name)
     )
     ensemble = Ensemble(spec.seeds(range(2)), CPU)
     weights = ensemble.initial().weights
     inputs = ensemble.examples.inputs[:6].unflatten(0, (2, 3))
-    found = ensemble.objective.decoder.forward_members(
-        ensemble.layout.unflatten_members(weights), inputs, torch.float32
-    )
-    assert (found is not None) == (name in OWN_WAY)
+    result = ensemble.objective.dispatch.members(weights, inputs, torch.float32)
+    assert (result is not None) == (name in FASTER)
+    assert (DECODERS[name] in FORWARDS) == (name in FASTER)
 
 
 CNNS = [(size, f"cnn:width=5:depth={depth}") for size in (6, 7, 14, 20, 28) for depth in (1, 3)]
 
 
-@pytest.mark.parametrize(("size", "decoder"), [*CNNS, *((8, small_decoder(name)) for name in sorted(OWN_WAY))])
-def test_own_way_gives_the_same_losses_and_gradients(size, decoder):
+@pytest.mark.parametrize(("size", "decoder"), [*CNNS, *((8, small_decoder(name)) for name in sorted(FASTER))])
+def test_faster_way_gives_the_same_losses_and_gradients(size, decoder):
     spec = RunSpec(task=BumpTask(size=size, training="draws:20"), decoder=decoder)
     ensemble = Ensemble(spec.seeds(range(3)), CPU)
     weights = ensemble.initial().weights.requires_grad_()
@@ -41,7 +41,7 @@ def test_own_way_gives_the_same_losses_and_gradients(size, decoder):
     inputs, targets = ensemble.examples.inputs[rows], ensemble.examples.targets[rows]
     shares = torch.rand(3, 4, generator=torch.Generator().manual_seed(0))
     terms = torch.tensor([[0.0, 0.3, 0.1], [0.2, 0.0, 0.0], [0.1, 0.1, 0.3]])
-    found = []
+    results = []
 
     def in_turn(*parts):
         return map(torch.stack, zip(*map(ensemble.objective.loss, *parts), strict=True))
@@ -49,8 +49,8 @@ def test_own_way_gives_the_same_losses_and_gradients(size, decoder):
     for way in (ensemble.objective.member_losses, in_turn):
         total, error = way(weights, inputs, targets, shares, terms)
         (gradient,) = torch.autograd.grad(total.sum(), weights)
-        found.append((total, error, gradient))
-    for own, alone in zip(*found, strict=True):
+        results.append((total, error, gradient))
+    for own, alone in zip(*results, strict=True):
         torch.testing.assert_close(own, alone, rtol=1e-4, atol=1e-7)
 
 

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from recombine.decoders import CNN, Interface, StagedDecoder, Transformer
-from recombine.decoders.cnn import FIRST_SIZE
 from recombine.decoders.tokens import PixelTokens
 from recombine.specs import RunSpec
 
@@ -28,14 +27,9 @@ class PublishedCNN(nn.Module):
 
     def __init__(self, decoder: CNN, interface: Interface) -> None:
         super().__init__()
-        size, width = FIRST_SIZE, decoder.width
-        layers: list[nn.Module] = [nn.ConvTranspose2d(interface.code_size, width, FIRST_SIZE), nn.ReLU()]
-        for _ in range(decoder.depth):
-            grows = size < max(interface.image_shape)
-            kernel, stride = (4, 2) if grows else (3, 1)
-            layers += [nn.ConvTranspose2d(width, width, kernel, stride=stride, padding=1), nn.ReLU()]
-            size = 2 * size if grows else size
-        self.layers = nn.Sequential(*layers, nn.Conv2d(width, 1, 3, padding=1))
+        *transposed, last = decoder.convolutions(interface)
+        layers = [layer for block in transposed for layer in (nn.ConvTranspose2d(*block), nn.ReLU())]
+        self.layers = nn.Sequential(*layers, nn.Conv2d(*last))
         self.image_shape = interface.image_shape
 
     def forward(self, codes: Tensor) -> Tensor:

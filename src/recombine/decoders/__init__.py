@@ -5,14 +5,12 @@ from recombine.decoders.base import (
     AnyDecoder,
     DecoderSpec,
     Interface,
-    MemberOutputs,
     StagedDecoder,
     build_seeded,
 )
 from recombine.decoders.cnn import CNN
 from recombine.decoders.coordinate import CoordinateMLP
 from recombine.decoders.encoder import ConvEncoder
-from recombine.decoders.flat import FlatLayout
 from recombine.decoders.low_rank import LowRank, LowRankEmbedding
 from recombine.decoders.mlp import MLP
 from recombine.decoders.transformer import Transformer
@@ -25,11 +23,9 @@ __all__ = [
     "ConvEncoder",
     "CoordinateMLP",
     "DecoderSpec",
-    "FlatLayout",
     "Interface",
     "LowRank",
     "LowRankEmbedding",
-    "MemberOutputs",
     "StagedDecoder",
     "Transformer",
     "build_seeded",

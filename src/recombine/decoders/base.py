@@ -1,8 +1,8 @@
 """What every decoder is: a chain of named stages.
 
 A spec (`CNN(width=64, depth=4)`) is a frozen record; `build` makes the `torch.nn.Module` for a given interface. A
-decoder need not know the ensemble axis: it maps `(batch, code)` to `(batch, y, x)`. One that knows a faster way to run
-many members at once may say so (`forward_members`); a test holds the two ways against each other.
+decoder maps `(batch, code)` to `(batch, y, x)` and describes architecture only: no members, devices or kernels. Where
+there is a faster way to run one, `recombine.training.dispatch` knows it.
 
 Stages are reached by walking the chain, `decoder.activations(codes)`, without hooks and without side effects; a
 stage's output is what the per-layer metrics read.
@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import BeforeValidator, SerializeAsAny
@@ -45,18 +45,8 @@ class Interface:
         return self.image_shape[0] * self.image_shape[1]
 
 
-class MemberOutputs(NamedTuple):
-    """Outputs and penalties of many members, one value per member; or of one network, without a member axis."""
-
-    outputs: Tensor
-    penalties: Mapping[str, Tensor] = {}
-
-
 class StagedDecoder(nn.Module):
     """A chain of named stages."""
-
-    rounds: ClassVar[bool] = False
-    """Whether `forward_members` wants weights and inputs in float32 and rounds them itself."""
 
     @checked
     def __init__(self, stages: Mapping[str, nn.Module]) -> None:
@@ -86,24 +76,6 @@ class StagedDecoder(nn.Module):
             inputs = activation
         return inputs
 
-    def forward_members(
-        self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype
-    ) -> MemberOutputs | None:
-        """Answers of many members at once, where a decoder knows a better way than running itself batched.
-
-        `weights` are its parameters by name with a leading member axis, `inputs` and answers `(member, batch, …)`;
-        `dtype` is what to compute in, and what they come in unless the decoder `rounds` them itself.
-        """
-        return None
-
-    def forward_one(self, vector: Tensor, inputs: Tensor) -> MemberOutputs | None:
-        """Answers and penalties of one network while it trains on a CPU, where a decoder knows a better way than its
-        stages.
-
-        `vector` has its parameters one after another (and perhaps more). First derivatives only, none of the inputs.
-        """
-        return None
-
     def penalties(self) -> dict[str, Tensor]:
         """Scalars, `entropy` and `variance`, that the recipe may weigh into the loss; most decoders have none."""
         return {}
@@ -127,7 +99,7 @@ AnyDecoder = Annotated[SerializeAsAny[DecoderSpec], BeforeValidator(DECODERS.par
 
 
 class ToImage(nn.Module):
-    """Last reshaping: pixels as rows and columns, whatever the trailing singleton axes were."""
+    """The last reshaping: pixels to rows and columns, whatever the trailing singleton axes were."""
 
     def __init__(self, image_shape: tuple[int, int]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The other direction: a convolutional network from an image to its code (SPEC §4).
+"""The other direction: a convolutional network from an image to its code.
 
 Strided convolutions (32-64-128), a hidden layer, linear to the code. Stages: `layer1` …, `hidden` and `output`.
 """

@@ -1,4 +1,4 @@
-"""Remedy A: every factor value owns a low-rank image, rendered before anything is mixed (SPEC §6, Eq. 8–12).
+"""Remedy A: every factor value owns a low-rank image, rendered before anything is mixed (§4.1, Eq. 8–12).
 
 `LowRankEmbedding` is a module for use anywhere: n factors, any image size, any module behind it. For each value of
 each factor it holds `W = Σ_n λ⁽ⁿ⁾ v⁽ⁿ⁾ u⁽ⁿ⁾ᵀ` with unit-norm v (over rows) and u (over columns); a factor's channel is
@@ -13,34 +13,28 @@ Variances are over the pixel index and divide by its length.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, cast
 
 import torch
 from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional
 
-from recombine import native
-from recombine.accelerated import available
 from recombine.checks import checked, whole_number
-from recombine.decoders.base import DECODERS, DecoderSpec, Interface, MemberOutputs, StagedDecoder
-from recombine.decoders.flat import FlatLayout
-from recombine.decoders.low_rank_parts import EmbeddingParts, KernelParts, PlainParts
-from recombine.decoders.members import narrow_convolution, prelu
+from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDecoder
+from recombine.decoders.low_rank_parts import PlainParts
 from recombine.errors import InvalidValue
 
 Convention = Literal["unit", "raw"]
 LARGEST_SIDE = 2**16
-"""Values of a factor, pixels of a side, and ranks, of which an embedding may have as many."""
+"""Largest number of values of a factor, of pixels of a side, and of ranks."""
 LARGEST_EMBEDDING = 2**30
-"""Numbers that all vectors of an embedding may have."""
+"""Largest number of components of all vectors of an embedding."""
 
 
 @DECODERS.register
 class LowRank(DecoderSpec):
-    """One rendered channel a factor, then a small convolutional net."""
+    """One rendered channel per factor, then a small convolutional net."""
 
     kind: Literal["low_rank"] = "low_rank"
     rank: Annotated[int, Field(ge=1, le=2**12)] | None = None
@@ -65,9 +59,7 @@ class LowRank(DecoderSpec):
 
 
 class LowRankDecoder(StagedDecoder):
-    """The chain, with the embedding's penalties; and all members' layers at once."""
-
-    rounds = True
+    """The chain, with the embedding's penalties."""
 
     @property
     def embedding(self) -> LowRankEmbedding:
@@ -77,35 +69,9 @@ class LowRankDecoder(StagedDecoder):
     def penalties(self) -> dict[str, Tensor]:
         return self.embedding.parts().penalties()
 
-    def forward_members(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> MemberOutputs:
-        parts = self.embedding.parts_of(weights, "stages.embedding")
-        values = parts.rendered(inputs).to(dtype)
-        first, *hidden, last = self.stages
-        weights = {name: w.to(dtype) for name, w in weights.items() if not name.startswith(f"stages.{first}.")}
-        for name in hidden:
-            values = prelu(weights, f"stages.{name}.1", narrow_convolution(weights, f"stages.{name}.0", values))
-        return MemberOutputs(narrow_convolution(weights, f"stages.{last}.0", values).squeeze(2), parts.penalties())
-
-    def forward_one(self, vector: Tensor, inputs: Tensor) -> MemberOutputs | None:
-        if inputs.device.type != "cpu" or inputs.dtype != torch.float32:
-            return None
-        weights = FlatLayout(self).unflatten(vector)
-        first, *hidden, last = self.stages
-        widest = max(max(weights[f"stages.{name}.0.weight"].shape[:2]) for name in (*hidden, last))
-        if widest > native.NARROW or not native.available():
-            return None
-        parts = self.embedding.parts_of(weights, f"stages.{first}")
-        values = parts.rendered(inputs)
-        for name in (*hidden, last):
-            kernel, bias = (weights[f"stages.{name}.0.{part}"] for part in ("weight", "bias"))
-            values = native.NarrowConvolution.apply(values, kernel, bias)
-            if name != last:
-                values = functional.prelu(values, weights[f"stages.{name}.1.weight"])
-        return MemberOutputs(values.squeeze(1), parts.penalties())
-
 
 class LowRankEmbedding(nn.Module):
-    """Codes to one rendered image a factor: `(batch, code)` to `(batch, factor, y, x)`."""
+    """Codes to one rendered image per factor: `(batch, code)` to `(batch, factor, y, x)`."""
 
     @checked
     def __init__(
@@ -135,17 +101,8 @@ class LowRankEmbedding(nn.Module):
         """The parameters as they are used."""
         return PlainParts.of([*self.rows], [*self.columns], [*self.strengths], self.vectors == "unit")
 
-    def parts_of(self, weights: Mapping[str, Tensor], name: str) -> EmbeddingParts:
-        """The same of parameters by name, with a leading member axis or without."""
-        rows, columns, strengths = (
-            [weights[f"{name}.{kind}.{k}"] for k in range(len(self.code_sizes))]
-            for kind in ("rows", "columns", "strengths")
-        )
-        made = KernelParts if rows[0].is_cuda and available() else PlainParts
-        return made.of(rows, columns, strengths, self.vectors == "unit")
-
     def images(self) -> list[Float[Tensor, "value y x"]]:
-        """Each factor's embeddings W(v), one image a value (Eq. 8)."""
+        """Each factor's embeddings W(v), one image per value (Eq. 8)."""
         return self.parts().images()
 
     def spectra(self) -> list[Float[Tensor, "value rank"]]:

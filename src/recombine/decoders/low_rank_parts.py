@@ -1,6 +1,6 @@
-"""A low-rank embedding's parameters as they are used: images to be mixed, and penalties; in two ways.
+"""A low-rank embedding's parameters as they are used: images to be mixed, and penalties.
 
-Vectors are `(*member, value, rank, pixel)` and strengths `(*member, value, rank)`, a tensor a factor.
+Vectors are `(*member, value, rank, pixel)` and strengths `(*member, value, rank)`, one tensor per factor.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch.nn import functional
 
 @dataclass(frozen=True)
 class EmbeddingParts(ABC):
-    """What both ways have in common."""
+    """Images and penalties, however they are computed."""
 
     rows: list[Tensor]
     columns: list[Tensor]
@@ -27,14 +27,14 @@ class EmbeddingParts(ABC):
 
     @abstractmethod
     def entropy(self) -> Tensor:
-        """−Σ λ̃ ln λ̃ over all values of all factors, a number a member."""
+        """−Σ λ̃ ln λ̃ over all values of all factors, one number per member."""
 
     @abstractmethod
     def variance(self) -> Tensor:
-        """Var v + Var u over pixels, summed over ranks, values and factors; a number a member."""
+        """Var v + Var u over pixels, summed over ranks, values and factors; one number per member."""
 
     def rendered(self, codes: Tensor) -> Tensor:
-        """Codes `(*member, batch, code)` to one image a factor, `(*member, batch, factor, y, x)`."""
+        """Codes `(*member, batch, code)` to one image per factor, `(*member, batch, factor, y, x)`."""
         blocks = codes.split([s.shape[-2] for s in self.strengths], dim=-1)
         mixed = [
             (block @ images.flatten(-2)).unflatten(-1, images.shape[-2:])
@@ -43,7 +43,7 @@ class EmbeddingParts(ABC):
         return torch.stack(mixed, dim=-3)
 
     def penalties(self) -> dict[str, Tensor]:
-        """What the recipe may weigh into the loss."""
+        """Both penalties by name, as the recipe weighs them into the loss."""
         return {"entropy": self.entropy(), "variance": self.variance()}
 
 
@@ -51,12 +51,12 @@ class EmbeddingParts(ABC):
 class PlainParts(EmbeddingParts):
     """By torch; `rows` and `columns` have unit norm."""
 
-    seen: list[Tensor]
+    penalised: list[Tensor]
     """The vectors whose variance is penalised."""
 
     @classmethod
     def of(cls, rows: list[Tensor], columns: list[Tensor], strengths: list[Tensor], unit: bool) -> PlainParts:
-        """From parameters; the variance is that of unit vectors, or of those given."""
+        """From parameters; the variance penalised is that of the unit vectors, or of the raw ones."""
         units = [_unit(v) for v in rows], [_unit(v) for v in columns]
         return cls(*units, strengths, [*units[0], *units[1]] if unit else rows + columns)
 
@@ -72,36 +72,8 @@ class PlainParts(EmbeddingParts):
         return torch.stack([-(s * s.clamp(min=tiny).log()).sum(dim=(-1, -2)) for s in self.spectra()]).sum(dim=0)
 
     def variance(self) -> Tensor:
-        centred = [v - v.mean(dim=-1, keepdim=True) for v in self.seen]  # faster than `var`
+        centred = [v - v.mean(dim=-1, keepdim=True) for v in self.penalised]  # faster than `var`
         return torch.stack([v.square().mean(dim=-1).sum(dim=(-1, -2)) for v in centred]).sum(dim=0)
-
-
-@dataclass(frozen=True)
-class KernelParts(EmbeddingParts):
-    """Of many members, by kernels that pass over memory once; `rows` have unit norm times their strengths."""
-
-    spread: Tensor
-
-    @classmethod
-    def of(cls, rows: list[Tensor], columns: list[Tensor], strengths: list[Tensor], unit: bool) -> KernelParts:
-        """From parameters; the variance is that of unit vectors, or of those given."""
-        from recombine.accelerated.vectors import ScaledUnits
-
-        scaled = [ScaledUnits.apply(v, s, unit) for v, s in zip(rows, strengths, strict=True)]
-        units = [ScaledUnits.apply(u, None, unit) for u in columns]
-        spread = torch.stack([variance for _, variance in scaled + units]).sum(dim=0)
-        return cls([v for v, _ in scaled], [u for u, _ in units], strengths, spread)
-
-    def images(self) -> list[Tensor]:
-        return [v.mT @ u for v, u in zip(self.rows, self.columns, strict=True)]
-
-    def entropy(self) -> Tensor:
-        from recombine.accelerated.vectors import Entropies
-
-        return torch.stack([Entropies.apply(strength) for strength in self.strengths]).sum(dim=0)
-
-    def variance(self) -> Tensor:
-        return self.spread
 
 
 def _unit(vectors: Tensor) -> Tensor:

@@ -1,20 +1,17 @@
-"""Fully connected decoder: `depth` ReLU layers, then linear to all pixels (SPEC §4).
+"""Fully connected decoder: `depth` ReLU layers, then linear to all pixels (§3.1, Appendix E.3).
 
 The paper uses width 256 with bump codes and 128 with rate codes, depth 3 … 7. Stages: `layer1` … and `output`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import nn
 
-from recombine.decoders.base import DECODERS, DecoderSpec, Interface, MemberOutputs, StagedDecoder, ToImage
-from recombine.decoders.members import linear
+from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDecoder, ToImage
 
 
 @DECODERS.register
@@ -34,15 +31,4 @@ class MLP(DecoderSpec):
             for number, (before, after) in enumerate(pairwise(sizes), start=1)
         }
         stages["output"] = nn.Sequential(nn.Linear(self.width, interface.pixels), ToImage(interface.image_shape))
-        return MLPDecoder(stages)
-
-
-class MLPDecoder(StagedDecoder):
-    """The chain, and all members' layers as batched products."""
-
-    def forward_members(self, weights: Mapping[str, Tensor], inputs: Tensor, dtype: torch.dtype) -> MemberOutputs:
-        *hidden, last = self.stages
-        for name in hidden:
-            inputs = torch.relu(linear(weights, f"stages.{name}.0", inputs))
-        drawn = linear(weights, f"stages.{last}.0", inputs)
-        return MemberOutputs(drawn.unflatten(-1, cast(ToImage, self.stages[last][1]).image_shape))  # type: ignore[index]
+        return StagedDecoder(stages)

@@ -1,4 +1,4 @@
-"""Transformer decoder: pixel tokens through standard encoder layers, linear to one value a token (SPEC §4).
+"""Transformer decoder: pixel tokens through standard encoder layers, linear to one value per token.
 
 Layers are the original post-norm ones with ReLU; no dropout, so that a member's result does not depend on its
 neighbours' random numbers. Stages: `tokens`, `layer1` … and `output`.
@@ -6,18 +6,15 @@ neighbours' random numbers. Stages: `tokens`, `layer1` … and `output`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Literal, Self, cast
+from typing import Annotated, Literal, Self
 
 import torch
 from jaxtyping import Float
 from pydantic import Field, model_validator
 from torch import Tensor, nn
-from torch.nn import functional
 
 from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDecoder, ToImage
-from recombine.decoders.members import layer_norm, linear
-from recombine.decoders.tokens import PixelTokens, TokenDecoder
+from recombine.decoders.tokens import PixelTokens
 from recombine.errors import InvalidValue
 
 
@@ -46,15 +43,7 @@ class Transformer(DecoderSpec):
         for number in range(1, self.depth + 1):
             stages[f"layer{number}"] = EncoderLayer(self.width, self.heads, self.feedforward)
         stages["output"] = nn.Sequential(nn.Linear(self.width, 1), ToImage(interface.image_shape))
-        return TransformerDecoder(stages)
-
-
-class TransformerDecoder(TokenDecoder):
-    """The chain, and all members' layers as batched products and fused attention."""
-
-    @staticmethod
-    def member_layer(layer: nn.Module, weights: Mapping[str, Tensor], name: str, tokens: Tensor) -> Tensor:
-        return cast(EncoderLayer, layer).members(weights, name, tokens)
+        return StagedDecoder(stages)
 
 
 class EncoderLayer(nn.Module):
@@ -79,13 +68,3 @@ class EncoderLayer(nn.Module):
         attended = (attention @ value).transpose(1, 2).flatten(-2)
         tokens = self.after_attention(tokens + self.merge(attended))
         return self.after_feed(tokens + self.feed(tokens))
-
-    def members(self, weights: Mapping[str, Tensor], name: str, tokens: Tensor) -> Tensor:
-        """The same for many members, `(member, batch, pixel, width)`; they are more examples to attention."""
-        mixed = linear(weights, f"{name}.mix", tokens).unflatten(-1, (3, self.heads, -1)).flatten(0, 1)
-        query, key, value = mixed.permute(2, 0, 3, 1, 4).unbind(0)
-        attended = functional.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(-2)
-        merged = linear(weights, f"{name}.merge", attended.unflatten(0, tokens.shape[:2]))
-        tokens = layer_norm(weights, f"{name}.after_attention", tokens + merged)
-        fed = linear(weights, f"{name}.feed.2", torch.relu(linear(weights, f"{name}.feed.0", tokens)))
-        return layer_norm(weights, f"{name}.after_feed", tokens + fed)

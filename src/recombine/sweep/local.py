@@ -11,7 +11,7 @@ import time
 
 import torch
 
-from recombine import native
+from recombine import kernels
 from recombine.errors import Interrupted
 from recombine.specs import RunSpec
 from recombine.store import Run, Store
@@ -67,7 +67,7 @@ class Sweep:
         self.steps = {key: spec.total_steps for key, spec in self.pending.items()}
         self.steps_pending = sum(self.steps.values())
         if self.pending and self.device.type == "cpu":
-            native.available()  # compiled once, before several processes need them and runs are timed
+            kernels.available("cpu")  # compiled once, before several processes want them and runs are timed
         if self.device.type != "cpu":  # members of one program step together: those of like length belong together
             self.pending = dict(sorted(self.pending.items(), key=lambda item: -self.steps[item[0]]))
 

@@ -10,8 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from recombine import native
-from recombine.accelerated import available
+from recombine import kernels
 
 
 def adamw_update(
@@ -35,15 +34,11 @@ def adamw_update(
     decay = (1 - rate * weight_decay.double()).to(weights.dtype)
     stride = (rate / (1 - beta1**count)).to(weights.dtype)
     root = (1 - beta2**count).sqrt().to(weights.dtype)
-    if weights.is_cuda and available():
-        from recombine.accelerated.adamw import update
-
-        update(weights, mean, square, gradient, active, decay, stride, root, beta1, beta2, epsilon)
-        return
     matrices = (weights, mean, square, gradient.contiguous())
-    plain = all(part.dtype == torch.float32 and part.is_contiguous() for part in matrices)
-    if weights.device.type == "cpu" and plain and native.available():
-        native.adamw_update(matrices, active, decay, stride, root, beta1, beta2, epsilon)
+    packed = all(part.dtype == torch.float32 and part.is_contiguous() for part in matrices)
+    adamw = kernels.implementation("adamw", weights.device) if packed else None
+    if adamw is not None:
+        adamw.adamw_update(*matrices, active, decay, stride, root, beta1, beta2, epsilon)
         return
     on = active[:, None]
     gradient = torch.where(on, gradient, 0.0)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import torch
 
-from recombine import accelerated, native
+from recombine import kernels
 from recombine.checks import one_of
 from recombine.errors import DeviceError, InvalidValue
 
@@ -39,9 +39,9 @@ def device_name(device: torch.device) -> str:
 
 def kernels_name(device: torch.device) -> str:
     """Whose kernels networks train on where those take them, for provenance."""
+    missing = kernels.why_not(device)
     if device.type == "cuda":
-        return "triton" if accelerated.available() else "torch"
-    missing = native.why_not() if device.type == "cpu" else device.type
+        return "torch" if missing else "triton"
     return f"torch ({missing})" if missing else "compiled"
 
 

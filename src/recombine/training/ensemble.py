@@ -79,7 +79,7 @@ class Ensemble:
             check_precision(spec.recipe.precision, device)
         self.specs, self.device, self.recipe = specs, device, specs[0].recipe
         decoder = specs[0].module().to(device)
-        self.objective = Objective(decoder, specs[0].decoder.penalised, self.recipe.precision)
+        self.objective = Objective(specs[0].decoder, decoder, self.recipe.precision)
         self.layout = self.objective.layout
         self.examples, tables = _shared_examples(self.specs)
         self.examples = Examples(*(part.to(device) for part in self.examples))
@@ -151,8 +151,8 @@ class Ensemble:
 
     @torch.no_grad()
     def outputs(self, weights: Float[Tensor, " parameter"], inputs: Tensor) -> Tensor:
-        """One member's answers, in float32."""
-        return self.objective.answers(weights, inputs, torch.float32)
+        """One member's outputs, in float32."""
+        return self.objective.outputs(weights, inputs, torch.float32)
 
 
 def _distinct_rows(rows: Float[Tensor, "row factor"]) -> tuple[Float[Tensor, "distinct factor"], Int[Tensor, " row"]]:
@@ -170,10 +170,10 @@ def _distinct_rows(rows: Float[Tensor, "row factor"]) -> tuple[Float[Tensor, "di
 
 def group_by_rendering(specs: Sequence[RunSpec]) -> list[list[int]]:
     """Which specs' tasks have the same examples for the same factor values."""
-    found: dict[str, list[int]] = {}
+    groups: dict[str, list[int]] = {}
     for index, spec in enumerate(specs):
-        found.setdefault(spec.task.rendering_key, []).append(index)
-    return list(found.values())
+        groups.setdefault(spec.task.rendering_key, []).append(index)
+    return list(groups.values())
 
 
 def _shared_examples(specs: Sequence[RunSpec]) -> tuple[Examples, list[Int[Tensor, " row"]]]:

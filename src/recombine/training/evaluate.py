@@ -1,4 +1,4 @@
-"""A trained member's answers over the whole factor grid, reduced to errors and hits."""
+"""A trained member's outputs over the whole factor grid, reduced to errors and hits."""
 
 from __future__ import annotations
 
@@ -17,65 +17,81 @@ Evaluation = dict[str, Tensor]
 
 
 EXACT = "donot_use_mm_for_euclid_dist"
-HELD = 2**28
+KEPT_BYTES = 2**28
 """Bytes of a grid's examples that are kept on the device; more are brought there chunk by chunk."""
 
 
 class Evaluator:
-    """The whole factor grid of one task, or of several that look alike, made once for many members.
+    """The whole factor grid of one task, or of several that render alike, made once for many members.
 
-    `chunk` points are asked and marked at a time, in strict float32.
+    `chunk` points are evaluated at a time, in strict float32.
     """
 
     def __init__(self, task: Task, device: torch.device, chunk: int = 32) -> None:
         whole_number("chunk", chunk)
         self.task, self.device = task, device
         parts = [*task.examples(task.grid.points), task.grid.points]
-        place = device if sum(part.nbytes for part in parts) <= HELD else torch.device("cpu")
-        self.chunks = list(zip(*(part.to(place).split(chunk) for part in parts), strict=True))
-        blank = task.blank.to(place)
+        home = device if sum(part.nbytes for part in parts) <= KEPT_BYTES else torch.device("cpu")
+        self.chunks = list(zip(*(part.to(home).split(chunk) for part in parts), strict=True))
+        blank = task.blank.to(home)
         self.blank = torch.cat([squared_error(blank.expand_as(t), t) for _, t, _ in self.chunks]).cpu()
 
     @torch.no_grad()
     def of(self, answer: Callable[[Tensor], Tensor], held_out: Tensor) -> Evaluation:
-        """Per grid point: `error`, `hit`, `blank` (the error of the empty answer) and `held_out`.
+        """Per grid point: `error`, `hit`, `blank` (the error of the empty output) and `held_out`.
 
-        `answer` maps a batch of inputs to a batch of answers.
+        `answer` maps a batch of inputs to a batch of outputs.
         """
-        errors, found = [], []
+        errors, hit = [], []
         with arithmetic("float32"):
             for chunk in self.chunks:
                 inputs, targets, points = (part.to(self.device) for part in chunk)
-                answers = answer(inputs)
-                if not isinstance(answers, Tensor) or answers.shape != targets.shape:
-                    raise InvalidValue("answer", answers, f"a function that returns {tuple(targets.shape)} numbers")
-                answers = answers.float()
-                errors.append(squared_error(answers, targets))
-                found.append(_hit(self.task, answers, points))
+                outputs = answer(inputs)
+                if not isinstance(outputs, Tensor) or outputs.shape != targets.shape:
+                    raise InvalidValue("answer", outputs, f"a function that returns {tuple(targets.shape)} numbers")
+                outputs = outputs.float()
+                errors.append(squared_error(outputs, targets))
+                hit.append(_hit(self.task, outputs, points))
         return {
-            "error": torch.cat(errors).cpu(), "blank": self.blank, "hit": torch.cat(found).cpu(), "held_out": held_out
+            "error": torch.cat(errors).cpu(), "blank": self.blank, "hit": torch.cat(hit).cpu(), "held_out": held_out
         }  # fmt: skip
 
 
 @checked
 def evaluate(task: Task, answer: Callable[[Tensor], Tensor], device: torch.device, chunk: int = 32) -> Evaluation:
-    """One member's evaluator."""
+    """One member's error and hit at every grid point.
 
-    def answers(inputs: Tensor) -> Tensor:
+    Parameters
+    ----------
+    task
+        The task whose grid is evaluated.
+    answer
+        A function from a batch of inputs to a batch of outputs, as a module.
+    device
+        Where it computes.
+    chunk
+        Grid points per batch.
+
+    Returns
+    -------
+    `error`, `hit`, `blank` (the error of the empty output) and `held_out`, one value per grid point each.
+    """
+
+    def outputs(inputs: Tensor) -> Tensor:
         with users_function("answer", answer):
             return answer(inputs)
 
-    return Evaluator(task, device, chunk).of(answers, task.held_out)
+    return Evaluator(task, device, chunk).of(outputs, task.held_out)
 
 
-def _hit(task: Task, answers: Tensor, points: Tensor) -> Tensor:
-    """Whether the answer is in its place; NaN for a task without places."""
+def _hit(task: Task, outputs: Tensor, points: Tensor) -> Tensor:
+    """Whether the output is at its position; NaN for a task without positions."""
     if not task.position_factors:
-        return torch.full((len(answers),), torch.nan)
+        return torch.full((len(outputs),), torch.nan)
     axes = [task.grid.names.index(name) for name in task.position_factors]
     if task.direction == "decode":
-        return hits(extreme_pixel(answers, "bright" if task.background == 0 else "dark"), points[:, axes])
-    return hits(_read_code(task, answers)[:, axes], points[:, axes])
+        return hits(extreme_pixel(outputs, "bright" if task.background == 0 else "dark"), points[:, axes])
+    return hits(_read_code(task, outputs)[:, axes], points[:, axes])
 
 
 def _read_code(task: Task, codes: Tensor) -> Tensor:
@@ -90,16 +106,26 @@ def _read_code(task: Task, codes: Tensor) -> Tensor:
 
 @checked
 def scores(evaluation: Evaluation) -> dict[str, float]:
-    """The numbers of a run: mean error, the same over blank, and accuracy, inside and outside the hold-out."""
+    """The scores of a run: mean error, the same over blank, and accuracy, inside and outside the hold-out.
+
+    Parameters
+    ----------
+    evaluation
+        What `evaluate` returns.
+
+    Returns
+    -------
+    `id_mse`, `id_over_blank`, `id_accuracy`, and the same with `ood`.
+    """
     for name in ("error", "blank", "hit", "held_out"):
         if name not in evaluation or evaluation[name].shape != evaluation["error"].shape:
             raise InvalidValue("evaluation", list(evaluation), "error, blank, hit and held_out for each grid point")
     held_out = evaluation["held_out"].bool()
-    found: dict[str, float] = {}
+    results: dict[str, float] = {}
     for name, region in (("id", ~held_out), ("ood", held_out)):
         error = region_mean(evaluation["error"].double(), region)
         blank = region_mean(evaluation["blank"].double(), region)
-        found[f"{name}_mse"] = error.item()
-        found[f"{name}_over_blank"] = (error / blank).item()
-        found[f"{name}_accuracy"] = region_mean(evaluation["hit"].double(), region).item()
-    return found
+        results[f"{name}_mse"] = error.item()
+        results[f"{name}_over_blank"] = (error / blank).item()
+        results[f"{name}_accuracy"] = region_mean(evaluation["hit"].double(), region).item()
+    return results

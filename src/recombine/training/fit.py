@@ -24,7 +24,7 @@ from recombine.training.ensemble import Ensemble, State
 from recombine.training.schedule import Batches, batches_of
 
 LONGEST_SPAN = 256
-"""Most steps between two yields."""
+"""Largest number of steps between two yields."""
 SPAN_SECONDS = (0.25, 1.0)
 """Spans grow while they take less than the first and shrink when they take more than the second."""
 WARM_UP_STEPS = 3
@@ -81,7 +81,7 @@ class Stepper:
         with arithmetic(self.ensemble.recipe.precision):
             if self.ensemble.device.type == "cuda":
                 self._replay(span)
-                self._ahead = self._guessed(first, alive, span)
+                self._ahead = self._predicted(first, alive, span)
                 torch.cuda.synchronize(self.ensemble.device)
             else:
                 for _ in range(span):
@@ -98,7 +98,7 @@ class Stepper:
             self._step()
 
     def _step(self) -> None:
-        """One step of all members, reading and writing buffers at fixed places only."""
+        """One step of all members, reading and writing buffers at fixed addresses only."""
         state, recipe = self.state, self.ensemble.recipe
         rows, shares, active = (part.index_select(0, self.cursor).squeeze(0) for part in self.batches)
         active = active & state.alive
@@ -119,15 +119,15 @@ class Stepper:
             self.graph.replay()
 
     def _batches(self, first: list[int], span: int) -> Batches:
-        """The next batches, made ahead if they were guessed right."""
+        """The next batches, those made ahead if they were predicted right."""
         if self._ahead is not None and self._ahead[0] == first and len(self._ahead[1].rows) >= span:
             return self._ahead[1]
         return batches_of(self.ensemble.schedules, first, span)
 
-    def _guessed(self, first: list[int], alive: list[bool], span: int) -> tuple[list[int], Batches]:
-        """The batches that will probably be asked for next, made while the device is busy."""
-        told = zip(first, self.ensemble.totals, alive, strict=True)
-        after = [min(step + span, total) if on else step for step, total, on in told]
+    def _predicted(self, first: list[int], alive: list[bool], span: int) -> tuple[list[int], Batches]:
+        """The batches that will probably be needed next, made while the device is busy."""
+        members = zip(first, self.ensemble.totals, alive, strict=True)
+        after = [min(step + span, total) if on else step for step, total, on in members]
         return after, batches_of(self.ensemble.schedules, after, min(2 * span, LONGEST_SPAN))
 
     def _captured(self) -> torch.cuda.CUDAGraph:
@@ -135,7 +135,7 @@ class Stepper:
         changing = [
             self.state.weights, self.state.mean, self.state.square, self.state.step, self.state.alive, self.cursor
         ]  # fmt: skip
-        kept: list[Tensor] = [tensor.clone() for tensor in changing]
+        copies: list[Tensor] = [tensor.clone() for tensor in changing]
         side = _side(self.ensemble.device)
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -146,7 +146,7 @@ class Stepper:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=side):
             self._step()
-        for tensor, before in zip(changing, kept, strict=True):
+        for tensor, before in zip(changing, copies, strict=True):
             tensor.copy_(before)
         return graph
 

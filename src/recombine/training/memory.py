@@ -49,13 +49,13 @@ def fitting_members(specs: Sequence[RunSpec], device: torch.device, budget: floa
     except torch.cuda.OutOfMemoryError:
         return 1
     kept = torch.cuda.memory_allocated(device)  # libraries' work spaces among it
-    room = SHARE * (free if budget is None else min(free, budget * GIB)) - kept
+    planned = SHARE * (free if budget is None else min(free, budget * GIB)) - kept
     each = max(1.0, (second - first) / (PROBED[1] - PROBED[0]))
-    return max(1, min(len(specs), int((room - first) / each) + 1))
+    return max(1, min(len(specs), int((planned - first) / each) + 1))
 
 
 def _peak(specs: Sequence[RunSpec], device: torch.device) -> int:
-    """Bytes that a step of an ensemble needs at the most."""
+    """Peak bytes of a step of an ensemble."""
     torch.cuda.empty_cache()
     before = torch.cuda.memory_allocated(device)
     torch.cuda.reset_peak_memory_stats(device)

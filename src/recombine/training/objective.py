@@ -1,7 +1,7 @@
 """The loss of one member: squared error over pixels, plus what the recipe weighs in (Eq. 12).
 
-Members are batched by `vmap`, unless the decoder knows a way of its own to run many of them. With precision `bf16` the
-network computes in bfloat16 on a rounded copy of its float32 weights; gradients come back to the float32 ones.
+`dispatch` says how networks run on a device; where it has no faster way, members are batched by `vmap`. With precision
+`bf16` the network computes in bfloat16 on a rounded copy of its float32 weights, to which gradients come back.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from recombine.accelerated import available
-from recombine.decoders import FlatLayout, MemberOutputs, StagedDecoder
+from recombine import kernels
+from recombine.decoders import DecoderSpec, StagedDecoder
+from recombine.training.dispatch import Dispatch, MemberOutputs
 
 WEIGHTS: tuple[str, ...] = ("entropy", "variance", "absolute")
 """The recipe's weights of the terms beside the squared error, in the order of `Objective.loss`."""
@@ -42,14 +43,14 @@ class Penalties(nn.Module):
 class Objective:
     """Weights and a batch of one member to its loss."""
 
-    def __init__(self, decoder: StagedDecoder, penalised: bool, precision: str) -> None:
-        self.decoder = decoder
-        self.penalties = Penalties(decoder) if penalised else None
-        self.layout = FlatLayout(decoder)
+    def __init__(self, spec: DecoderSpec, decoder: StagedDecoder, precision: str) -> None:
+        self.decoder, self.dispatch = decoder, Dispatch(spec, decoder)
+        self.penalties = Penalties(decoder) if spec.penalised else None
+        self.layout = self.dispatch.layout
         self.dtype = torch.bfloat16 if precision == "bf16" else torch.float32
 
-    def answers(self, weights: Float[Tensor, " parameter"], inputs: Tensor, dtype: torch.dtype) -> Tensor:
-        """The decoder's answers in float32, computed in another precision if asked."""
+    def outputs(self, weights: Float[Tensor, " parameter"], inputs: Tensor, dtype: torch.dtype) -> Tensor:
+        """The module's own outputs in float32, computed in another type if asked."""
         named = self.layout.unflatten(weights.to(dtype))
         return functional_call(self.decoder, named, (inputs.to(dtype),)).float()
 
@@ -65,20 +66,18 @@ class Objective:
 
         Penalties and the loss itself are always in float32.
         """
-        found = self.decoder.forward_one(weights, inputs) if self.dtype == torch.float32 else None
-        if found is None:
-            found = MemberOutputs(self.answers(weights, inputs, self.dtype), self._penalties(weights))
-        error, total = _distance(found.outputs, targets, shares, terms)
-        if found.penalties:
-            total = total + terms[0] * found.penalties["entropy"] + terms[1] * found.penalties["variance"]
-        return total, error
+        result = self.dispatch.one(weights, inputs, self.dtype)
+        if result is None:
+            result = MemberOutputs(self.outputs(weights, inputs, self.dtype), self._penalties(weights))
+        error, total = _distance(result.outputs, targets, shares, terms)
+        return _with_penalties(total, result.penalties, terms), error
 
     def _penalties(self, weights: Float[Tensor, " parameter"]) -> Mapping[str, Tensor]:
         if self.penalties is None:
             return {}
         named = {f"decoder.{name}": part for name, part in self.layout.unflatten(weights).items()}
-        found: Mapping[str, Tensor] = functional_call(self.penalties, named, ())
-        return found
+        penalties: Mapping[str, Tensor] = functional_call(self.penalties, named, ())
+        return penalties
 
     def member_losses(
         self,
@@ -88,31 +87,33 @@ class Objective:
         shares: Float[Tensor, "member batch"],
         terms: Float[Tensor, "member term"],
     ) -> tuple[Tensor, Tensor]:
-        """Every member's total loss and squared error, in the decoder's own way if it has one."""
-        dtype = torch.float32 if self.decoder.rounds else self.dtype
-        named = self.layout.unflatten_members(weights.to(dtype))
-        found = self.decoder.forward_members(named, inputs.to(dtype), self.dtype)
-        if found is None:
+        """Every member's total loss and squared error, all members at once."""
+        result = self.dispatch.members(weights, inputs, self.dtype)
+        if result is None:
             return vmap(self.loss)(weights, inputs, targets, shares, terms)
-        error, total = _member_distances(found.outputs, targets, shares, terms)
-        if found.penalties:
-            total = total + terms[:, 0] * found.penalties["entropy"] + terms[:, 1] * found.penalties["variance"]
-        return total, error
+        error, total = _member_distances(result.outputs, targets, shares, terms)
+        return _with_penalties(total, result.penalties, terms), error
 
 
-def _distance(answers: Tensor, targets: Tensor, shares: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
-    """Squared error, and that with the absolute one; answers are `(*member, batch, …)`."""
-    difference = (answers - targets).flatten(shares.ndim)
+def _with_penalties(total: Tensor, penalties: Mapping[str, Tensor], terms: Tensor) -> Tensor:
+    """The loss with the decoder's penalties weighed in, if it has any."""
+    if not penalties:
+        return total
+    return total + terms[..., 0] * penalties["entropy"] + terms[..., 1] * penalties["variance"]
+
+
+def _distance(outputs: Tensor, targets: Tensor, shares: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
+    """Squared error, and that with the absolute one; outputs are `(*member, batch, …)`."""
+    difference = (outputs - targets).flatten(shares.ndim)
     return _weighed(difference.square().mean(dim=-1), difference.abs().mean(dim=-1), shares, terms)
 
 
-def _member_distances(answers: Tensor, targets: Tensor, shares: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
-    """The same, of many members' answers in any precision, by a kernel if there is one."""
-    if not (answers.is_cuda and available()):
-        return _distance(answers.float(), targets, shares, terms)
-    from recombine.accelerated.distance import PixelMeans
-
-    square, absolute = PixelMeans.apply(answers, targets)
+def _member_distances(outputs: Tensor, targets: Tensor, shares: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
+    """The same, of many members' outputs in any precision, by a kernel if there is one."""
+    distance = kernels.implementation("distance", outputs.device) if outputs.is_cuda else None
+    if distance is None:
+        return _distance(outputs.float(), targets, shares, terms)
+    square, absolute = distance.PixelMeans.apply(outputs, targets)
     return _weighed(square, absolute, shares, terms)
 
 

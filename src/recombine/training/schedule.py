@@ -63,7 +63,7 @@ class Schedule:
 def batches_of(schedules: list[Schedule], first: list[int], span: int) -> Batches:
     """The next `span` batches of all members, each from its own step on."""
     shape = (span, len(schedules), schedules[0].batch)
-    own = torch.stack([schedule.table[0] for schedule in schedules])  # a finished member is shown what it knows
+    own = torch.stack([schedule.table[0] for schedule in schedules])  # what a finished member sees
     batches = Batches(
         own[None, :, None].repeat(span, 1, shape[2]), torch.zeros(shape), torch.zeros(shape[:2], dtype=torch.bool)
     )

@@ -1,0 +1,173 @@
+// Transposed convolutions, directly: same size (kernel 3) and twice the size (kernel 4, stride 2), and their gradients.
+//
+// Images are (image, y, x, channel) with a border of zeros one pixel wide.
+#include <algorithm>
+#include <type_traits>
+
+#include "layers.h"
+#include "vector.h"
+
+namespace {
+
+struct Taps {
+    long count, left[16], right[16];  // offsets in the input, from the pixel; of matrices of weights
+};
+
+// A run of pixels of one row, one block of channels.
+template <int V, int STEP, bool BACK>
+struct Run {
+    const float *left, *right, *bias, *gate;
+    float *target, *sums;
+    long step, target_step, depth, out;
+    const Taps& taps;
+
+    template <int P>
+    void piece(long first) const {
+        Vector total[P][V];
+#pragma GCC unroll 16
+        for (int p = 0; p < P; ++p)
+#pragma GCC unroll 16
+            for (int v = 0; v < V; ++v) total[p][v] = BACK ? zero() : load(bias + v * LANES);
+        for (long tap = 0; tap < taps.count; ++tap)
+            multiply<P, V, STEP>(total, left + first * (STEP ? STEP : step) + taps.left[tap], step,
+                                 right + taps.right[tap], out, depth);
+        Vector sum[V] = {};
+#pragma GCC unroll 16
+        for (int p = 0; p < P; ++p)
+#pragma GCC unroll 16
+            for (int v = 0; v < V; ++v) {
+                const long at = (first + p) * target_step + v * LANES;
+                const Vector open = BACK ? load(gate + at) : total[p][v];
+                const Vector kept = open <= zero() ? zero() : total[p][v];  // NaN stays NaN
+                store(target + at, kept);
+                if (BACK) sum[v] += kept;
+            }
+        if (BACK)
+            for (int v = 0; v < V; ++v) store(sums + v * LANES, load(sums + v * LANES) + sum[v]);
+    }
+};
+
+template <int V, bool BACK>
+void run(long pixels, long step, const float* left, const float* right, const float* bias, const float* gate,
+         float* target, float* sums, long target_step, long depth, long out, const Taps& taps) {
+    const auto with = [&](auto constant) {
+        const Run<V, decltype(constant)::value, BACK> work{left, right,       bias,  gate, target, sums,
+                                                           step, target_step, depth, out,  taps};
+        Pieces<PIXELS>::of(0, pixels, work);
+    };
+    switch (step) {  // a constant step saves registers
+        case 16:
+            return with(std::integral_constant<int, 16>{});
+        case 32:
+            return with(std::integral_constant<int, 32>{});
+        case 64:
+            return with(std::integral_constant<int, 64>{});
+        case 128:
+            return with(std::integral_constant<int, 128>{});
+        default:
+            return with(std::integral_constant<int, 0>{});
+    }
+}
+
+template <bool BACK>
+void blocks(long pixels, long step, const float* left, const float* right, const float* bias, const float* gate,
+            float* target, float* sums, long target_step, long depth, long out, const Taps& taps) {
+    const bool by_two = wide(out);
+    for (long c = 0; c < out; c += (by_two ? WIDE : BLOCK) * LANES) {
+        const auto rest = [&](auto work) {
+            work(pixels, step, left, right + c, BACK ? bias : bias + c, BACK ? gate + c : gate, target + c,
+                 BACK ? sums + c : sums, target_step, depth, out, taps);
+        };
+        by_two ? rest(run<WIDE, BACK>) : rest(run<BLOCK, BACK>);
+    }
+}
+
+// Sums over pixels of rows y … y + rows - 1 of one image, into (tap, in, out).
+template <int V>
+void outer_blocks(const float* x, const float* z, float* sum, Shape in, Shape out, long y, long rows, bool up) {
+    const long side = up ? 4 : 3;
+    for (long ky = 0; ky < side; ++ky)
+        for (long kx = 0; kx < side; ++kx)
+            for (long co = 0; co < out.channels; co += V * LANES)
+                for (long ci = 0; ci < in.channels; ci += ROWS) {
+                    float* at = sum + ((ky * side + kx) * in.channels + ci) * out.channels + co;
+                    Vector total[ROWS][V];
+#pragma GCC unroll 16
+                    for (int r = 0; r < ROWS; ++r)
+#pragma GCC unroll 16
+                        for (int v = 0; v < V; ++v) total[r][v] = load(at + r * out.channels + v * LANES);
+                    for (long row = y; row < y + rows; ++row) {
+                        const float *left, *right;
+                        if (up) {
+                            left = x + (row + 1) * in.pitch() + in.channels + ci;
+                            right = z + (2 * row + ky) * out.pitch() + kx * out.channels + co;
+                        } else {
+                            left = x + (row + 2 - ky) * in.pitch() + (2 - kx) * in.channels + ci;
+                            right = z + (row + 1) * out.pitch() + out.channels + co;
+                        }
+                        outer<V>(total, left, in.channels, right, (up ? 2 : 1) * out.channels, in.width);
+                    }
+#pragma GCC unroll 16
+                    for (int r = 0; r < ROWS; ++r)
+#pragma GCC unroll 16
+                        for (int v = 0; v < V; ++v) store(at + r * out.channels + v * LANES, total[r][v]);
+                }
+}
+
+constexpr long PIXELS_SUMMED =
+    96;  // about as many pixels go into a block of sums at a time: they fit the fastest cache
+
+}  // namespace
+
+void convolve(const Layer& layer, const float* x, const float* w, const float* bias, float* y, long images) {
+    const Shape from = layer.from(), to = layer.to();
+    const long in = from.channels, out = to.channels, scale = layer.up ? 2 : 1, side = layer.up ? 2 : 3;
+    for (long image = 0; image < images; ++image, x += from.image(), y += to.image()) {
+        clear_border(y, to);
+        for (long row = 0; row < from.height; ++row)
+            for (long parity = 0; parity < scale * scale; ++parity) {
+                const long py = parity / 2, px = parity % 2;
+                Taps taps{side * side, {}, {}};
+                for (long ty = 0; ty < side; ++ty)
+                    for (long tx = 0; tx < side; ++tx) {
+                        const long at = ty * side + tx;
+                        const long dy = layer.up ? py - ty : 1 - ty, dx = layer.up ? px - tx : 1 - tx;
+                        const long tap = layer.up ? (1 - py + 2 * ty) * 4 + 1 - px + 2 * tx : at;
+                        taps.left[at] = dy * from.pitch() + dx * in;
+                        taps.right[at] = tap * in * out;
+                    }
+                float* target = y + (scale * row + py + 1) * to.pitch() + (px + 1) * out;
+                blocks<false>(from.width, in, x + (row + 1) * from.pitch() + in, w, bias, nullptr, target, nullptr,
+                              scale * out, in, out, taps);
+            }
+    }
+}
+
+void input_gradient(const Layer& layer, const float* z, const float* w, const float* gate, float* x, float* sums,
+                    long images) {
+    const Shape from = layer.to(), to = layer.from();
+    const long side = layer.side(), scale = layer.up ? 2 : 1;
+    Taps taps{side * side, {}, {}};
+    for (long ky = 0; ky < side; ++ky)
+        for (long kx = 0; kx < side; ++kx) {
+            taps.left[ky * side + kx] = ky * from.pitch() + kx * from.channels;
+            taps.right[ky * side + kx] = (ky * side + kx) * from.channels * to.channels;
+        }
+    for (long image = 0; image < images; ++image, z += from.image(), gate += to.image(), x += to.image()) {
+        clear_border(x, to);
+        for (long row = 0; row < to.height; ++row) {
+            const long at = (row + 1) * to.pitch() + to.channels;
+            blocks<true>(to.width, scale * from.channels, z + scale * row * from.pitch(), w, nullptr, gate + at, x + at,
+                         sums, to.channels, from.channels, to.channels, taps);
+        }
+    }
+}
+
+void weight_gradient(const Layer& layer, const float* x, const float* z, float* sums, long images) {
+    const Shape from = layer.from(), to = layer.to();
+    const long rows = std::max(1L, PIXELS_SUMMED / from.width);
+    const auto work = wide(to.channels) ? outer_blocks<WIDE> : outer_blocks<BLOCK>;
+    for (long image = 0; image < images; ++image, x += from.image(), z += to.image())
+        for (long y = 0; y < from.height; y += rows)
+            work(x, z, sums, from, to, y, std::min(rows, from.height - y), layer.up);
+}

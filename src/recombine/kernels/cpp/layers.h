@@ -1,0 +1,61 @@
+// Layers of the decoder. Images are (image, y, x, channel) with a border of zeros one pixel wide; gradients of a
+// layer's outputs are taken before its ReLU. Weights are (tap, in, out) forward and (tap, out, in) backward, taps those
+// of the kernel or, where `Layer::winograd`, its 36 transformed positions. Sums are added to what is there.
+#pragma once
+
+#include <cstring>
+
+struct Shape {
+    long height, width, channels;
+    long pitch() const { return (width + 2) * channels; }  // floats of a row
+    long image() const { return (height + 2) * pitch(); }
+};
+
+inline void clear_border(float* image, const Shape& s) {
+    const auto clear = [](float* at, long count) { std::memset(at, 0, count * sizeof(float)); };
+    clear(image, s.pitch());
+    clear(image + (s.height + 1) * s.pitch(), s.pitch());
+    for (long y = 1; y <= s.height; ++y) {
+        clear(image + y * s.pitch(), s.channels);
+        clear(image + y * s.pitch() + (s.width + 1) * s.channels, s.channels);
+    }
+}
+
+// A transposed convolution with as many channels out as in: kernel 3 and the same size, or kernel 4 and twice the size.
+struct Layer {
+    long size, channels;  // of what goes in
+    bool up;
+    Shape from() const { return {size, size, channels}; }
+    Shape to() const { return {up ? 2 * size : size, up ? 2 * size : size, channels}; }
+    long side() const { return up ? 4 : 3; }
+    bool winograd() const {
+        return !up && channels >= 32;
+    }  // with fewer channels its additions cost more than it saves
+    long kernel() const { return side() * side(); }  // its positions
+    long taps() const { return winograd() ? 36 : kernel(); }
+    long matrix() const { return channels * channels; }
+};
+
+// y = ReLU(bias + transposed convolution of x)
+void convolve(const Layer&, const float* x, const float* w, const float* bias, float* y, long images);
+void winograd_convolve(const Layer&, const float* x, const float* u, const float* bias, float* y, long images);
+
+// x = gradient before the ReLU below, whose outputs are `gate`; sums of it by channel
+void input_gradient(const Layer&, const float* z, const float* w, const float* gate, float* x, float* sums,
+                    long images);
+void winograd_input_gradient(const Layer&, const float* z, const float* u, const float* gate, float* x, float* sums,
+                             long images);
+
+// sums: gradient of the weights (tap, in, out)
+void weight_gradient(const Layer&, const float* x, const float* z, float* sums, long images);
+void winograd_weight_gradient(const Layer&, const float* x, const float* z, float* sums, long images);
+
+// A kernel (9, size) to its 36 positions, and the gradient of those (of the mirrored kernel) back.
+void winograd_kernel(const float* taps, float* u, long size, bool mirrored);
+void winograd_kernel_gradient(const float* u, float* taps, long size);
+
+// The last convolution (kernel 3, padding 1) to one channel, and its gradients; weights (tap, channel). The images that
+// it writes have no channels and no border.
+void readout(const Shape&, const float* x, const float* w, float bias, float* y, long images);
+void readout_gradients(const Shape&, const float* x, const float* w, const float* z, float* below, float* weights,
+                       float* sums, long images);

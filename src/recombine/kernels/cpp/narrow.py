@@ -1,0 +1,52 @@
+"""Convolutions with few channels on the compiled kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from recombine.kernels.cpp.chunks import by_chunks, chunks_of
+from recombine.kernels.cpp.signatures import call
+
+
+class NarrowConvolution(torch.autograd.Function):
+    """Images `(batch, in, y, x)`, weights `(out, in, 3, 3)` and biases to images of the same size, in float32."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor, bias: Tensor) -> Tensor:
+        x, w, bias = (_packed(part) for part in (x, w, bias))
+        if w.shape[1:] != (x.shape[1], 3, 3) or bias.shape != w.shape[:1]:
+            raise ValueError(f"weights of {tuple(w.shape)} and {tuple(bias.shape)} for {tuple(x.shape)}")
+        y, sizes = x.new_empty(len(x), len(w), *x.shape[2:]), _sizes(x, w)
+        addresses = [part.data_ptr() for part in (x, w, bias, y)]
+        by_chunks(len(x), lambda first, last, _: call("narrow", *addresses, *sizes, first, last))
+        ctx.save_for_backward(x, w)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, w = ctx.saved_tensors
+        z, sizes = _packed(gradients[0]), _sizes(x, w)
+        below = torch.empty_like(x) if ctx.needs_input_grad[0] else None
+        sums = x.new_empty(len(chunks_of(len(x))), w.numel() + len(w))
+        addresses = [*(part.data_ptr() for part in (x, w, z)), None if below is None else below.data_ptr()]
+        by_chunks(
+            len(x),
+            lambda first, last, chunk: call("narrow_back", *addresses, sums[chunk].data_ptr(), *sizes, first, last),
+        )
+        weight, bias = sums.sum(dim=0).split([w.numel(), len(w)])
+        return below, weight.view(w.shape), bias
+
+
+def _packed(part: Tensor) -> Tensor:
+    if part.dtype != torch.float32 or part.device.type != "cpu":
+        raise ValueError(f"{part.dtype} on {part.device}; expected: float32 on cpu")
+    return part.contiguous()
+
+
+def _sizes(x: Tensor, w: Tensor) -> tuple[int, int, int, int]:
+    return x.shape[1], len(w), x.shape[2], x.shape[3]

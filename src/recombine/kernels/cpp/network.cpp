@@ -1,0 +1,242 @@
+// The whole decoder: a code to an image of `first` × `first` pixels by one matrix, transposed convolutions, and a last
+// convolution to one channel. Images are done in chunks, each through the whole network, by whichever thread; what is
+// summed over images is kept apart by chunk and added up in order, so that bits do not depend on threads.
+//
+// Parameters and their gradients are one vector, as torch keeps them one after another:
+// (code, channel, y, x), bias; (in, out, y, x), bias of each layer; (channel, y, x), bias of the last.
+#include <algorithm>
+#include <vector>
+
+#include "layers.h"
+#include "vector.h"
+
+namespace {
+
+struct Network {
+    long code, first, channels;
+    std::vector<Layer> layers;
+
+    Network(long code, long first, long channels, long depth, const unsigned char* doubles)
+        : code(code), first(first), channels(channels) {
+        long size = first;
+        for (long at = 0; at < depth; ++at) {
+            layers.push_back({size, channels, doubles[at] != 0});
+            size = layers.back().to().height;
+        }
+    }
+
+    Shape start() const { return {first, first, channels}; }
+    Shape last() const { return layers.empty() ? start() : layers.back().to(); }
+    long places() const { return first * first; }
+    long first_size() const { return code * channels * places(); }
+
+    // Where a layer's part begins: in the vector of parameters …
+    long weight(std::size_t layer) const {
+        long at = first_size() + channels;
+        for (std::size_t i = 0; i < layer; ++i) at += layers[i].kernel() * layers[i].matrix() + channels;
+        return at;
+    }
+    long bias(std::size_t layer) const { return weight(layer) + layers[layer].kernel() * layers[layer].matrix(); }
+    long parameters() const { return weight(layers.size()) + 9 * channels + 1; }
+
+    // … among prepared weights (the first matrix, forward and backward weights of each layer, the last taps) …
+    long prepared(std::size_t layer) const {
+        long at = first_size();
+        for (std::size_t i = 0; i < layer; ++i) at += 2 * layers[i].taps() * layers[i].matrix();
+        return at;
+    }
+    long prepared() const { return prepared(layers.size()) + 9 * channels; }
+
+    // … among images, for so many of them (what goes into the layer) …
+    long stage(std::size_t layer, long images) const {
+        long at = 0;
+        for (std::size_t i = 0; i < layer; ++i) at += layers[i].from().image();
+        return at * images;
+    }
+    long stages(long images) const { return stage(layers.size(), images) + last().image() * images; }
+
+    // … and among a chunk's sums: by channel of what goes into each layer and into the last; of weights; of the last
+    // taps.
+    long sums(std::size_t layer) const {
+        long at = (layers.size() + 1) * channels;
+        for (std::size_t i = 0; i < layer; ++i) at += layers[i].taps() * layers[i].matrix();
+        return at;
+    }
+    long sums() const { return sums(layers.size()) + 9 * channels; }
+    long largest() const {
+        long floats = start().image();
+        for (const Layer& layer : layers) floats = std::max(floats, layer.to().image());
+        return floats;
+    }
+};
+
+// (row, column, place) to (place, row, column), or to (place, column, row)
+void lay_out(const float* from, float* to, long rows, long columns, long places, bool turned) {
+    for (long place = 0; place < places; ++place)
+        for (long row = 0; row < rows; ++row)
+            for (long column = 0; column < columns; ++column)
+                to[place * rows * columns + (turned ? column * rows + row : row * columns + column)] =
+                    from[(row * columns + column) * places + place];
+}
+
+// (place, number) to (number, place)
+void collect(const float* from, float* to, long places, long count) {
+    for (long at = 0; at < count; ++at)
+        for (long place = 0; place < places; ++place) to[at * places + place] = from[place * count + at];
+}
+
+struct Start {  // of a run of images, one place and block of channels
+    const float *codes, *matrix, *bias;
+    float* target;
+    long code, width, image;
+
+    template <int P>
+    void piece(long at) const {
+        Vector total[P][BLOCK];
+        for (int p = 0; p < P; ++p)
+            for (int v = 0; v < BLOCK; ++v) total[p][v] = load(bias + v * LANES);
+        multiply<P, BLOCK, 0>(total, codes + at * code, code, matrix, width, code);
+        for (int p = 0; p < P; ++p)
+            for (int v = 0; v < BLOCK; ++v)
+                store(target + (at + p) * image + v * LANES, total[p][v] <= zero() ? zero() : total[p][v]);
+    }
+};
+
+}  // namespace
+
+extern "C" {
+
+// Floats of: parameters, prepared weights, all stages of a batch, sums of a chunk; and the rows of an image.
+void recombine_sizes(long code, long first, long channels, long depth, const unsigned char* doubles, long batch,
+                     long* sizes) {
+    const Network net(code, first, channels, depth, doubles);
+    sizes[0] = net.parameters();
+    sizes[1] = net.prepared();
+    sizes[2] = net.stages(batch);
+    sizes[3] = net.sums();
+    sizes[4] = net.last().height;
+}
+
+// Weights as the kernels read them.
+void recombine_prepare(long code, long first, long channels, long depth, const unsigned char* doubles,
+                       const float* vector, float* prepared) {
+    const Network net(code, first, channels, depth, doubles);
+    for (long row = 0; row < code; ++row)  // (code, channel, place) to (code, place, channel)
+        collect(vector + row * channels * net.places(), prepared + row * channels * net.places(), channels,
+                net.places());
+    thread_local std::vector<float> taps;
+    for (std::size_t i = 0; i < net.layers.size(); ++i) {
+        const Layer& layer = net.layers[i];
+        const long places = layer.kernel(), size = layer.taps() * layer.matrix();
+        for (const bool back : {false, true}) {
+            float* target = prepared + net.prepared(i) + (back ? size : 0);
+            if (layer.winograd()) taps.resize(places * layer.matrix());
+            lay_out(vector + net.weight(i), layer.winograd() ? taps.data() : target, channels, channels, places, back);
+            if (layer.winograd()) winograd_kernel(taps.data(), target, layer.matrix(), !back);
+        }
+    }
+    const std::size_t last = net.layers.size();
+    collect(vector + net.weight(last), prepared + net.prepared(last), channels, 9);
+}
+
+// Images begin … end - 1: all stages, and the images of one channel.
+void recombine_forward(long code, long first, long channels, long depth, const unsigned char* doubles,
+                       const float* vector, const float* prepared, const float* codes, float* stages, float* output,
+                       long batch, long begin, long end) {
+    const Network net(code, first, channels, depth, doubles);
+    const long images = end - begin;
+    const Shape start = net.start();
+    float* image = stages + begin * start.image();
+    for (long at = 0; at < images; ++at) clear_border(image + at * start.image(), start);
+    for (long place = 0; place < net.places(); ++place)
+        for (long c = 0; c < channels; c += BLOCK * LANES) {
+            const long at = (place / first + 1) * start.pitch() + (place % first + 1) * channels + c;
+            Pieces<PIXELS>::of(
+                0, images,
+                Start{codes + begin * code, prepared + place * channels + c, vector + net.first_size() + c, image + at,
+                      code, net.places() * channels, start.image()});
+        }
+    for (std::size_t i = 0; i < net.layers.size(); ++i) {
+        const Layer& layer = net.layers[i];
+        const float* from = stages + net.stage(i, batch) + begin * layer.from().image();
+        float* to = stages + net.stage(i + 1, batch) + begin * layer.to().image();
+        (layer.winograd() ? winograd_convolve : convolve)(layer, from, prepared + net.prepared(i), vector + net.bias(i),
+                                                          to, images);
+    }
+    const std::size_t last = net.layers.size();
+    const Shape shape = net.last();
+    readout(shape, stages + net.stage(last, batch) + begin * shape.image(), prepared + net.prepared(last),
+            vector[net.parameters() - 1], output + begin * shape.height * shape.width, images);
+}
+
+// Images begin … end - 1: their sums, from the gradient of the output; `below` is the gradient before the first
+// ReLU.
+void recombine_backward(long code, long first, long channels, long depth, const unsigned char* doubles,
+                        const float* prepared, const float* stages, const float* gradient, float* below, float* sums,
+                        long batch, long begin, long end) {
+    const Network net(code, first, channels, depth, doubles);
+    const long images = end - begin;
+    thread_local std::vector<float> one, other;
+    one.resize(net.largest() * images);
+    other.resize(net.largest() * images);
+    std::memset(sums, 0, net.sums() * sizeof(float));
+    const std::size_t last = net.layers.size();
+    const Shape shape = net.last();
+    float* z = last ? one.data() : below + begin * shape.image();
+    readout_gradients(shape, stages + net.stage(last, batch) + begin * shape.image(), prepared + net.prepared(last),
+                      gradient + begin * shape.height * shape.width, z, sums + net.sums(last), sums + last * channels,
+                      images);
+    for (std::size_t i = last; i-- > 0;) {
+        const Layer& layer = net.layers[i];
+        const float* from = stages + net.stage(i, batch) + begin * layer.from().image();
+        const float* back = prepared + net.prepared(i) + layer.taps() * layer.matrix();
+        float* x = i ? (z == one.data() ? other.data() : one.data()) : below + begin * layer.from().image();
+        (layer.winograd() ? winograd_weight_gradient : weight_gradient)(layer, from, z, sums + net.sums(i), images);
+        (layer.winograd() ? winograd_input_gradient : input_gradient)(layer, z, back, from, x, sums + i * channels,
+                                                                      images);
+        z = x;
+    }
+}
+
+// All chunks' sums, in order, to the gradient of the vector. The sums of the first chunk are overwritten.
+void recombine_finish(long code, long first, long channels, long depth, const unsigned char* doubles,
+                      const float* codes, const float* below, const float* gradient, float* sums, long chunks,
+                      float* vector, long batch) {
+    const Network net(code, first, channels, depth, doubles);
+    const long size = net.sums();
+    for (long chunk = 1; chunk < chunks; ++chunk)
+        for (long at = 0; at < size; ++at) sums[at] += sums[chunk * size + at];
+    thread_local std::vector<float> turned;
+    turned.resize(std::max(channels * net.places(), 9 * channels * channels));
+    const Shape start = net.start();
+    for (long row = 0; row < code; ++row) {
+        std::memset(turned.data(), 0, channels * net.places() * sizeof(float));
+        for (long image = 0; image < batch; ++image) {
+            const float one = codes[image * code + row];
+            for (long y = 0; y < first; ++y) {
+                const float* from = below + image * start.image() + (y + 1) * start.pitch() + channels;
+                float* to = turned.data() + y * first * channels;
+                for (long at = 0; at < first * channels; at += LANES)
+                    store(to + at, load(to + at) + one * load(from + at));
+            }
+        }
+        collect(turned.data(), vector + row * channels * net.places(), net.places(), channels);
+    }
+    std::memcpy(vector + net.first_size(), sums, channels * sizeof(float));
+    for (std::size_t i = 0; i < net.layers.size(); ++i) {
+        const Layer& layer = net.layers[i];
+        const float* taps = sums + net.sums(i);
+        if (layer.winograd()) {
+            winograd_kernel_gradient(taps, turned.data(), layer.matrix());
+            taps = turned.data();
+        }
+        collect(taps, vector + net.weight(i), layer.kernel(), layer.matrix());
+        std::memcpy(vector + net.bias(i), sums + (i + 1) * channels, channels * sizeof(float));
+    }
+    const std::size_t last = net.layers.size();
+    collect(sums + net.sums(last), vector + net.weight(last), 9, channels);
+    double total = 0;
+    for (long at = 0; at < batch * net.last().height * net.last().width; ++at) total += gradient[at];
+    vector[net.parameters() - 1] = static_cast<float>(total);
+}
+}

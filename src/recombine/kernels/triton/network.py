@@ -1,0 +1,77 @@
+"""The whole transposed-convolution decoder of many members, forward and backward, on the kernels of this package."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from recombine.kernels.shapes import NetworkShape, Shapes
+from recombine.kernels.triton import convolution, readout
+
+MAX_CHANNELS = 64
+"""Largest number of channels that one tile holds; with more, libraries' grouped convolutions are faster."""
+
+
+def takes(shapes: Shapes, batch: int, dtype: torch.dtype) -> bool:
+    """Whether the kernels take such a network, and are worth it: in bfloat16, channels a power of two that matrix units
+    can tile, and so few pixels per member, borders included, that 32 bits count them."""
+    network = NetworkShape.of(shapes)
+    channels, pixels = network.channels, batch * (network.size + 2) ** 2
+    tiled = 16 <= channels <= MAX_CHANNELS and channels & (channels - 1) == 0
+    return dtype == torch.bfloat16 and tiled and channels * pixels < 2**31
+
+
+class TransposedConvolutions(torch.autograd.Function):
+    """Codes `(member, batch, code)` to images `(member, batch, y, x)`; gradients of the parameters alone.
+
+    `weights` are `(member, parameter)` in float32: a member's parameters one after another, whose shapes are `shapes`,
+    and perhaps more; `dtype` is what to compute in.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, codes: Tensor, shapes: Shapes, dtype: torch.dtype) -> Tensor:
+        network, (members, batch) = NetworkShape.of(shapes), codes.shape[:2]
+        parameters = _unflattened(weights, network)
+        kernels, biases = parameters[0::2], [bias.contiguous() for bias in parameters[1::2]]
+        channels, size = network.channels, network.first
+        codes = codes.to(dtype)
+        product = torch.bmm(codes, kernels[0].flatten(2).to(dtype)).view(members, batch, channels, size, size)
+        image = torch.relu(product + biases[0].to(dtype)[:, None, :, None, None]).permute(0, 1, 3, 4, 2)
+        image = convolution.bordered(image)
+        stages, taps = [image], []
+        for kernel, bias, doubles in zip(kernels[1:-1], biases[1:-1], network.doubles, strict=True):
+            along, back = convolution.laid_out(kernel, dtype)
+            image = convolution.forward(image, along, bias, doubles)
+            stages.append(image)
+            taps.append(back)
+        last = kernels[-1].flatten(3).squeeze(1).transpose(1, 2).to(dtype).contiguous()
+        ctx.save_for_backward(codes, last, *stages, *taps)
+        ctx.network, ctx.spare = network, weights.shape[1] - sum(network.sizes)
+        ctx.precision = convolution.precision(image)
+        return readout.forward(image, last, biases[-1])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        codes, last, *rest = ctx.saved_tensors
+        doubles, depth = ctx.network.doubles, len(ctx.network.doubles)
+        stages, taps = rest[: depth + 1], rest[depth + 1 :]
+        gradient = gradients[0].contiguous()
+        weight, bias = readout.weight_gradient(stages[-1], gradient, ctx.precision)
+        backwards = [bias[:, None], weight.transpose(1, 2)]
+        below, bias = readout.input_gradient(gradient, last, stages[-1])
+        for index in reversed(range(depth)):
+            weight = convolution.weight_gradient(stages[index], below, doubles[index])
+            backwards += [bias, weight]
+            below, bias = convolution.input_gradient(below, taps[index], stages[index], doubles[index])
+        below = convolution.inner(below).permute(0, 1, 4, 2, 3).flatten(2)
+        backwards += [bias, torch.bmm(codes.mT, below).float()]
+        parts = [part.flatten(1) for part in reversed(backwards)]
+        return torch.cat([*parts, parts[0].new_zeros(len(parts[0]), ctx.spare)], dim=1), None, None, None
+
+
+def _unflattened(weights: Tensor, network: NetworkShape) -> list[Tensor]:
+    """Every parameter with a leading member axis, as views."""
+    parts = weights.split([*network.sizes, weights.shape[1] - sum(network.sizes)], dim=1)[:-1]
+    return [part.view(len(weights), *shape) for part, shape in zip(parts, network.shapes, strict=True)]

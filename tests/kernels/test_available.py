@@ -1,0 +1,123 @@
+"""What is available, and saying why not: one place for all kernels."""
+
+import importlib
+import inspect
+import os
+import subprocess
+import sys
+import weakref
+
+import pytest
+import torch
+
+from recombine import kernels
+from recombine.kernels.cpp import build
+from recombine.training import kernels_name
+from tests.kernels.compiled import needs_compiler
+
+SAYS = "from recombine import kernels; print(kernels.available('cpu'), kernels.why_not('cpu'))"
+
+
+def test_a_device_and_its_type_are_the_same_question():
+    for kind in ("cpu", "cuda", "meta"):
+        assert kernels.available(kind) == kernels.available(torch.device(kind))
+    assert kernels.why_not("meta") == "no kernels for meta"
+    assert kernels_name(torch.device("meta")) == "torch (no kernels for meta)"
+
+
+@pytest.mark.parametrize("name", kernels.SHARED)
+def test_both_backends_have_the_same_names_and_signatures(name):
+    pytest.importorskip("triton")
+    ours = [importlib.import_module(f"recombine.kernels.{backend}.{name}") for backend in ("triton", "cpp")]
+    public = [
+        {
+            key: inspect.signature(getattr(value, "forward", value))
+            for key, value in vars(module).items()
+            if not key.startswith("_") and getattr(value, "__module__", "") == module.__name__
+        }
+        for module in ours
+    ]
+    assert public[0] == public[1]
+    assert public[0]
+    for module in ours:
+        assert kernels.BACKENDS.keys() == kernels.NARROW.keys()
+        assert module.__doc__
+
+
+@needs_compiler
+def test_kernels_can_be_switched_off_in_a_block():
+    device = torch.device("cpu")
+    with kernels.without("adamw"):
+        assert kernels.implementation("adamw", device) is None
+        assert kernels.why_not("cpu", "adamw") == "adamw is switched off"
+        with kernels.without("narrow"):
+            assert not kernels.available("cpu", "adamw")
+            assert not kernels.available("cpu", "narrow")
+        assert kernels.available("cpu", "narrow")
+    with kernels.without():
+        assert not any(kernels.available("cpu", name) for name in kernels.SHARED)
+    assert all(kernels.implementation(name, device) for name in kernels.SHARED)
+
+
+def test_nothing_is_used_where_the_environment_says_no(monkeypatch):
+    monkeypatch.setenv("RECOMBINE_KERNELS", "off")
+    for kind in kernels.BACKENDS:
+        assert kernels.why_not(kind) == "RECOMBINE_KERNELS says so"
+        assert kernels.implementation("adamw", torch.device(kind)) is None
+
+
+def said(environment):
+    done = subprocess.run(
+        [sys.executable, "-c", SAYS], capture_output=True, text=True, check=True, env={**os.environ, **environment}
+    )
+    return done.stdout.strip()
+
+
+def test_continuous_integration_has_kernels():
+    if "CI" in os.environ:
+        assert kernels.why_not("cpu") is None
+
+
+def test_without_a_compiler_there_are_none(tmp_path):
+    assert said({"CXX": str(tmp_path / "none")}) == f"False no C++ compiler ({tmp_path / 'none'})"
+
+
+def test_a_failing_compiler_is_one_line(tmp_path):
+    fake = tmp_path / "cc"
+    fake.write_text("#!/bin/sh\necho 'x.cpp: error: bad' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    found = said({"CXX": f"{fake} -pthread", "RECOMBINE_CACHE": str(tmp_path / "cache")})
+    assert found == "False cc failed: x.cpp: error: bad"
+    assert not list((tmp_path / "cache").iterdir())
+
+
+@pytest.mark.parametrize("word", ["0", "False"])
+def test_a_variable_does_without(word):
+    assert said({"RECOMBINE_KERNELS": word}) == "False RECOMBINE_KERNELS says so"
+
+
+@needs_compiler
+def test_another_alphabet_is_no_trouble():
+    assert said({"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "POSIX"}) == "True None"
+
+
+def test_asking_often_for_what_is_not_there_keeps_nothing(monkeypatch, tmp_path):
+    """An error that is kept and raised again would hold on to every caller's frame, and their tensors."""
+    monkeypatch.setenv("CXX", str(tmp_path / "none"))
+    build.library_or_reason.cache_clear()
+
+    class Large:
+        pass
+
+    def caller():
+        held = Large()
+        assert not kernels.available("cpu")
+        with pytest.raises(build.NotBuilt):
+            build.library()
+        return weakref.ref(held)
+
+    try:
+        assert all(caller()() is None for _ in range(3))
+    finally:
+        monkeypatch.undo()
+        build.library_or_reason.cache_clear()

@@ -1,0 +1,176 @@
+"""The whole network on compiled kernels against torch, over random shapes."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from recombine.decoders.cnn import Convolution
+from recombine.kernels.cpp.network import TransposedConvolutions, takes
+from recombine.kernels.cpp.plan import BLOCK, Plan
+from recombine.kernels.shapes import NetworkShape
+from recombine.specs import RunSpec
+from recombine.tasks import BumpTask
+from recombine.training import Ensemble
+from tests.kernels.compiled import CPU, Threads, near, needs_compiler
+
+
+def network(code, first, channels, doubles):
+    """Torch's own layers of a network of any first size and any order of blocks."""
+    blocks = [Convolution(channels, channels, 4, 2, 1) if up else Convolution(channels, channels, 3, 1, 1)
+              for up in doubles]  # fmt: skip
+    layers = [nn.ConvTranspose2d(*block) for block in (Convolution(code, channels, first, 1, 0), *blocks)]
+    return nn.Sequential(*layers, nn.Conv2d(channels, 1, 3, padding=1))
+
+
+def shapes_of(module):
+    """Shapes of all parameters, in order."""
+    return tuple(tuple(parameter.shape) for parameter in module.parameters())
+
+
+def images_of(vector, codes, shapes):
+    return TransposedConvolutions.apply(vector, codes, shapes, torch.float32)
+
+
+def filled(module, chance):
+    """Whole numbers as weights, mostly zero, and biases that keep what goes into a ReLU away from zero, where rounding
+    would decide which way a gradient goes: ½, ¼, ⅛ … layer by layer."""
+    for depth, layer in enumerate(module):
+        signs = torch.randint(0, 16, layer.weight.shape, generator=chance)
+        layer.weight.data = (signs == 0).float() - (signs == 1).float()
+        layer.bias.data = torch.randint(-2, 3, layer.bias.shape, generator=chance) + 0.5 ** (depth + 1)
+
+
+@needs_compiler
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(1, 20), st.integers(1, 30), st.integers(1, 9), st.sampled_from([1, 5, 8, 16, 24, 32, 33, 48, 64]),
+    st.lists(st.booleans(), max_size=3), st.integers(0, 99), st.sampled_from([1, 2, 3]),
+)  # fmt: skip
+def test_networks_agree_with_torch(batch, code, first, channels, doubles, seed, threads):
+    """Any first size, any order of layers; outputs and gradients of all parameters."""
+    chance = torch.Generator().manual_seed(seed)
+    module = network(code, first, channels, doubles)
+    shapes = shapes_of(module)
+    filled(module, chance)
+    codes = torch.randint(-2, 3, (batch, code), generator=chance).float()
+    side = first * 2 ** sum(doubles)
+    scale = torch.randint(-2, 3, (batch, side, side), generator=chance).float()
+    image = codes[:, :, None, None].double()
+    for layer in module.double()[:-1]:
+        image = layer(image).relu()
+    expected = module[-1](image).squeeze(1)
+    gradients = torch.autograd.grad((expected * scale).sum(), list(module.parameters()))
+    vector = torch.cat([p.detach().float().flatten() for p in module.parameters()] + [torch.zeros(3)])
+    vector.requires_grad_()
+    with Threads(threads):
+        images = images_of(vector, codes, shapes)
+        (gradient,) = torch.autograd.grad((images * scale).sum(), vector)
+    near(images, expected.float(), least=1.0)  # whole numbers went in, and may have cancelled to nothing
+    sizes = [part.numel() for part in gradients]
+    for ours, theirs in zip(gradient[:-3].split(sizes), gradients, strict=True):
+        near(ours, theirs.flatten().float(), least=1.0)
+    assert not gradient[-3:].any()
+
+
+@needs_compiler
+@pytest.mark.parametrize(("size", "decoder"), [(7, "cnn:width=16:depth=1"), (10, "cnn:width=32:depth=2"),
+                                               (14, "cnn:width=16:depth=3"), (28, "cnn:width=32:depth=4"),
+                                               (14, "cnn:width=8:depth=3"), (28, "cnn:width=40:depth=4")])  # fmt: skip
+def test_a_whole_network_has_torchs_outputs_and_gradients(size, decoder):
+    spec = RunSpec(task=BumpTask(size=size, training="draws:12"), decoder=decoder)
+    ensemble = Ensemble([spec], CPU)
+    weights = ensemble.initial().weights[0].requires_grad_()
+    inputs = ensemble.examples.inputs[:9]
+    result = ensemble.objective.dispatch.one(weights, inputs, torch.float32)
+    assert result is not None, "the kernels did not take it"
+    fast, plain = result.outputs, ensemble.objective.outputs(weights, inputs, torch.float32)
+    assert fast.shape == plain.shape == (9, size, size)
+    near(fast, plain)
+    scale = torch.randn(plain.shape, generator=torch.Generator().manual_seed(1))
+    near(*(torch.autograd.grad((outputs * scale).sum(), weights)[0] for outputs in (fast, plain)))
+
+
+@needs_compiler
+def test_nan_stays_nan():
+    """A network that diverged must show it."""
+    shapes = shapes_of(network(3, 2, 16, (True, False)))
+    for position in (0, -1, 3 * 16 * 4 + 20):
+        vector = torch.ones(sum(NetworkShape.of(shapes).sizes))
+        vector[position] = torch.nan
+        assert torch.isnan(images_of(vector, torch.ones(2, 3), shapes)).all()
+
+
+@needs_compiler
+def test_it_goes_backward_once():
+    shapes = shapes_of(network(3, 2, 16, (False,)))
+    vector = torch.ones(sum(NetworkShape.of(shapes).sizes), requires_grad=True)
+    total = images_of(vector, torch.ones(2, 3), shapes).sum()
+    total.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="once"):
+        total.backward()
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("vector", "codes"),
+    [(torch.ones(10), torch.ones(2, 3)), (torch.ones(9999, dtype=torch.float64), torch.ones(2, 3)),
+     (torch.ones(9999), torch.ones(2, 4)), (torch.ones(9999), torch.ones(2, 3).double())],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused(vector, codes):
+    with pytest.raises(ValueError, match="expected"):
+        images_of(vector, codes, shapes_of(network(3, 2, 16, (False,))))
+
+
+@needs_compiler
+def test_another_type_is_refused():
+    shapes = shapes_of(network(3, 2, 16, (False,)))
+    assert takes(shapes, 4, torch.float32)
+    assert not takes(shapes, 4, torch.bfloat16)
+    with pytest.raises(ValueError, match="expected: float32"):
+        TransposedConvolutions.apply(torch.ones(9999), torch.ones(2, 3), shapes, torch.bfloat16)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        nn.Sequential(nn.ConvTranspose2d(3, 16, 2)),
+        nn.Sequential(nn.ConvTranspose2d(3, 16, 2), nn.ConvTranspose2d(16, 16, 5), nn.Conv2d(16, 1, 3)),
+        nn.Sequential(nn.ConvTranspose2d(3, 16, 2), nn.ConvTranspose2d(16, 8, 3), nn.Conv2d(8, 1, 3)),
+        nn.Sequential(nn.ConvTranspose2d(3, 16, 2), nn.Conv2d(16, 2, 3)),
+    ],
+)
+def test_other_networks_are_refused_by_their_shapes(module):
+    with pytest.raises(ValueError, match="are not those of transposed convolutions"):
+        NetworkShape.of(shapes_of(module))
+
+
+@pytest.mark.parametrize("size", [7, 10, 28])
+def test_shapes_say_what_the_decoder_is(size):
+    spec = RunSpec(task=BumpTask(size=size), decoder="cnn:width=5:depth=3")
+    first, *blocks, _ = spec.decoder.convolutions(spec.interface)
+    shape = NetworkShape.of(shapes_of(spec.module()))
+    assert (shape.code, shape.channels, shape.first) == (first.inputs, first.outputs, first.kernel)
+    assert shape.doubles == tuple(block.doubles for block in blocks)
+    *_, (_, last), _ = spec.module().walk(torch.zeros(1, shape.code))
+    assert last.shape[1:] == (5, shape.size, shape.size)
+
+
+@needs_compiler
+def test_padding_has_no_gradient_and_no_part_in_the_outputs():
+    """The same numbers as a network of whole blocks whose other channels are zero."""
+    shapes, wide_shapes = (shapes_of(network(3, 2, channels, (True, False))) for channels in (5, BLOCK))
+    plan = Plan.of(shapes)
+    vector = torch.randn(plan.parameters, generator=torch.Generator().manual_seed(0))
+    wide = plan.padded(vector)
+    assert len(wide) == Plan.of(wide_shapes).parameters
+    assert torch.equal(plan.cropped(wide, plan.parameters), vector)
+    assert int((wide != 0).sum()) == len(vector)
+    codes, ends = torch.ones(2, 3), []
+    for own, parameters in ((shapes, vector), (wide_shapes, wide)):
+        parameters = parameters.clone().requires_grad_()
+        images = images_of(parameters, codes, own)
+        ends.append((images, torch.autograd.grad(images.square().sum(), parameters)[0]))
+    assert torch.equal(ends[0][0], ends[1][0])
+    assert torch.equal(ends[0][1], plan.cropped(ends[1][1], plan.parameters))

@@ -1,0 +1,208 @@
+"""Triton's kernels against torch, over random shapes: `python -m tests.kernels.triton_checks cpu|cuda [TIMES]`.
+
+A process of its own, since Triton's interpreter is chosen when kernels are made (TRITON_INTERPRET=1).
+"""
+
+import sys
+
+import torch
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from torch.nn import functional
+
+from recombine.decoders import LowRankEmbedding
+from recombine.decoders.low_rank_parts import PlainParts
+from recombine.kernels.triton import adamw, convolution
+from recombine.kernels.triton.distance import PixelMeans
+from recombine.kernels.triton.narrow import NarrowConvolution
+from recombine.kernels.triton.network import TransposedConvolutions
+from recombine.specs import RunSpec
+from recombine.tasks import BumpTask
+from recombine.training import Ensemble
+from recombine.training.adamw import adamw_update
+from recombine.training.dispatch import cnn
+from recombine.training.dispatch.low_rank import KernelParts
+from recombine.training.layout import FlatLayout
+
+DEVICE = torch.device(sys.argv[1])
+TIMES = int(sys.argv[2]) if len(sys.argv) > 2 else 2
+"""With more, more shapes are tried."""
+SMALL = st.integers(1, 3)
+convolution.WIDE = 32  # both forms of a product are tried
+torch.backends.cudnn.allow_tf32 = False  # what they are compared with is strict
+
+
+def close(found, expected):
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@settings(max_examples=4 * TIMES, deadline=None, phases=[Phase.generate])
+@given(
+    SMALL,
+    SMALL,
+    st.integers(1, 6),
+    st.integers(1, 6),
+    st.sampled_from([16, 32]),
+    st.sampled_from([16, 32]),
+    st.booleans(),
+    st.integers(0, 99),
+)
+def convolutions(members, batch, height, width, channels, out, up, seed):
+    chance = torch.Generator(DEVICE).manual_seed(seed)
+    x = torch.randn(members, batch, height, width, channels, generator=chance, device=DEVICE).relu()
+    side = 4 if up else 3
+    w = torch.randn(members, channels, out, side, side, generator=chance, device=DEVICE) * 0.1
+    bias = torch.randn(members, out, generator=chance, device=DEVICE)
+    leaves = [part.clone().requires_grad_() for part in (x.permute(0, 1, 4, 2, 3), w, bias)]
+    expected = torch.stack(
+        [
+            functional.conv_transpose2d(a, b, c, stride=2 if up else 1, padding=1)
+            for a, b, c in zip(*leaves, strict=True)
+        ]
+    ).relu()
+    taps, turned = convolution.laid_out(w, torch.float32)
+    assert torch.equal(taps, w.flatten(3).permute(0, 3, 1, 2))
+    answers = convolution.forward(convolution.bordered(x), taps, bias, up)
+    close(answers, convolution.bordered(expected.permute(0, 1, 3, 4, 2)))
+    gradient = torch.randn(expected.shape, generator=chance, device=DEVICE)
+    wanted = torch.autograd.grad(expected, leaves, gradient)
+    z = (gradient * (expected > 0)).permute(0, 1, 3, 4, 2).contiguous()
+    z, x = convolution.bordered(z), convolution.bordered(x)
+    below, sums = convolution.input_gradient(z, turned, x, up)
+    passed = wanted[0] * (leaves[0] > 0)
+    close(below, convolution.bordered(passed.permute(0, 1, 3, 4, 2)))
+    close(sums, passed.sum(dim=(1, 3, 4)))
+    close(convolution.weight_gradient(x, z, up).unflatten(-1, (side, side)), wanted[1])
+
+
+@settings(max_examples=3 * TIMES, deadline=None, phases=[Phase.generate])
+@given(SMALL, SMALL, st.integers(1, 6), st.integers(1, 6), SMALL, SMALL, st.integers(0, 99))
+def narrow_convolutions(members, batch, height, width, channels, out, seed):
+    narrow_convolution(members, batch, height, width, channels, out, seed)
+
+
+def narrow_convolution(members, batch, height, width, channels, out, seed):
+    chance = torch.Generator(DEVICE).manual_seed(seed)
+    shapes = (members, batch, channels, height, width), (members, out, channels, 3, 3), (members, out)
+    leaves = [torch.randn(shape, generator=chance, device=DEVICE).requires_grad_() for shape in shapes]
+    expected = torch.stack([functional.conv2d(a, b, c, padding=1) for a, b, c in zip(*leaves, strict=True)])
+    found = NarrowConvolution.apply(*leaves)
+    close(found, expected)
+    scale = torch.randn(expected.shape, generator=chance, device=DEVICE)
+    for ours, theirs in zip(*(torch.autograd.grad((y * scale).sum(), leaves) for y in (found, expected)), strict=True):
+        close(ours, theirs)
+
+
+@settings(
+    max_examples=4 * TIMES, deadline=None, phases=[Phase.generate], derandomize=True
+)  # rounding may exceed a tolerance
+@given(
+    SMALL,
+    st.lists(st.integers(1, 5), min_size=1, max_size=2),
+    st.integers(1, 40),
+    st.booleans(),
+    st.sampled_from([(1, 1), (0, 0), (0, 1), (1e-13, 1), (1, 1e-7), (1, 1e-20)]),
+    st.integers(0, 99),
+)
+def embeddings(members, code_sizes, side, unit, sizes, seed):
+    embedding(members, code_sizes, side, unit, sizes, seed)
+
+
+def embedding(members, code_sizes, side, unit, sizes, seed):
+    """Images and penalties; the first member's vectors and strengths may be so small that norms have a floor."""
+    chance = torch.Generator(DEVICE).manual_seed(seed)
+    layout = FlatLayout(LowRankEmbedding(tuple(code_sizes), (side, side + 1)))
+    weights = torch.randn(members, layout.size, generator=chance, device=DEVICE)
+    for name, part in layout.unflatten_members(weights).items():
+        part[0] *= sizes[name.startswith("strengths")]
+    weights.requires_grad_()
+    parts = [
+        [part for name, part in layout.unflatten_members(weights).items() if name.startswith(kind)]
+        for kind in ("rows", "columns", "strengths")
+    ]
+    codes = torch.rand(members, 3, sum(code_sizes), generator=chance, device=DEVICE)
+    found = []
+    for way in (KernelParts, PlainParts):
+        made = way.of(*parts, unit)
+        results = [made.rendered(codes), *made.penalties().values()]
+        scale = [torch.linspace(0.5, 2, r.numel(), device=DEVICE).view_as(r) for r in results]
+        total = sum((r * s).sum() for r, s in zip(results, scale, strict=True))
+        found.append([*results, torch.autograd.grad(total, weights)[0]])
+    for ours, theirs in zip(*found, strict=True):
+        close(ours, theirs)
+
+
+@settings(max_examples=3 * TIMES, deadline=None, phases=[Phase.generate])
+@given(SMALL, SMALL, st.sampled_from([1, 5, 33]), st.booleans(), st.integers(0, 99))
+def distances(members, batch, side, rough, seed):
+    """Of answers whose axes lie in another order; and gradients that are one number for all."""
+    chance = torch.Generator(DEVICE).manual_seed(seed)
+    answers = torch.randn(members, side, batch, side + 1, generator=chance, device=DEVICE).transpose(1, 2)
+    targets = torch.randn(side + 1, side, batch, members, generator=chance, device=DEVICE).permute(3, 2, 1, 0)
+    answers = (answers.bfloat16() if rough else answers).requires_grad_()
+    with torch.no_grad():
+        targets[0, 0, 0, 0] = answers[0, 0, 0, 0]  # no difference has no direction
+    away = (answers.float() - targets).flatten(2)
+    expected, found = (away.square().mean(dim=2), away.abs().mean(dim=2)), PixelMeans.apply(answers, targets)
+    scale = torch.randn(2, members, 1, generator=chance, device=DEVICE).expand(-1, -1, batch)
+    slopes = [torch.autograd.grad(pair, answers, tuple(scale))[0] for pair in (found, expected)]
+    assert slopes[0].dtype == answers.dtype
+    for ours, theirs in zip((*found, slopes[0].float()), (*expected, slopes[1].float()), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-2 if rough else 1e-4, atol=1e-5)
+
+
+@settings(
+    max_examples=2 * TIMES, deadline=None, phases=[Phase.generate], derandomize=True
+)  # rounding may decide a ReLU
+@given(st.sampled_from([7, 10, 14]), st.integers(1, 3), st.integers(0, 99))
+def networks(size, depth, seed):
+    spec = RunSpec(task=BumpTask(size=size, training="draws:9"), decoder=f"cnn:width=16:depth={depth}", seed=seed)
+    ensemble = Ensemble(spec.seeds(range(seed, seed + 2)), DEVICE)
+    weights = ensemble.initial().weights.requires_grad_()
+    layout, decoder = ensemble.layout, ensemble.objective.decoder
+    inputs = ensemble.examples.inputs[:6].unflatten(0, (2, 3))
+    images = TransposedConvolutions.apply(weights, inputs, layout.shapes, torch.float32)
+    ways = [
+        cnn.resized(decoder, images),
+        cnn.grouped(decoder, layout.unflatten_members(weights), inputs),
+    ]
+    close(*ways)
+    scale = torch.randn(ways[0].shape, generator=torch.Generator(DEVICE).manual_seed(seed), device=DEVICE)
+    close(*(torch.autograd.grad((outputs * scale).sum(), weights, retain_graph=True)[0] for outputs in ways))
+
+
+def optimiser():
+    """Against the same formula in double precision, on a CPU; members come and go."""
+    chance = torch.Generator().manual_seed(0)
+    theirs = [torch.rand(3, 1500, generator=chance, dtype=torch.float64) for _ in range(3)]
+    ours = [part.float().to(DEVICE) for part in theirs]
+    theirs = [part.cpu().double() for part in ours]
+    rate, decay = torch.tensor([1e-3, 1e-2, 1e-3]), torch.tensor([0.0, 0.1, 0.1])
+    step, betas, epsilon = torch.tensor([0, 3, 5]), (0.9, 0.9999), 1e-8
+    for turn in range(4):
+        gradient = torch.randn(3, 1500, generator=chance)
+        active = torch.tensor([True, turn < 2, turn > 2])
+        adamw_update(
+            *theirs, step, gradient.double(), active, lr=rate, weight_decay=decay,
+            beta1=betas[0], beta2=betas[1], epsilon=epsilon,
+        )  # fmt: skip
+        now, count = torch.where(active, rate.double(), 0.0), step.double()
+        numbers = [1 - now * decay.double(), now / (1 - betas[0] ** count), (1 - betas[1] ** count).sqrt()]
+        numbers = [part.float().to(DEVICE) for part in numbers]
+        adamw.adamw_update(*ours, gradient.to(DEVICE), active.to(DEVICE), *numbers, *betas, epsilon)
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one.cpu().double(), other, rtol=2e-6, atol=1e-7)
+
+
+if __name__ == "__main__":
+    optimiser()
+    convolutions()
+    narrow_convolutions()
+    narrow_convolution(1, 2, 30, 31, 2, 16, 0)  # sums that take several turns
+    embeddings()
+    for vectors, strengths in ((1, 1), (0, 0), (0, 1), (1e-13, 1), (1, 1e-7), (1, 1e-20)):
+        for unit in (True, False)[:TIMES]:
+            embedding(2, [3, 2], 5, unit, (vectors, strengths), 0)
+    distances()
+    networks()
+    print("same")
