@@ -33,9 +33,10 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "recombine.training": ("Ensemble", "State", "evaluate", "fit", "scores"),
     "recombine.store": ("Run", "Store", "Summary", "summarize"),
     "recombine.sweep": ("Progress", "train"),
-    "recombine.studies": ("PRESETS", "STUDIES", "Preset", "Study"),
-    "recombine.results": ("Results",),
-    "recombine.reproduction": ("reproduce",),
+    "recombine.papers.forced_rendering": ("PRESETS", "STUDIES", "Preset"),
+    "recombine.reproduction.study": ("Study",),
+    "recombine.reproduction.results": ("Results",),
+    "recombine.reproduction.reproduce": ("reproduce",),
     "recombine.diagnosis": ("Diagnosis", "diagnose"),
     "recombine.errors": ("DeviceError", "InvalidValue", "RecombineError", "StoreError"),
 }  # fmt: skip
