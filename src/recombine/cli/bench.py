@@ -18,7 +18,7 @@ from recombine.cli.tables import Column, Holds, write_table
 from recombine.errors import InvalidValue, listed
 from recombine.files import parsed_json, read_given
 from recombine.files import write as write_file
-from recombine.report.verdicts import with_blocks
+from recombine.reproduction.report.verdicts import with_blocks
 from recombine.specs import Precision
 from recombine.training import DEFAULT_PRECISION, DEVICES, check_precision, resolve_device
 
@@ -133,7 +133,7 @@ def _read(path: Path, field: str = "from") -> dict[str, Any]:
 
 def _write(path: Path, text: str, blocks: Mapping[str, str], records: Mapping[str, Mapping[str, Any]]) -> None:
     from recombine.figures.performance import performance_figure
-    from recombine.report.drawing import save_drawn
+    from recombine.reproduction.report.drawing import save_drawn
 
     for name, record in records.items():
         if "engine" in record:

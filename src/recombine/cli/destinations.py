@@ -35,7 +35,9 @@ def require_file(path: Path, field: str, *, make_folder: bool = False) -> None:
 
 def marked_document(path: Path, blocks: Iterable[str]) -> str:
     """The text of a document that has marks for blocks, all of them among these."""
-    from recombine.report.verdicts import marked_blocks  # with the drawing of figures, which not every command needs
+    from recombine.reproduction.report.verdicts import (
+        marked_blocks,  # with the drawing of figures, which not every command needs
+    )
 
     try:
         text = read_given(path, "write").decode()

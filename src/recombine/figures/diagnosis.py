@@ -11,7 +11,7 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from recombine.figures.panels import half_cell, outline, styled
+from recombine.reproduction.panels import half_cell, outline, styled
 
 if TYPE_CHECKING:
     import xarray

@@ -9,7 +9,7 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from recombine.figures.panels import COLORS, styled
+from recombine.reproduction.panels import COLORS, styled
 
 
 def performance_figure(record: Mapping[str, Any]) -> Figure:

@@ -14,6 +14,8 @@ from recombine.tasks import Task
 from recombine.training.devices import arithmetic
 
 Evaluation = dict[str, Tensor]
+SCORES_VERSION = 1
+"""Raise it when the scores of a run change, so that Datasets that hold them are measured again."""
 
 
 EXACT = "donot_use_mm_for_euclid_dist"

@@ -1,0 +1,1 @@
+"""Do transformers and spatially aware MLPs compose? (extra)"""

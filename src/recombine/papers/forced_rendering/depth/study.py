@@ -1,0 +1,89 @@
+"""Where inside the network does factorization break? (§3.4, Fig. 2, 5, 10–12)
+
+CNNs of several depths, bump and rate codes: scores, and geometry, probes and tuning of every stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+
+from recombine.papers.forced_rendering.depth.claims import CLAIMS, judge
+from recombine.papers.forced_rendering.labels import CODES
+from recombine.papers.forced_rendering.presets import BumpPreset
+from recombine.reproduction.claims import Claim, Judgement
+from recombine.reproduction.measuring import DRAWING, base_attributes, drawings, outputs, tabulate, with_positions
+from recombine.reproduction.preset import AnyNumber, Several
+from recombine.reproduction.profile import STAGE_DIMS, stage_profile
+from recombine.reproduction.study import Arm, Study, Trials
+from recombine.store import Run
+
+if TYPE_CHECKING:
+    import xarray
+
+
+class Settings(BumpPreset):
+    """Depths of the CNN."""
+
+    depths: Several = (2, 3, 4, 5, 6)
+    """Depths compared between bump and rate codes (Fig. 2)."""
+    extra_depths: AnyNumber = (7, 8, 9, 10)
+    """Further depths, for the bump code (Fig. 10–12)."""
+
+    variants: ClassVar[Mapping[str, Any]] = {"quick": {"depths": (2, 3), "extra_depths": ()}}
+    former_names: ClassVar[Mapping[str, str]] = {"deep": "extra_depths"}
+
+    @property
+    def pictured_depth(self) -> int:
+        """The depth that pictures are of."""
+        return self.depth if self.depth in self.depths else self.depths[-1]
+
+
+class DepthStudy(Study[Settings]):
+    """CNNs from shallow to deep."""
+
+    name: ClassVar[str] = "depth"
+    question: ClassVar[str] = "Where inside the network does factorization break, and does depth help?"
+    settings: ClassVar[type[Settings]] = Settings
+    metrics: ClassVar[tuple[str, ...]] = ("stage_profile",)
+    claims: ClassVar[tuple[Claim, ...]] = CLAIMS
+
+    def arms(self, preset: Settings) -> list[Arm]:
+        both = [
+            Arm((code, depth), preset.spec(encoding=code, decoder=preset.cnn(depth)))
+            for code in CODES
+            for depth in preset.depths
+        ]
+        return both + [Arm(("bump", depth), preset.spec(decoder=preset.cnn(depth))) for depth in preset.extra_depths]
+
+    def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
+        def measured(run: Run) -> dict[str, object]:
+            profile = stage_profile(run, trials.device)
+            return {**run.scores, **profile, "drawing": drawings(run, trials.device)}
+
+        result = tabulate(trials, ("encoding", "depth"), measured, {**STAGE_DIMS, "drawing": DRAWING})
+        preset = trials.preset
+        surface = _surface(trials.pictured_run("bump", preset.pictured_depth), trials.device)
+        attributes = base_attributes(
+            trials, size=preset.size, compared=list(preset.depths), shown=preset.pictured_depth
+        )
+        return with_positions(result, trials.first.spec, "log_volume").assign(surface=surface).assign_attrs(attributes)
+
+    def judge(self, result: xarray.Dataset) -> list[Judgement]:
+        return judge(result)
+
+
+def _surface(run: Run, device: torch.device) -> tuple[tuple[str, ...], np.ndarray]:
+    """Fig. 5 from a real network: its outputs over the grid, along their three largest directions."""
+    task = run.spec.task
+    flat = outputs(run, task.grid.points, device).flatten(1).double()
+    centred = flat - flat.mean(dim=0)
+    _, _, directions = torch.linalg.svd(centred, full_matrices=False)
+    projected = (centred @ directions[:3].mT).reshape(*task.grid.shape, 3).permute(1, 0, 2)
+    return ("y", "x", "direction"), projected.float().numpy()
+
+
+STUDY = DepthStudy()

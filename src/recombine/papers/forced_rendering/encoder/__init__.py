@@ -1,0 +1,1 @@
+"""Does the other direction, image to code, compose? (extra)"""

@@ -1,0 +1,1 @@
+"""Does a broader population code compose better? (extra)"""

@@ -1,0 +1,1 @@
+"""Does the shape or the size of the hold-out matter? (extra)"""

@@ -1,0 +1,6 @@
+"""Names that several studies of this paper share."""
+
+from __future__ import annotations
+
+CODES = ("bump", "rate")
+"""The two encodings that the paper compares."""

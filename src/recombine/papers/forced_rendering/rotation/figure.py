@@ -1,0 +1,148 @@
+"""Fig. 9: a gap in the angles of a rotated digit: error, stages, and what is drawn in the gap."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+
+from recombine.papers.forced_rendering.rotation.claims import gap_speed
+from recombine.papers.forced_rendering.rotation.labels import BLEND, OUTPUT, TRUTH
+from recombine.reproduction.figures import FigureSpec
+from recombine.reproduction.panels import HOLDOUT_COLOR, divided, seed_count, styled
+
+if TYPE_CHECKING:
+    import xarray
+
+CYCLE = "twilight"
+"""Colours that come back to where they began, told apart by lightness."""
+BAND = (0.05, 0.95)
+"""Quantiles over seeds between which a band is drawn."""
+GAPPED, OTHERS = "C0", "C1"
+QUARTERS = (0, 90, 180, 270, 360)
+PICTURES = {OUTPUT: "(c) network", BLEND: "(d) linear blend", TRUTH: "truth"}
+WHITE = 255
+
+
+def rotation_figure(result: xarray.Dataset) -> Figure:
+    """Error over angle for one and for many digits, stages in two dimensions, and pictures across the gap."""
+    with styled():
+        figure = pyplot.figure(figsize=(9.2, 7.4), layout="constrained")
+        curves, stages, pictures = divided(figure, 3, 1, height_ratios=[2.1, 1.8, 3.0])
+        _curves(curves, result)
+        _stages(stages, result)
+        _pictures(pictures, result)
+    return figure
+
+
+def rotation_caption(result: xarray.Dataset) -> str:
+    """What the figure shows, with numbers from the data."""
+    shown, closer = result["shown"].values, float(result["closer_to_blend"].mean())
+    fastest = gap_speed(result)
+    nearer, farther = ("blend", "truth") if closer > 0 else ("truth", "blend")
+    text = (
+        f"A digit turned by every angle but those strictly between {shown[0]:.0f}° and {shown[-1]:.0f}° (shaded). (a) "
+        f"Error over angle, relative to blank, mean and 5–95 % range over {seed_count(result['ood_over_blank'])}: "
+        f"{_mean(result, 'ood_over_blank')} in the gap, {_mean(result, 'id_over_blank')} outside. (b) Stages of the "
+        "first "
+        f"seed's network over all angles, by {result.attrs['embedding']}, gap marked in orange; × is how fast a stage "
+        f"moves a degree inside the gap relative to outside, on average over seeds, {fastest.mean().item():.2g} in the "
+        "layer where that is largest. (c) What the first seed's network draws and (d) the linear blend of the true "
+        f"images at the gap's edges: in the gap, the root-mean-square distance of an answer to the {farther} is "
+        f"{10 ** abs(closer):.2f} times that to the {nearer}, in the geometric mean."
+    )
+    if "many_error" in result:
+        many = 10 ** float(result["many_closer_to_blend"].mean())
+        text += (
+            f" (e) {result.attrs['digits']} digits, of which one has the gap, "
+            f"{seed_count(result['many_ood_over_blank'])}: error {_mean(result, 'many_ood_over_blank')} in the gap, "
+            f"{_mean(result, 'many_id_over_blank')} elsewhere; the distance to the truth is {many:.2f} times "
+            "that to the blend."
+        )
+    return text
+
+
+def _mean(result: xarray.Dataset, name: str) -> str:
+    return f"{float(result[name].mean()):.2g}"
+
+
+def _curves(part: SubFigure, result: xarray.Dataset) -> None:
+    """Error over angle."""
+    many = "many_error" in result
+    axes = part.subplots(1, 1 + many, sharey=True, squeeze=False)[0]
+    _curve(axes[0], result["error"], GAPPED, None)
+    _shade(axes[0], result["angle"].values, result["gap"].values)
+    axes[0].set_title("(a) one digit")
+    axes[0].set_ylabel("MSE over that of blank")
+    if many:
+        _curve(axes[1], result["many_error"], GAPPED, "digit with the gap")
+        _curve(axes[1], result["many_error_others"], OTHERS, "other digits, mean")
+        _shade(axes[1], result["many_angle"].values, result["many_gap"].values)
+        axes[1].set_title(f"(e) {result.attrs['digits']} digits, a gap for one")
+        axes[1].legend(loc="upper right")
+    for ax in axes:
+        ax.set_xlim(0, 360)
+        ax.set_ylim(bottom=0)
+        ax.set_xticks(QUARTERS)
+        ax.set_xlabel("angle (degrees)")
+
+
+def _curve(ax: Axes, error: xarray.DataArray, color: str, label: str | None) -> None:
+    """Mean over seeds and a band."""
+    error = error.dropna("seed", how="all")
+    angle = error[error.dims[1]].values
+    low, high = error.quantile(BAND, dim="seed").values
+    ax.fill_between(angle, low, high, color=color, alpha=0.25, linewidth=0)
+    ax.plot(angle, error.mean("seed").values, color=color, linewidth=1.4, label=label)
+
+
+def _shade(ax: Axes, angle: np.ndarray, gap: np.ndarray) -> None:
+    """The gap, out to the last trained angles."""
+    step, inside = angle[1] - angle[0], angle[gap]
+    ax.axvspan(inside.min() - step, inside.max() + step, color=HOLDOUT_COLOR, alpha=0.14, linewidth=0)
+
+
+def _stages(part: SubFigure, result: xarray.Dataset) -> None:
+    """Every stage as a curve of the angle, the gap underlaid."""
+    names, method = list(result["stage"].values), result.attrs["embedding"]
+    axes = part.subplots(1, len(names), squeeze=False)[0]
+    angle, gap, speed = result["angle"].values, result["gap"].values, result["stage_speed"].mean("seed").values
+    for k, (ax, name) in enumerate(zip(axes, names, strict=True)):
+        across, up = result["embedding"].values[k].T
+        ax.scatter(across, up, s=16, color="0.55", linewidths=0, rasterized=True)
+        ax.scatter(across[gap], up[gap], s=44, color=HOLDOUT_COLOR, linewidths=0, rasterized=True)
+        dots = ax.scatter(across, up, s=9, c=angle, cmap=CYCLE, vmin=0, vmax=360, linewidths=0, rasterized=True)
+        ax.set_title(f"{name}\ngap ×{speed[k]:.2f}")
+        ax.set_aspect("equal", adjustable="datalim")
+        ax.margins(0.12)
+        ax.spines[:].set_visible(True)
+        ax.set_xticks([])
+        ax.set_yticks([])
+        embedded = name != INPUT
+        ax.set_xlabel(f"{method} 1" if embedded else "cos θ")
+        ax.set_ylabel(f"{method} 2" if embedded else "sin θ", labelpad=2)
+    axes[0].set_title("(b)", loc="left", x=-0.12)
+    bar = part.colorbar(dots, ax=list(axes), ticks=QUARTERS, pad=0.01, aspect=12)
+    bar.set_label("angle (degrees)")
+
+
+def _pictures(part: SubFigure, result: xarray.Dataset) -> None:
+    """What is drawn, the blend and the truth, one column per angle."""
+    shown = result["shown"].values
+    axes = part.subplots(len(PICTURES), len(shown), squeeze=False)
+    for row, (name, title) in enumerate(PICTURES.items()):
+        for column, image in enumerate(result[name].values):
+            ax = axes[row, column]
+            ax.imshow(image, cmap="gray", vmin=0, vmax=WHITE)
+            ax.set_xticks([])
+            ax.set_yticks([])
+            ax.spines[:].set_visible(False)
+            if row == 0:
+                ax.set_title(f"{shown[column]:.0f}°")
+        axes[row, 0].set_ylabel(title)
+
+
+FIGURES = (FigureSpec("fig9", "A gap in rotation", ("rotation",), rotation_figure, rotation_caption),)

@@ -1,0 +1,55 @@
+"""The gap in the angles, and the images that would fill it.
+
+The **blend** at an angle in the gap mixes the true images at the gap's two edges, the last trained angles on either
+side, with weights linear in the angle. `closer_to_blend` is log10 of an output's distance to the truth over its
+distance to the blend: above 0 is nearer to the blend.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from recombine.metrics import squared_error
+from recombine.tasks.rotation import RotationTask
+
+NEGLIGIBLE = 1e-8
+"""Root-mean-square distances between images below this count as this."""
+
+
+def gap_angles(task: RotationTask) -> Float[Tensor, " angle"]:
+    """The held-out angles of the first digit."""
+    return task.grid.factors[-1].values[by_digit(task, task.held_out)[0]]
+
+
+def gap_edges(task: RotationTask) -> tuple[float, float]:
+    """The last trained angles on either side of the gap."""
+    inside, step = gap_angles(task), task.grid.factors[-1].spacing
+    return inside.min().item() - step, inside.max().item() + step
+
+
+def linear_blend(task: RotationTask, angles: Float[Tensor, " angle"]) -> Float[Tensor, "angle y x"]:
+    """The first digit's true images at the gap's edges, mixed with weights linear in the angle."""
+    low, high = gap_edges(task)
+    before, after = task.render(first_digit(task, torch.tensor([low, high], dtype=torch.float64)))
+    weight = ((angles - low) / (high - low))[:, None, None]
+    return (1 - weight) * before + weight * after
+
+
+def closer_to_blend(
+    drawn: Float[Tensor, "angle y x"], truths: Float[Tensor, "angle y x"], blends: Float[Tensor, "angle y x"]
+) -> Float[Tensor, " angle"]:
+    """log10 of the root-mean-square distance to the truth over that to the blend, image by image."""
+    to_truth, to_blend = (squared_error(drawn, other).sqrt().clamp(min=NEGLIGIBLE) for other in (truths, blends))
+    return (to_truth / to_blend).log10()
+
+
+def first_digit(task: RotationTask, angles: Tensor) -> Tensor:
+    """Rows of factor values: the first digit at these angles."""
+    return angles[:, None] if task.digits == 1 else torch.stack([torch.zeros_like(angles), angles], dim=1)
+
+
+def by_digit(task: RotationTask, values: Tensor) -> Tensor:
+    """Values over grid points as one row per digit."""
+    return values.reshape(task.digits, task.angles)

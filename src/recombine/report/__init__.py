@@ -1,6 +1,0 @@
-"""The report: figures, verdicts and provenance on one page."""
-
-from recombine.report.drawing import save_figure
-from recombine.report.page import write_report
-
-__all__ = ["save_figure", "write_report"]

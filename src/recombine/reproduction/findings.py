@@ -1,0 +1,67 @@
+"""What a folder of results says about a paper: verdicts, and the figures that can be drawn. Each is computed once."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from recombine.reproduction.claims import Judgement
+from recombine.reproduction.figures import FigureSpec
+from recombine.reproduction.paper import Paper
+from recombine.reproduction.results import Results
+
+if TYPE_CHECKING:
+    import xarray
+
+
+class Findings:
+    """A paper's claims and figures on the Datasets of one folder.
+
+    Parameters
+    ----------
+    paper
+        Whose studies the Datasets are of.
+    results
+        The folder.
+    """
+
+    def __init__(self, paper: Paper, results: Results) -> None:
+        self.paper, self.results = paper, results
+
+    @cached_property
+    def studies(self) -> list[str]:
+        """Studies with a Dataset, in the report's order."""
+        present = set(self.results.studies)
+        return [name for name in self.paper.studies if name in present]
+
+    @cached_property
+    def judgements(self) -> list[Judgement]:
+        """The verdicts that the Datasets give, in the order of the claims."""
+        verdicts = {
+            judgement.claim: judgement
+            for name in self.studies
+            for judgement in self.paper.studies[name].judge(self.results.dataset(name))
+        }
+        return [verdicts[claim] for claim in self.paper.claims if claim in verdicts]
+
+    @cached_property
+    def figures(self) -> dict[str, FigureSpec]:
+        """The figures for which all Datasets are here."""
+        return {
+            name: spec
+            for name, spec in self.paper.figures.items()
+            if all(study in self.studies for study in spec.studies)
+        }
+
+    def datasets(self, spec: FigureSpec) -> list[xarray.Dataset]:
+        """The Datasets that a figure is drawn from."""
+        return [self.results.dataset(study) for study in spec.studies]
+
+    def caption(self, spec: FigureSpec) -> str:
+        """A figure's caption, with numbers from the data."""
+        return spec.caption(*self.datasets(spec))
+
+    @property
+    def preset(self) -> dict[str, Any]:
+        """The preset of the folder, with the names that fields have now."""
+        return self.paper.preset.from_stored(self.results.provenance.get("preset") or {})

@@ -1,0 +1,96 @@
+"""What a Dataset depends on, as one fingerprint: the same exactly when it need not be measured again.
+
+- the runs: their keys and what training came to (keys cover specs and the revision of the training code);
+- the settings of the preset that its study reads, and the optional tools that are installed;
+- the code that measures, as declared versions: of the study, of each metric that it uses, and of the scores of a run.
+
+Versions are declared, not hashed from source text, so that a comment or another study's edit stales nothing. Raise the
+version when what is measured changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from recombine.errors import StoreError
+from recombine.reproduction.study import Study
+from recombine.store import Run
+from recombine.store.run import ARRAYS, WEIGHTS
+from recombine.training.evaluate import SCORES_VERSION
+
+LENGTH = 20
+"""Hexadecimal digits of a fingerprint."""
+METRIC_VERSIONS: dict[str, int] = {
+    "averaged_codes": 1,
+    "averaged_prediction": 1,
+    "band_index": 1,
+    "block_contrast": 1,
+    "decoder_reader": 1,
+    "effective_rank": 1,
+    "features": 1,
+    "gram_matrix": 1,
+    "kernel_agreement": 1,
+    "matrix_effective_rank": 1,
+    "memorised_prediction": 1,
+    "metric_tensor": 1,
+    "neuron_tuning": 1,
+    "partial_factorization": 1,
+    "schmidt_spectrum": 1,
+    "squared_error": 1,
+    "stage_profile": 1,
+    "superposition_scores": 1,
+    "theoretical_kernel": 1,
+}
+"""Versions of the metrics that studies measure with; raise one when its numbers change."""
+
+
+def content_digest(run: Run) -> str:
+    """What training came to, from the digests that the store keeps: weights, arrays, and whether it diverged."""
+    try:
+        digests = run.digests()
+    except ValueError as error:  # since it was served
+        raise StoreError(f"store: {str(run.path)!r} is not allowed; allowed: a run that is whole ({error})") from None
+    return f"{digests[WEIGHTS]} {digests[ARRAYS]} {run.status}"
+
+
+def versions(study: Study[Any]) -> dict[str, int]:
+    """Declared versions of the code that a study's Dataset is measured by."""
+    return {
+        "study": study.version,
+        "scores": SCORES_VERSION,
+        **{name: METRIC_VERSIONS[name] for name in study.metrics},
+    }
+
+
+def dataset_fingerprint(
+    study: str,
+    runs: Mapping[str, str],
+    settings: Mapping[str, Any],
+    versions: Mapping[str, int],
+    optional_tools: Iterable[str] = (),
+) -> str:
+    """The fingerprint of all that a study's Dataset depends on.
+
+    Parameters
+    ----------
+    study
+        Name of the study.
+    runs
+        By the key of each run, a digest of its content.
+    settings
+        The fields of the preset that the study reads, as plain data.
+    versions
+        Declared versions of the code that measures.
+    optional_tools
+        Optional tools that are installed and make a difference.
+
+    Returns
+    -------
+    str
+        Hexadecimal digits.
+    """
+    text = json.dumps([study, runs, settings, versions, sorted(optional_tools)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:LENGTH]

@@ -1,0 +1,132 @@
+"""What studies read off finished runs, and how it becomes a labelled Dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recombine.errors import InvalidValue
+from recombine.reproduction.study import DONE, Trials
+from recombine.reproduction.tables import keep_first
+from recombine.specs import RunSpec
+from recombine.store import Run
+
+if TYPE_CHECKING:
+    import xarray
+
+BATCH = 256
+"""Rows that a network is run on at a time."""
+SAMPLE_POSITIONS = ((0.5, 0.5), (0.25, 0.25), (0.75, 0.25), (0.25, 0.75))
+"""Where in the held-out region drawings are kept, as shares of its extent along x and y."""
+DRAWING = ("sample", "row", "column")
+"""Dimensions of the drawings at those positions."""
+
+Measured = Mapping[str, Any]
+
+
+def tabulate(
+    trials: Trials[Any],
+    dims: Sequence[str],
+    measure: Callable[[Run], Measured],
+    inner: Mapping[str, Sequence[str]] | None = None,
+) -> xarray.Dataset:
+    """A Dataset over the arms' labels and the seed of what is measured on each run.
+
+    Arrays of different lengths, arms with fewer seeds and labels that were not trained together are filled up with NaN,
+    and so are runs that diverged, which are not measured: a network that stopped half-way is no example of what
+    training leads to.
+
+    Parameters
+    ----------
+    trials
+        The runs, by arm and seed.
+    dims
+        Names of the dimensions that the arms' labels are along.
+    measure
+        Gives the numbers and arrays of one run, by name.
+    inner
+        Names of the dimensions that a measured array has of its own.
+
+    Returns
+    -------
+    xarray.Dataset
+        A variable per name, over `dims`, `seed` and its inner dimensions.
+    """
+    import xarray
+
+    inner = inner or {}
+    labels = [list(dict.fromkeys(arm[k] for arm in trials)) for k in range(len(dims))]
+    every = {(arm, seed): run for arm, runs in trials.items() for seed, run in enumerate(runs)}
+    rows = {where: measure(run) for where, run in every.items() if run.status == DONE}
+    if not rows:
+        raise InvalidValue("runs", f"all {len(every)} diverged", "some that train to their end: a smaller lr may do")
+    outer = (*(len(label) for label in labels), trials.seeds)
+    tables = {name: np.full((*outer, *own), np.nan, dtype=np.float32) for name, own in _shapes(rows.values()).items()}
+    for (arm, seed), values in rows.items():
+        at = (*(labels[k].index(arm[k]) for k in range(len(dims))), seed)
+        for name, value in values.items():
+            tables[name][at + tuple(slice(size) for size in np.shape(value))] = value
+    coords = {
+        dim: [str(v) if isinstance(v, str) else v for v in label] for dim, label in zip(dims, labels, strict=True)
+    }
+    variables = {name: ((*dims, "seed", *inner.get(name, ())), table) for name, table in tables.items()}
+    return xarray.Dataset(variables, coords={**coords, "seed": np.arange(trials.seeds)})
+
+
+def _shapes(rows: Iterable[Measured]) -> dict[str, tuple[int, ...]]:
+    """The smallest shape that holds every run's array, by name."""
+    shapes: dict[str, list[tuple[int, ...]]] = {}
+    for values in rows:
+        for name, value in values.items():
+            shapes.setdefault(name, []).append(np.shape(value))
+    return {name: tuple(max(sizes) for sizes in zip(*own, strict=True)) for name, own in shapes.items()}
+
+
+def grid_variables(spec: RunSpec) -> dict[str, Any]:
+    """The held-out mask and the coordinates of a two-factor grid, for any study over one."""
+    task = spec.task
+    x, y = (factor.values.numpy() for factor in task.grid.factors[:2])
+    return {"held_out": (("y", "x"), task.held_out.reshape(task.grid.shape).T.numpy()), "x": x, "y": y}
+
+
+def base_attributes(trials: Trials[Any], **more: Any) -> dict[str, Any]:
+    """Attributes that captions need, of any study: the preset's name, the background of images, and more."""
+    return {"preset": trials.preset.name, "background": trials.first.spec.task.background, **more}
+
+
+def grid_map(run: Run, name: str) -> np.ndarray:
+    """A stored array over grid points as an image of the (x, y) grid: `[y, x]`."""
+    return np.asarray(run.arrays()[name]).reshape(run.spec.task.grid.shape).T.astype(np.float32)
+
+
+def sample_points(spec: RunSpec) -> Tensor:
+    """Grid points spread over the held-out region: `(sample, (x, y))`."""
+    task = spec.task
+    where = torch.nonzero(task.held_out.reshape(task.grid.shape))
+    low, high = where.min(dim=0).values, where.max(dim=0).values
+    positions = [low + torch.tensor(share) * (high - low) for share in SAMPLE_POSITIONS]
+    nearest = [where[((where - position) ** 2).sum(dim=1).argmin()] for position in positions]
+    return torch.stack(nearest).double()
+
+
+@torch.no_grad()
+def outputs(run: Run, values: Tensor, device: torch.device) -> Tensor:
+    """The network's outputs for rows of factor values, on the CPU."""
+    module = run.module().to(device)
+    inputs = run.spec.task.examples(values).inputs
+    return torch.cat([module(part.to(device)).float().cpu() for part in inputs.split(BATCH)])
+
+
+def drawings(run: Run, device: torch.device) -> np.ndarray:
+    """The network's outputs at held-out positions, over `DRAWING`."""
+    return outputs(run, sample_points(run.spec), device).numpy()
+
+
+def with_positions(result: xarray.Dataset, spec: RunSpec, *means: str) -> xarray.Dataset:
+    """A Dataset of drawings with where they are; of drawings and `means` the first seed, of `means` the mean too."""
+    kept = keep_first(result, *means, "drawing").drop_vars("mean_drawing")
+    return kept.assign(place=(("sample", "axis"), sample_points(spec).numpy()), **grid_variables(spec))

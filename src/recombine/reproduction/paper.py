@@ -1,0 +1,126 @@
+"""A paper as one record: its presets, studies, claims and figures. The one thing that the machinery is handed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from typing import Any
+
+from recombine.errors import InvalidValue, listed
+from recombine.reproduction.claims import Claim
+from recombine.reproduction.figures import FigureSpec, full_name
+from recombine.reproduction.preset import Preset, assembled
+from recombine.reproduction.study import Study
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper that can be re-run."""
+
+    name: str
+    title: str
+    source: str
+    """Where it appeared."""
+    question: str
+    """What it asks, in a few words."""
+    preset: type[Preset]
+    """The preset with the settings of all its studies; the defaults are the paper's."""
+    studies: Mapping[str, Study[Any]]
+    """By name, in the order in which a report tells them."""
+    claims: Mapping[str, Claim]
+    """By name, in the order of their numbers."""
+    figures: Mapping[str, FigureSpec]
+    """By name: the paper's in the order of their numbers, then extra ones."""
+
+    @classmethod
+    def assemble(cls, package: str, questions: Sequence[str], **about: str) -> Paper:
+        """A paper from a package with one folder per question.
+
+        Parameters
+        ----------
+        package
+            Name of the package. A folder in it has `study.py`, which defines `STUDY`, and `figure.py`, which defines
+            `FIGURES`.
+        questions
+            Names of the folders, in the order in which a report tells them.
+        about
+            Title, source and question of the paper.
+
+        Returns
+        -------
+        Paper
+            With the studies, their claims and settings, and their figures.
+        """
+        studies: list[Study[Any]] = [import_module(f"{package}.{name}.study").STUDY for name in questions]
+        figures = [spec for name in questions for spec in import_module(f"{package}.{name}.figure").FIGURES]
+        claims = [claim for study in studies for claim in study.claims]
+        return cls(
+            name=package.rpartition(".")[2],
+            preset=assembled(study.settings for study in studies),
+            studies=_by_name("study", studies),
+            claims=_by_name("claim", sorted(claims, key=lambda claim: _number(claim.name))),
+            figures=_by_name("figure", sorted(figures, key=lambda spec: (not spec.numbered, _number(spec.name)))),
+            **about,
+        )
+
+    @cached_property
+    def presets(self) -> dict[str, Preset]:
+        """Every preset by name, the paper's own settings last."""
+        own = self.preset()
+        return {**{name: self.preset.variant(name) for name in self.preset.variant_names()}, own.name: own}
+
+    def preset_named(self, name: str) -> Preset:
+        """A preset by its name."""
+        if name not in self.presets:
+            raise InvalidValue("preset", name, listed(self.presets))
+        return self.presets[name]
+
+    def figure_named(self, name: str) -> FigureSpec:
+        """A figure by name or number: `fig4`, `4`, `Fig4`."""
+        if full_name(name) not in self.figures:
+            raise InvalidValue("figure", name, listed(self.figures))
+        return self.figures[full_name(name)]
+
+    @property
+    def choices(self) -> str:
+        """What can be re-run, in words."""
+        numbered = [name for name, spec in self.figures.items() if spec.numbered]
+        ranges = [f"{names[0]} … {names[-1]}" for names in (numbered, list(self.claims)) if names]
+        others = dict.fromkeys([*self.studies, *(name for name in self.figures if name not in numbered)])
+        return ", ".join(["all", *ranges, listed(others)])
+
+    def selected(self, words: Iterable[str]) -> list[Study[Any]]:
+        """The studies that some figures, claims or studies need, in the report's order."""
+        deciding = {claim.name: study.name for study in self.studies.values() for claim in study.claims}
+        names: list[str] = []
+        for word in words:
+            name = full_name(word)
+            if name == "all":
+                names += self.studies
+            elif name in self.studies:
+                names.append(name)
+            elif name in self.figures:
+                names += self.figures[name].studies
+            elif word.upper() in deciding:
+                names.append(deciding[word.upper()])
+            else:
+                raise InvalidValue("what", word, self.choices)
+        return [study for name, study in self.studies.items() if name in names]
+
+
+def _by_name(kind: str, records: Sequence[Any]) -> dict[str, Any]:
+    """Records by their names, each of which may be there once."""
+    names = [record.name for record in records]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidValue(kind, name, "a name that is not taken yet")
+    return dict(zip(names, records, strict=True))
+
+
+def _number(name: str) -> int:
+    """The number that a name ends with; 0 without one, so that such names stay in their order."""
+    digits = re.search(r"\d+$", name)
+    return int(digits[0]) if digits else 0

@@ -1,0 +1,97 @@
+"""Presets: every number that the size of a reproduction depends on, in one record.
+
+A study declares its own settings as a subclass of `Preset`, defaults and the values of other presets included; a
+paper's preset is put together from those of all its studies, with flat names (`recombine reproduce --set width=8`).
+What a study reads is therefore what its class declares, and its Dataset depends on nothing else of the preset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, create_model
+
+from recombine.errors import InvalidValue, listed
+from recombine.frozen import Frozen
+from recombine.specs import Precision, Recipe
+
+Count = Annotated[int, Field(ge=0, le=10**9)]
+Seeds = Annotated[int, Field(ge=1, le=100_000)]
+Positive = Annotated[float, Field(gt=0)]
+
+
+def _split(value: Any) -> Any:
+    """A list written as text; no text is an empty list."""
+    return tuple(part for part in value.split(",") if value) if isinstance(value, str) else value
+
+
+def _some(value: tuple[int, ...], info: Any) -> tuple[int, ...]:
+    if not value:
+        raise InvalidValue(str(info.field_name), value, "at least one whole number, or several with commas between")
+    return value
+
+
+AnyNumber = Annotated[tuple[Count, ...], BeforeValidator(_split)]
+Several = Annotated[AnyNumber, AfterValidator(_some)]
+
+
+class Preset(Frozen):
+    """The settings that every study has; subclasses add their own."""
+
+    name: str
+    seeds: Seeds
+    """Seeds where a claim is judged."""
+    extra_seeds: Seeds
+    """Seeds of extras that no claim rests on; never more than `seeds`."""
+    precision: Precision
+    """Arithmetic of training; measurements are always in float32."""
+
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """By the name of another preset, its values of the fields that this class adds; the rest are defaults."""
+    former_names: ClassVar[Mapping[str, str]] = {}
+    """Fields that this class adds, by the names that they had in earlier editions."""
+
+    @classmethod
+    def variant(cls, name: str) -> Self:
+        """The preset of that name: the values that this class and those it is made of declare for it."""
+        values = {key: value for part in _declared(cls, "variants") for key, value in part.get(name, {}).items()}
+        return cls(**{"name": name, **values})
+
+    @classmethod
+    def variant_names(cls) -> list[str]:
+        """Names of the presets for which values are declared, other than the defaults."""
+        return list(dict.fromkeys(name for part in _declared(cls, "variants") for name in part))
+
+    @classmethod
+    def from_stored(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        """Fields as they are named now, from a preset that an earlier edition wrote."""
+        present = {former: name for part in _declared(cls, "former_names") for former, name in part.items()}
+        return {present.get(name, name): value for name, value in fields.items()}
+
+    def recipe(self, **fields: Any) -> Recipe:
+        """A recipe, in this preset's precision unless another is given."""
+        return Recipe(**{"precision": self.precision, **fields})
+
+    def changed(self, changes: Sequence[str]) -> Self:
+        """The preset with some fields set, each given as `name=value`."""
+        fields: dict[str, Any] = {}
+        for change in changes:
+            name, equals, value = change.partition("=")
+            if not equals or name not in type(self).model_fields or name == "name":
+                known = listed(field for field in type(self).model_fields if field != "name")
+                raise InvalidValue("set", change, f"NAME=VALUE with NAME one of {known}")
+            fields[name] = value
+        return self.replace(**fields) if fields else self
+
+
+def assembled(settings: Iterable[type[Preset]]) -> type[Preset]:
+    """A preset with the fields of all these."""
+    classes = list(dict.fromkeys(settings))
+    bases = [own for own in classes if not any(other is not own and issubclass(other, own) for other in classes)]
+    return create_model("Preset", __base__=tuple(bases))
+
+
+def _declared(cls: type[Preset], name: str) -> list[Mapping[str, Any]]:
+    """What each class that a preset is made of declares itself under this name, the most general first."""
+    return [vars(part)[name] for part in reversed(cls.__mro__) if name in vars(part)]

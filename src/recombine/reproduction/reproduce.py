@@ -1,0 +1,210 @@
+"""Train, measure and keep what some studies need. Kill it at any moment: the same call goes on to the same numbers.
+
+A folder holds results of one preset. A call with another one is refused where a Dataset that it would leave in the
+folder read a setting that differs; and nothing is written before there is a Dataset to write.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from recombine.checks import items
+from recombine.digests import LIST
+from recombine.errors import InvalidValue, listed
+from recombine.reproduction.fingerprints import content_digest, dataset_fingerprint, versions
+from recombine.reproduction.preset import Preset
+from recombine.reproduction.results import READS, RUNS, SETTINGS, Results
+from recombine.reproduction.study import Study
+from recombine.specs import RunSpec
+from recombine.store import Run, Store
+from recombine.sweep import Progress, train
+from recombine.sweep.provenance import provenance
+from recombine.training import resolve_device
+
+Watch = Callable[[Progress], None]
+Say = Callable[[str], None]
+Specs = dict[str, list[RunSpec]]
+"""By the name of a study, what it trains."""
+
+
+def reproduce(
+    studies: Iterable[Study[Any]] | Study[Any],
+    preset: Preset,
+    store: Store | str | os.PathLike[str] | None,
+    out: Path | str,
+    *,
+    device: str = "auto",
+    members: int | None = None,
+    processes: int | None = None,
+    watch: Watch | None = None,
+    say: Say = lambda line: None,
+) -> Results:
+    """The studies' results in a folder; runs that several studies share are trained once.
+
+    Parameters
+    ----------
+    studies
+        The studies to run.
+    preset
+        Their settings.
+    store
+        Directory of runs; what is trained already is served from there.
+    out
+        Folder for the results.
+    device
+        Where to train and measure.
+    members
+        Largest number of networks in one program on a GPU.
+    processes
+        Training processes of one thread each, on a CPU.
+    watch
+        Called with the progress of training.
+    say
+        Called with a line of text about each step.
+
+    Returns
+    -------
+    Results
+        The folder.
+    """
+    studies = items("studies", studies, Study, example="studies, as STUDIES.values()")
+    _require_settings(studies, preset)
+    began = time.perf_counter()
+    resolved = resolve_device(device)
+    results = Results(out)
+    replaced = _replaced(results, studies, preset)
+    results.make_folder()
+    _forget_damaged(results, studies, say)
+    all_replaced = bool(replaced) and set(replaced) == set(results.studies)
+    spent = 0.0 if all_replaced else float(results.noted.get("wall_seconds", 0.0))
+    store = store if isinstance(store, Store) else Store(store)
+    processes = processes if resolved.type == "cpu" else None
+
+    def trained(specs: Sequence[RunSpec]) -> dict[str, Run]:
+        runs = train(specs, store, device=device, members=members, processes=processes, watch=watch)
+        return {run.key: run for run in runs}
+
+    def note_time() -> None:
+        results.note(wall_seconds=round(spent + time.perf_counter() - began, 1))
+
+    try:
+        runs = _trained_runs(studies, preset, trained)
+        for study in studies:
+            if _measure(study, preset, resolved, runs[study.name], results, replaced, say):
+                replaced = []
+            results.note_runs(study.name, list(runs[study.name].values()))
+            note_time()
+    finally:  # time that ended in an interruption was spent too
+        if results.studies and not replaced:
+            note_time()
+    return results
+
+
+def _require_settings(studies: Sequence[Study[Any]], preset: Preset) -> None:
+    """Refuse what is no preset, or lacks the settings of a study."""
+    if not isinstance(preset, Preset):
+        raise InvalidValue("preset", preset, 'a Preset, as PRESETS["quick"]')
+    for study in studies:
+        if not isinstance(preset, study.settings):
+            raise InvalidValue("preset", preset.name, f"one with the settings of {study.name}")
+
+
+def _trained_runs(
+    studies: Sequence[Study[Any]], preset: Preset, trained: Callable[[Sequence[RunSpec]], dict[str, Run]]
+) -> dict[str, dict[str, Run]]:
+    """By study, its runs by key: round after round, until no study asks for more."""
+    runs: dict[str, Run] = {}
+    keys: dict[str, set[str]] = {study.name: set() for study in studies}
+    further: Specs = {study.name: study.specs(preset) for study in studies}
+    while any(further.values()):
+        runs |= trained(_distinct([spec for specs in further.values() for spec in specs]))
+        for study in studies:
+            keys[study.name] |= {spec.digest for spec in further[study.name]}
+            further[study.name] = study.more(preset, {key: runs[key] for key in keys[study.name]})
+    return {name: {key: runs[key] for key in own} for name, own in keys.items()}
+
+
+def _measure(
+    study: Study[Any],
+    preset: Preset,
+    device: torch.device,
+    runs: Mapping[str, Run],
+    results: Results,
+    replaced: Sequence[str],
+    say: Say,
+) -> bool:
+    """Measure a study's Dataset unless it is here, in the place of those of another preset; whether that was done."""
+    own = study.own_settings(preset.model_dump(mode="json"))
+    contents = {key: content_digest(run) for key, run in runs.items()}
+    fingerprint = dataset_fingerprint(study.name, contents, own, versions(study), study.optional_tools())
+    if results.holds(study.name, fingerprint):
+        return False
+    start = time.perf_counter()
+    dataset = study.measure(study.trials(preset, device, runs))
+    seconds = time.perf_counter() - start
+    attributes = _source(device, preset, len(runs), seconds) | {READS: json.dumps(list(own))}
+    results.remove(replaced)
+    results.save(study.name, dataset.assign_attrs(attributes), fingerprint)
+    say(f"measured {study.name} in {seconds:.1f} s")
+    return True
+
+
+def _replaced(results: Results, studies: Sequence[Study[Any]], preset: Preset) -> list[str]:
+    """Datasets of another preset, all of which this call makes again; refused if it would leave some beside its own."""
+    fields, redone = preset.model_dump(mode="json"), {study.name for study in studies}
+    other = {name: _difference(results, name, preset, fields, broken=name in redone) for name in results.studies}
+    differing = [name for name, field in other.items() if field is not None]
+    if left := [name for name in differing if name not in redone]:
+        stored, field = results.settings(left[0]), other[left[0]]
+        where = f"the preset of {listed(left)} in {str(results.path)!r}, or another --out"
+        if stored is None or field is None:
+            raise InvalidValue("out", str(results.path), f"another folder: the preset of {listed(left)} is not known")
+        allowed = preset.from_stored(stored).get(field)
+        raise InvalidValue("preset" if field == "name" else field, fields[field], f"{allowed!r}, {where}")
+    return differing
+
+
+def _difference(results: Results, study: str, preset: Preset, fields: Mapping[str, Any], *, broken: bool) -> str | None:
+    """A field that a Dataset's study reads and that differs from the preset's; none where it is of this preset.
+
+    Where the Dataset's preset is not known, or it cannot be read and `broken` says that this is no mistake, any.
+    """
+    try:
+        stored = results.settings(study)
+        read = results.settings_read(study) or list(fields)
+    except InvalidValue:
+        if broken:
+            return "name"
+        raise
+    if stored is None:
+        return "name"
+    present = preset.from_stored(stored)
+    return next((name for name in ("name", *read) if present.get(name) != fields.get(name)), None)
+
+
+def _forget_damaged(results: Results, studies: Sequence[Study[Any]], say: Say) -> None:
+    """Say what is not as it was written: this call makes it again, and is refused if it cannot."""
+    left = [name for name in results.studies if name not in {study.name for study in studies}]
+    for name, problem in results.damaged().items():
+        if name == RUNS and left:
+            allowed = f"a whole file, or a call that makes {listed(left)} again too ({problem})"
+            raise InvalidValue("out", str(results.path / name), allowed)
+        say(f"{name}: {problem}; {'everything' if name == LIST else 'it'} is made again")
+    results.forget_notes()
+
+
+def _distinct(specs: Sequence[RunSpec]) -> list[RunSpec]:
+    return list({spec.digest: spec for spec in specs}.values())
+
+
+def _source(device: torch.device, preset: Preset, networks: int, seconds: float) -> dict[str, Any]:
+    """Where a Dataset came from, for its attributes."""
+    facts = {name: str(value) for name, value in provenance(device, preset.precision).items()}
+    return {**facts, SETTINGS: preset.to_json(), "networks": networks, "measuring_seconds": round(seconds, 2)}

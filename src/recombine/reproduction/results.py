@@ -1,0 +1,269 @@
+"""A folder of results: one Dataset per study, and what was run to get it.
+
+Nothing here trains, and nothing knows a paper: verdicts and figures follow from the Datasets (`findings`). A Dataset
+says itself where it came from: its whole preset, device, versions and commit, and a fingerprint of all that it depends
+on (`fingerprints`), so that it is served only for the same question. What a folder says of itself is put together from
+its Datasets and the runs noted for them; only the time that calls took is kept in a file of its own. Whatever is read
+back has a digest (`recombine.digests`) and is read only if it is as it was written.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from recombine.checks import given_path, items, one_of
+from recombine.digests import LIST, Differs, Digests, remove_temporaries
+from recombine.errors import InvalidValue, listed
+from recombine.files import one_line_errors, parsed_json
+from recombine.store import Run
+
+if TYPE_CHECKING:
+    import xarray
+
+DATA, SUFFIX = "data", ".nc"
+PROVENANCE = "provenance.json"
+RUNS = "runs.json"
+SOURCE = "measured_by"
+"""Attribute of a Dataset with its fingerprint."""
+SETTINGS = "settings"
+"""Attribute of a Dataset with its whole preset, as JSON."""
+READS = "settings_read"
+"""Attribute of a Dataset with the names of the fields of that preset that its study reads, as JSON."""
+ORIGIN = ("recombine", "commit", "torch", "python", "machine", "device", "precision", "kernels")
+"""Attributes of a Dataset that say where it was made."""
+COMPRESSED = {"zlib": True, "complevel": 6, "shuffle": True}
+
+
+class Results:
+    """Datasets and provenance in a folder."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = given_path("results", path)
+        self.digests = Digests(self.path)
+        self._loaded: dict[str, xarray.Dataset] = {}
+
+    @classmethod
+    def existing(cls, path: Path | str) -> Results:
+        """A folder that holds results already."""
+        results = cls(path)
+        if not results.studies:
+            raise InvalidValue("from", str(path), "a folder written by 'recombine reproduce'")
+        return results
+
+    def make_folder(self) -> None:
+        """Make the folder and try to write there: better refused now than after an hour of training."""
+        with one_line_errors(self.path, "out"):
+            self.path.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.path):
+                pass
+        remove_temporaries(self.path)
+
+    @property
+    def studies(self) -> list[str]:
+        """Studies with a Dataset, by name; one that was lost is among them."""
+        names = {*self.digests.required(), *(f"{DATA}/{name}" for name in self._data_files())}
+        return sorted(Path(name).stem for name in names if _is_dataset(name))
+
+    def _data_files(self) -> list[str]:
+        """What lies among the Datasets, whole or not."""
+        with one_line_errors(self.path / DATA, "from"), suppress(FileNotFoundError, NotADirectoryError):
+            return os.listdir(self.path / DATA)
+        return []
+
+    def _read(self, name: str) -> bytes | None:
+        """A file as it was written; none where there never was one."""
+        if not self.digests.is_present(name) and name not in self.digests.required():
+            return None
+        try:
+            return self.digests.read(name)
+        except Differs as error:
+            raise InvalidValue("from", str(self.path), f"whole files of results ({name}: {error})") from None
+
+    def damaged(self) -> dict[str, str]:
+        """Files that are read back and are not as they were written, and how."""
+        read_back = [n for n in self.digests.names() if n in (PROVENANCE, RUNS, LIST) or _is_dataset(n)]
+        problems = {name: self.digests.problem(name) for name in read_back}
+        return {name: problem for name, problem in problems.items() if problem}
+
+    def forget_notes(self) -> None:
+        """Delete what was noted of the folder where it cannot be read."""
+        for name in (PROVENANCE, RUNS):
+            try:
+                self._read(name)
+            except InvalidValue:
+                self.digests.replace({name: None})
+
+    def dataset(self, study: str) -> xarray.Dataset:
+        """A study's Dataset."""
+        import xarray
+
+        if study not in self._loaded:
+            content = self._read(_file(study))
+            if content is None:
+                raise InvalidValue("study", study, f"one that was run: {listed(self.studies)}")
+            try:
+                self._loaded[study] = xarray.load_dataset(io.BytesIO(content), engine="h5netcdf")
+            except Exception as error:  # HDF5 raises whatever it stumbles upon
+                reason = " ".join(str(error).split())[:80]
+                raise InvalidValue(
+                    "from", str(self.path), f"whole files of results ({_file(study)}: {reason})"
+                ) from None
+        return self._loaded[study]
+
+    def save(self, study: str, dataset: xarray.Dataset, fingerprint: str) -> None:
+        """Keep a study's Dataset, all at once."""
+        self.digests.replace({_file(study): _netcdf(dataset.assign_attrs({SOURCE: fingerprint}))})
+        self._loaded.pop(study, None)
+
+    def holds(self, study: str, fingerprint: str) -> bool:
+        """Whether the study's Dataset is there and depends on exactly what this is the fingerprint of."""
+        if study not in self.studies:
+            return False
+        try:
+            return self.dataset(study).attrs.get(SOURCE) == fingerprint
+        except InvalidValue:
+            return False
+
+    def settings(self, study: str) -> dict[str, Any] | None:
+        """The whole preset of a study's Dataset; of one that does not carry it, what the folder noted; else none."""
+        text = self.dataset(study).attrs.get(SETTINGS)
+        return dict(parsed_json(text)) if text else self.noted.get("preset")
+
+    def settings_read(self, study: str) -> list[str] | None:
+        """Names of the fields of its preset that a study's Dataset depends on; none where it does not say."""
+        text = self.dataset(study).attrs.get(READS)
+        return list(parsed_json(text)) if text else None
+
+    def _attributes(self) -> dict[str, dict[str, Any]]:
+        """Attributes of the Datasets that can be read."""
+        attributes = {}
+        for study in self.studies:
+            with suppress(InvalidValue):
+                attributes[study] = dict(self.dataset(study).attrs)
+        return attributes
+
+    def remove(self, studies: Iterable[str]) -> None:
+        """Take Datasets out of the folder, and what is noted of the runs that only they rest on."""
+        removed = items("studies", studies, str, example=f"names of studies: {listed(self.studies)}", lone=False)
+        for study in removed:
+            one_of("studies", study, self.studies)
+        if not removed:
+            return
+        self.digests.replace({_file(study): None for study in removed})
+        for study in removed:
+            self._loaded.pop(study, None)
+        self._note_runs(lambda known: known)
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Preset, runs and times, versions, device and commit, of the Datasets that are here."""
+        noted, attributes = self.noted, list(self._attributes().values())
+        facts: dict[str, Any] = {"preset": _common_preset(attributes) or noted.get("preset")}
+        if runs := self._runs():
+            facts["runs"] = len(runs)
+            facts["diverged"] = sum(run["status"] != "done" for run in runs.values())
+            facts["training_seconds"] = round(math.fsum(run["seconds"] for run in runs.values()), 1)
+        if attributes:
+            seconds = (float(own.get("measuring_seconds", 0)) for own in attributes)
+            facts["measuring_seconds"] = round(math.fsum(seconds), 1)
+        if "wall_seconds" in noted:
+            facts["wall_seconds"] = noted["wall_seconds"]
+        for name in ORIGIN:
+            if values := sorted({str(own[name]) for own in attributes if name in own}):
+                facts[name] = ", ".join(values)
+        unknown = {name: value for name, value in noted.items() if facts.get(name) is None}
+        return {**{name: value for name, value in facts.items() if value is not None}, **unknown}
+
+    def note_runs(self, study: str, runs: Sequence[Run]) -> None:
+        """Note the runs behind a study's Dataset, and forget those that no Dataset rests on any more."""
+
+        def noted(known: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+            for entry in known.values():
+                entry["studies"] = [name for name in entry["studies"] if name != study]
+            for run in runs:
+                entry = known.setdefault(run.key, {"studies": []})
+                entry |= {"seconds": round(_seconds(run), 2), "status": run.status}
+                entry["studies"] = sorted({*entry["studies"], study})
+            return known
+
+        self._note_runs(noted)
+
+    def _note_runs(self, change: Callable[[dict[str, dict[str, Any]]], dict[str, dict[str, Any]]]) -> None:
+        """Change what is noted of runs while no other command does."""
+        self.digests.update(lambda: {RUNS: _lines(self._behind(change(self._runs()))).encode()})
+
+    def _behind(self, runs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        """The runs that some Dataset rests on; while one is here that never noted its own, those of unknown use too."""
+        here, unknown = set(self.studies), any(SETTINGS not in own for own in self._attributes().values())
+        kept = {key: entry for key, entry in runs.items() if here & set(entry["studies"])}
+        return kept | {key: entry for key, entry in runs.items() if unknown and not entry["studies"]}
+
+    def note(self, **facts: Any) -> None:
+        """Write down what the folder says of itself, and what cannot be read off its Datasets."""
+        self.digests.update(lambda: {PROVENANCE: json.dumps({**self.provenance, **facts}, indent=1).encode()})
+
+    @property
+    def noted(self) -> dict[str, Any]:
+        """What was last written down of the folder."""
+        return dict(parsed_json(self._read(PROVENANCE) or b"{}"))
+
+    def _runs(self) -> dict[str, dict[str, Any]]:
+        """Noted runs by key: seconds, status and the studies they are for; a bare number is seconds alone."""
+        noted = dict(parsed_json(self._read(RUNS) or b"{}"))
+        bare = {"status": "done", "studies": []}
+        return {
+            key: dict(entry) if isinstance(entry, dict) else {"seconds": entry, **bare} for key, entry in noted.items()
+        }
+
+
+def _file(study: str) -> str:
+    """A study's Dataset, from the folder on."""
+    return f"{DATA}/{study}{SUFFIX}"
+
+
+def _common_preset(attributes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The preset of a folder: where its Datasets' presets differ, each field as the Datasets have it that read it."""
+    preset: dict[str, Any] = {}
+    for own in attributes:
+        fields = parsed_json(own.get(SETTINGS, "{}"))
+        read = parsed_json(own.get(READS, "[]")) or list(fields)
+        preset = {**fields, **preset, **{name: fields[name] for name in read if name in fields}}
+    return preset
+
+
+def _is_dataset(name: str) -> bool:
+    """Whether a file's name, from the folder on, is that of a study's Dataset."""
+    folder, _, file = name.rpartition("/")
+    return folder == DATA and file.endswith(SUFFIX) and not file.startswith(".")
+
+
+def _netcdf(dataset: xarray.Dataset) -> bytes:
+    """A Dataset as a file's content: in memory, as HDF5 itself would not flush a file to the disk."""
+    import h5netcdf
+    from xarray.backends import H5NetCDFStore
+
+    variables = dataset.data_vars.items()
+    encoding = {name: dict(COMPRESSED) for name, v in variables if v.ndim and v.dtype.kind in "fiub"}
+    buffer = io.BytesIO()
+    with h5netcdf.File(buffer, "w") as file:
+        dataset.dump_to_store(H5NetCDFStore(file), encoding=encoding)
+    return buffer.getvalue()
+
+
+def _seconds(run: Run) -> float:
+    """What a run took; the seconds of a program are shared among its members."""
+    noted = run.result["provenance"]
+    return float(noted["seconds"]) / max(1, int(noted["members_together"]))
+
+
+def _lines(runs: Mapping[str, Any]) -> str:
+    """Runs as JSON, one line per run."""
+    return "{\n" + ",\n".join(f"{json.dumps(key)}: {json.dumps(runs[key])}" for key in sorted(runs)) + "\n}\n"

@@ -1,0 +1,134 @@
+"""What a study is: arms to train, a measurement of the runs, and the claims that it decides.
+
+A study's result is one labelled Dataset; figures are drawn from Datasets alone and claims are judged on them. Studies
+share runs freely: a spec that several ask for is trained once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+import torch
+
+from recombine.errors import InvalidValue
+from recombine.reproduction.claims import Claim, Judgement
+from recombine.reproduction.preset import Preset
+from recombine.specs import RunSpec
+from recombine.store import Run
+
+if TYPE_CHECKING:
+    import xarray
+
+P = TypeVar("P", bound=Preset)
+Labels = tuple[Any, ...]
+DONE = "done"
+"""Status of a run that trained to its end; one that diverged counts for nothing."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One condition of a study: its labels along the Dataset's dimensions, and what is trained."""
+
+    labels: Labels
+    spec: RunSpec
+    extra: bool = False
+    """Whether no claim rests on it, so that a few seeds are enough."""
+
+
+class Trials(Generic[P]):
+    """The finished runs of a study, by arm and seed."""
+
+    def __init__(self, preset: P, device: torch.device, runs: Mapping[Labels, Sequence[Run]]) -> None:
+        self.preset, self.device, self._runs = preset, device, dict(runs)
+
+    def __getitem__(self, labels: Any) -> list[Run]:
+        return list(self._runs[labels if isinstance(labels, tuple) else (labels,)])
+
+    def __iter__(self) -> Iterator[Labels]:
+        return iter(self._runs)
+
+    def __contains__(self, labels: object) -> bool:
+        return (labels if isinstance(labels, tuple) else (labels,)) in self._runs
+
+    def items(self) -> Iterable[tuple[Labels, Sequence[Run]]]:
+        """Arms and their runs."""
+        return self._runs.items()
+
+    @property
+    def first(self) -> Run:
+        """The first seed of the first arm."""
+        return next(iter(self._runs.values()))[0]
+
+    def pictured_run(self, *labels: Any) -> Run:
+        """The run of an arm that pictures are of: the first that did not diverge, if there is one."""
+        runs = self[labels]
+        return next((run for run in runs if run.status == DONE), runs[0])
+
+    @property
+    def pictured(self) -> set[str]:
+        """Keys of the runs that pictures are of, one per arm."""
+        return {self.pictured_run(*labels).key for labels in self}
+
+    @property
+    def seeds(self) -> int:
+        """The largest number of seeds of any arm."""
+        return max(len(runs) for runs in self._runs.values())
+
+
+class Study(ABC, Generic[P]):
+    """One question of a paper."""
+
+    name: ClassVar[str]
+    question: ClassVar[str]
+    settings: ClassVar[type[Preset]]
+    """The fields of a preset that it reads."""
+    version: ClassVar[int] = 1
+    """Of its own code: raise it when what is measured changes, so that Datasets are measured again."""
+    metrics: ClassVar[tuple[str, ...]] = ()
+    """The metrics that it measures with, whose versions count too (`fingerprints.METRIC_VERSIONS`)."""
+    claims: ClassVar[tuple[Claim, ...]] = ()
+    """Claims that it decides."""
+
+    @abstractmethod
+    def arms(self, preset: P) -> list[Arm]:
+        """What to train, without seeds."""
+
+    def more(self, preset: P, runs: Mapping[str, Run]) -> list[RunSpec]:
+        """Specs to train next, given the runs so far by digest; empty when the design is complete."""
+        return []
+
+    def optional_tools(self) -> tuple[str, ...]:
+        """Optional tools on this machine that the measurement depends on."""
+        return ()
+
+    @abstractmethod
+    def measure(self, trials: Trials[P]) -> xarray.Dataset:
+        """The Dataset of the finished runs."""
+
+    def judge(self, result: xarray.Dataset) -> list[Judgement]:
+        """Verdicts on the claims that it decides."""
+        return []
+
+    def specs(self, preset: P) -> list[RunSpec]:
+        """What to train, seed by seed."""
+        return [spec for arm in self.arms(preset) for spec in arm.spec.seeds(_seeds(arm, preset))]
+
+    def trials(self, preset: P, device: torch.device, runs: Mapping[str, Run]) -> Trials[P]:
+        """The runs, by digest, sorted into arms."""
+        by_arm: dict[Labels, list[Run]] = {}
+        for arm in self.arms(preset):
+            if arm.labels in by_arm:
+                raise InvalidValue("study", self.name, f"arms with different labels ({arm.labels} comes twice)")
+            by_arm[arm.labels] = [runs[spec.digest] for spec in arm.spec.seeds(_seeds(arm, preset))]
+        return Trials(preset, device, by_arm)
+
+    def own_settings(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Of a preset's fields as plain data, those that this study reads."""
+        return {name: fields[name] for name in self.settings.model_fields if name in fields}
+
+
+def _seeds(arm: Arm, preset: Preset) -> range:
+    return range(min(preset.extra_seeds, preset.seeds) if arm.extra else preset.seeds)
