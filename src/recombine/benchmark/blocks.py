@@ -108,8 +108,8 @@ def precision(compared: Mapping[str, Any]) -> str:
     lines = table(("", "error", "shift of log10", *(f"p, {test}" for test in TESTS), "from float32"), rows)
     return (
         f"{compared['seeds']} seeds of the {compared['decoder']} recipe in each precision, the same seeds; a model "
-        f"takes {times}. Told apart when one of the {count} p-values is below {LEVEL}/{count}. Fastest that cannot be told "
-        f"from float32: **{compared['fastest_alike']}**.\n\n{lines}"
+        f"takes {times}. Told apart when one of the {count} p-values is below {LEVEL}/{count}. Fastest that cannot be "
+        f"told from float32: **{compared['fastest_alike']}**.\n\n{lines}"
     )
 
 
