@@ -17,7 +17,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from recombine.benchmark.limits import median_seconds
+from recombine.benchmark.roofline import median_seconds
 from recombine.metrics import decoder_reader, metric_tensor, stage_sizes
 from recombine.specs import RunSpec
 from recombine.training import device_name, resolve_device
@@ -66,12 +66,11 @@ def main() -> None:
     used = peak_bytes(device) - before
 
     def one_point() -> None:
-        """All rows of a few features: reverse mode takes one pass a row."""
+        """All rows of a few features: reverse mode takes one pass per row."""
         torch.autograd.functional.jacobian(lambda z: module(encode(z[None])).flatten()[:ROWS], points[0])
 
-    ROWS = 16
-    a_row = median_seconds(one_point, device, 1) / ROWS
-    reverse = a_row * sum(sizes.values()) * len(points)
+    per_row = median_seconds(one_point, device, 1) / ROWS
+    reverse = per_row * sum(sizes.values()) * len(points)
     table = Table("", "seconds", "forward passes", title=f"{spec.decoder}, {len(points)} points, {device_name(device)}")
     table.add_row("plain forward", f"{plain:.3f}", "1")
     table.add_row("metric tensor, all stages", f"{exact:.3f}", f"{exact / plain:.2f}")

@@ -21,7 +21,7 @@ from recombine.training.fit import Stepper
 DEFAULT_CASES = ("CNN depth 4", "CNN, quick preset", "MLP", "low-rank")
 
 
-def seconds_a_step(case: Case, members: int, steps: int, batched: bool) -> float:
+def seconds_per_step(case: Case, members: int, steps: int, batched: bool) -> float:
     """Of one member."""
     ensemble = Ensemble(case.spec("float32").seeds(range(members)), torch.device("cpu"))
     ensemble.batched = batched
@@ -38,9 +38,10 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--case", nargs="+", default=DEFAULT_CASES, choices=list(CASES))
     words = parser.parse_args()
-    table = Table("", "in turn, ms a step", "batched, ms a step", "batched is faster by", title="a member on a CPU")
+    columns = ("", "in turn, ms per step", "batched, ms per step", "batched is faster by")
+    table = Table(*columns, title="one member on a CPU")
     for name in words.case:
-        turn, batched = (seconds_a_step(CASES[name], words.members, words.steps, way) for way in (False, True))
+        turn, batched = (seconds_per_step(CASES[name], words.members, words.steps, way) for way in (False, True))
         table.add_row(name, f"{1e3 * turn:.3g}", f"{1e3 * batched:.3g}", f"{turn / batched:.2f}")
     Console(width=100).print(table)
 

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from recombine.benchmark import CASES, performance_blocks
-from recombine.benchmark.limits import Work, work_of
+from recombine import kernels
+from recombine.benchmark import CASES, ablation, performance_blocks
 from recombine.benchmark.ours import timed
 from recombine.benchmark.plain import PlainLoop
 from recombine.benchmark.precision import compare_precisions, told_apart
 from recombine.benchmark.published import plain_module
+from recombine.benchmark.roofline import Work, work_of
 from recombine.figures.performance import performance_figure
 from recombine.specs import Recipe, RunSpec
 from recombine.tasks import BumpTask
@@ -86,6 +87,24 @@ def test_a_plain_loop_learns_and_ours_is_timed():
     assert timed(spec, 2, CPU, 4).seconds > 0
 
 
+def test_kernels_are_timed_one_by_one(monkeypatch):
+    monkeypatch.setattr(ablation, "USED", {"CNN, quick preset": ("network", "adamw")})
+    monkeypatch.setattr(ablation, "ROUNDS", 1)
+    threads = torch.get_num_threads()
+    rows = ablation.compare_kernels(CPU, "float32", 1)
+    assert torch.get_num_threads() == threads
+    assert [row["kernel"] for row in rows] == ["network", "adamw", "all"]
+    assert all(row["ratio"] == row["without"] / row["with"] for row in rows)
+    text = performance_blocks({"provenance": {}, "limits": {"copy": 1.0}, "kernels": rows}, "here")["kernels_here"]
+    assert text.count("CNN, quick preset") == 3
+    assert "any kernel" in text
+
+
+def test_every_kernel_of_both_backends_is_timed():
+    assert {name for used in ablation.USED.values() for name in used} == set(kernels.SHARED)
+    assert ablation.USED.keys() <= CASES.keys()
+
+
 def test_distributions_are_distinct_texts_when_they_differ():
     chance = np.random.default_rng(0)
     errors = 10 ** chance.normal(size=(3, 200))
@@ -102,7 +121,7 @@ def test_distributions_are_distinct_texts_when_they_differ():
 
 
 def test_a_peak_is_measured_in_the_precision_that_is_timed(monkeypatch):
-    module = importlib.import_module("recombine.benchmark.measure")
+    module = importlib.import_module("recombine.benchmark.record")
     monkeypatch.setattr(module, "product_rate", lambda device, kind: {"float32": 2.0, "bf16": 3.0}[kind])
     monkeypatch.setattr(module, "copy_rate", lambda device: 1.0)
     assert module.measure(CPU, [], precision="bf16")["limits"] == {"copy": 1.0, "float32": 2.0, "bf16": 3.0}
@@ -110,10 +129,10 @@ def test_a_peak_is_measured_in_the_precision_that_is_timed(monkeypatch):
 
 def test_precisions_are_compared_on_trained_networks():
     base = RunSpec(task=BumpTask(size=8, training="draws:40"), decoder="mlp:width=8:depth=1", recipe=Recipe(steps=20))
-    found = compare_precisions(CPU, seeds=4, base=base)
-    assert set(found["errors"]) == {"float32", "bf16"}
-    assert len(found["errors"]["bf16"]["ood_mse"]) == 4
-    assert found["fastest_alike"] in ("float32", "bf16")
+    compared = compare_precisions(CPU, seeds=4, base=base)
+    assert set(compared["errors"]) == {"float32", "bf16"}
+    assert len(compared["errors"]["bf16"]["ood_mse"]) == 4
+    assert compared["fastest_alike"] in ("float32", "bf16")
 
 
 def test_a_record_becomes_a_document_and_a_picture(tmp_path, capsys):

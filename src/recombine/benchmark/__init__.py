@@ -1,7 +1,7 @@
 """How fast: ours beside a plain loop and beside the machine's measured limits, in one run."""
 
+from recombine.benchmark.blocks import performance_blocks
 from recombine.benchmark.cases import CASES, Case
-from recombine.benchmark.measure import PARTS, USUAL, measure
-from recombine.benchmark.page import performance_blocks
+from recombine.benchmark.record import PARTS, USUAL, measure
 
 __all__ = ["CASES", "PARTS", "USUAL", "Case", "measure", "performance_blocks"]

@@ -1,11 +1,10 @@
-"""What is timed: a recipe a decoder, at the paper's size and at the quick preset's."""
+"""What is timed: one recipe per decoder, at the paper's size and at the quick preset's."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from recombine.errors import InvalidValue, listed
 from recombine.specs import Recipe, RunSpec
 from recombine.tasks import BumpTask
 
@@ -45,10 +44,3 @@ CASES: dict[str, Case] = {
         Case("CNN, quick preset", "cnn:depth=3:width=16", 64, QUICK, {"epochs": 20}),
     )
 }
-
-
-def case_named(name: str) -> Case:
-    """A case by name."""
-    if name not in CASES:
-        raise InvalidValue("case", name, listed(list(CASES)))
-    return CASES[name]

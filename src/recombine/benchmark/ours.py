@@ -24,7 +24,7 @@ class Timed:
     """Seconds of a step of all members."""
     setup: float
     peak: int
-    """Bytes of device memory at the most (GPU only)."""
+    """Peak bytes of device memory (GPU only)."""
 
 
 def timed(spec: RunSpec, members: int, device: torch.device, steps: int) -> Timed:
@@ -47,15 +47,15 @@ def timed(spec: RunSpec, members: int, device: torch.device, steps: int) -> Time
     return Timed(step * ensemble.totals[0] / members, step, setup, peak)
 
 
-def timed_apart(spec: RunSpec, processes: int, steps: int) -> Timed:
+def timed_in_processes(spec: RunSpec, processes: int, steps: int) -> Timed:
     """The same on a CPU, in so many processes of one thread each, all at once: how sweeps run there."""
     context = multiprocessing.get_context("spawn")
     with context.Manager() as manager, context.Pool(processes) as pool:
         start = manager.Barrier(processes)
-        found = pool.starmap(_alone, [(spec.to_json(), steps, start)] * processes)
-    step = sum(one.step for one in found) / len(found)
-    seconds = sum(one.seconds for one in found) / len(found) / processes
-    return Timed(seconds, step, max(one.setup for one in found), 0)
+        results = pool.starmap(_alone, [(spec.to_json(), steps, start)] * processes)
+    step = sum(one.step for one in results) / len(results)
+    seconds = sum(one.seconds for one in results) / len(results) / processes
+    return Timed(seconds, step, max(one.setup for one in results), 0)
 
 
 def _alone(spec: str, steps: int, start: Any) -> Timed:

@@ -33,24 +33,24 @@ def compare_precisions(
     """Train `seeds` networks in every precision and compare their errors with float32's."""
     base = base or RunSpec(task=BumpTask(size=28, training="draws:2000"), recipe=Recipe(epochs=50))
     precisions = precisions or (("tf32", "bf16") if device.type == "cuda" else ("bf16",))
-    found: dict[str, dict[str, list[float]]] = {}
+    errors: dict[str, dict[str, list[float]]] = {}
     seconds = {}
     with tempfile.TemporaryDirectory() as folder:
         for precision in ("float32", *precisions):
             recipe = base.recipe.replace(precision=precision)
             runs = train(base.replace(recipe=recipe).seeds(range(seeds)), folder, device=device.type)
             kept = [run for run in runs if run.status == "done"]
-            found[precision] = {score: [_number(run.scores[score]) for run in kept] for score in SCORES}
+            errors[precision] = {score: [_number(run.scores[score]) for run in kept] for score in SCORES}
             first = runs[0].result["provenance"]
             seconds[precision] = first["seconds"] / first["members_together"]
-            say(f"{precision}: {len(kept)} of {seeds} trained, {seconds[precision]:.3g} s a model")
-    results = {precision: told_apart(found["float32"], found[precision]) for precision in precisions}
+            say(f"{precision}: {len(kept)} of {seeds} trained, {seconds[precision]:.3g} s per model")
+    results = {precision: told_apart(errors["float32"], errors[precision]) for precision in precisions}
     for precision, result in results.items():
         verdict = "can be told from float32" if result["told_apart"] else "cannot be told from float32"
         say(f"{precision}: {verdict} (smallest p {result['smallest']:.3g})")
     alike = ["float32", *(name for name, result in results.items() if not result["told_apart"])]
     return {
-        "decoder": str(base.decoder.kind), "seeds": seeds, "seconds": seconds, "errors": found, "tests": results,
+        "decoder": str(base.decoder.kind), "seeds": seeds, "seconds": seconds, "errors": errors, "tests": results,
         "fastest_alike": min(alike, key=lambda name: seconds[name]),
     }  # fmt: skip
 
@@ -62,11 +62,11 @@ def _number(score: float | None) -> float:
 def told_apart(reference: dict[str, list[float]], other: dict[str, list[float]]) -> dict[str, Any]:
     """p-values of all tests of all scores, and whether any is small enough, for so many of them.
 
-    Losing networks, to divergence or to errors that are no numbers, is a difference too.
+    Losing networks, to divergence or to errors that are NaN, is a difference too.
     """
     values: dict[str, dict[str, float]] = {}
     for score in SCORES:
-        one, two = (np.log10(np.asarray(errors[score], dtype=float)) for errors in (reference, other))
+        one, two = (np.log10(np.asarray(scores[score], dtype=float)) for scores in (reference, other))
         comparable = len(one) == len(two) and bool(np.isfinite(one).all() and np.isfinite(two).all())
         values[score] = {name: test(one, two) if comparable else 0.0 for name, test in TESTS.items()}
         values[score]["shift"] = float(np.mean(two) - np.mean(one)) if comparable else float("nan")

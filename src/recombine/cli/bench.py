@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_args
 from cyclopts import Parameter
 
 from recombine.benchmark import PARTS, USUAL, measure, performance_blocks
-from recombine.benchmark.page import WRITERS, percent
+from recombine.benchmark.blocks import WRITERS, percent
 from recombine.cli.destinations import marked_document, require_file
 from recombine.cli.options import SomePath, Whole
 from recombine.cli.screen import console, say

@@ -13,7 +13,7 @@ from recombine.reproduction.panels import COLORS, styled
 
 
 def performance_figure(record: Mapping[str, Any]) -> Figure:
-    """Seconds a model by case, and by the number of members where that was measured."""
+    """Seconds per model by case, and by the number of members where that was measured."""
     rows, counts = record["engine"], record.get("members", [])
     with styled():
         figure, axes = pyplot.subplots(
@@ -36,7 +36,7 @@ def performance_figure(record: Mapping[str, Any]) -> Figure:
         ax.invert_yaxis()
         ax.set_xscale("log")
         ax.margins(x=0.15)
-        ax.set_xlabel("seconds a model")
+        ax.set_xlabel("seconds per model")
         ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=4, fontsize=8)
         if counts:
             ax = axes[0, 1]
@@ -49,6 +49,6 @@ def performance_figure(record: Mapping[str, Any]) -> Figure:
             ax.yaxis.set_major_formatter("{x:g}")
             ax.yaxis.set_minor_formatter(NullFormatter())
             ax.set_xlabel("members that train together")
-            ax.set_ylabel("seconds a model")
+            ax.set_ylabel("seconds per model")
             ax.set_title("CNN depth 4")
     return figure

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from recombine.benchmark.ablation import ALL
 from recombine.benchmark.precision import LEVEL, TESTS
 
 
@@ -29,25 +30,40 @@ def machine(record: Mapping[str, Any]) -> str:
 
 def engine(rows: Sequence[Mapping[str, Any]]) -> str:
     """Every case on a line."""
-    shown = []
+    lines = []
     for row in rows:
         graphed = f"{row['graphed']:.3g}" if row["graphed"] else "–"
         ratio = f"{row['ratio']:.0f}×" if row["ratio"] >= 10 else f"{row['ratio']:.2f}×"
-        shown.append((
+        lines.append((
             row["case"], str(row["members"]), f"{row['plain']:.3g}", f"{row['plain_without_workers']:.3g}", graphed,
             f"{row['ours']:.3g}", f"**{ratio}**", f"{row['rate'] / 1e12:.3g}", percent(row["share"]),
             number(row["floor"], 2), row["bound"], f"{row['gap']:.2g}",
         ))  # fmt: skip
     head = (
-        "", "together", "plain loop, s", "without workers, s", "one, graphed, s", "ours, s a model", "faster",
+        "", "together", "plain loop, s", "without workers, s", "one, graphed, s", "ours, s per model", "faster",
         "TFLOP/s", "of the peak", "floor, s", "bound by", "over the floor",
     )  # fmt: skip
-    return table(head, shown)
+    return table(head, lines)
+
+
+def kernels(rows: Sequence[Mapping[str, Any]]) -> str:
+    """With and without each kernel."""
+    lines = [
+        (
+            row["case"],
+            "any kernel" if row["kernel"] == ALL else row["kernel"],
+            f"{1e3 * row['with']:.3g}",
+            f"{1e3 * row['without']:.3g}",
+            f"**{row['ratio']:.2f}×**",
+        )
+        for row in rows
+    ]
+    return table(("", "without", "ms per step with all", "ms per step without", "slower"), lines)
 
 
 def members(rows: Sequence[Mapping[str, Any]]) -> str:
     """By members."""
-    shown = [
+    lines = [
         (
             str(row["value"]),
             f"{row['seconds']:.3g}",
@@ -56,44 +72,44 @@ def members(rows: Sequence[Mapping[str, Any]]) -> str:
         )
         for row in rows
     ]
-    return table(("members", "s a model", "ms a step of all", "peak, GiB"), shown)
+    return table(("members", "s per model", "ms per step of all", "peak, GiB"), lines)
 
 
 def growth(rows: Sequence[Mapping[str, Any]]) -> str:
     """By size, depth, width, steps."""
-    shown = [(row["axis"], str(row["value"]), number(1e6 * row["step"] / row["members"])) for row in rows]
-    return table(("", "", "µs a step and model"), shown)
+    lines = [(row["axis"], str(row["value"]), number(1e6 * row["step"] / row["members"])) for row in rows]
+    return table(("", "", "µs per step and model"), lines)
 
 
-def geometry(found: Mapping[str, float]) -> str:
+def geometry(times: Mapping[str, float]) -> str:
     """The metric tensor."""
     return (
-        f"The metric tensor of every stage at {found['points']:.0f} points takes {found['metric']:.3g} s, "
-        f"{found['passes']:.2g} plain forward passes."
+        f"The metric tensor of every stage at {times['points']:.0f} points takes {times['metric']:.3g} s, "
+        f"{times['passes']:.2g} plain forward passes."
     )
 
 
-def store(found: Mapping[str, float]) -> str:
+def store(speeds: Mapping[str, float]) -> str:
     """The store."""
-    rates = ", ".join(f"{name} {rate:.0f}" for name, rate in found.items())
-    return f"Runs a second through the store, tiny networks trained for one step included: {rates}."
+    rates = ", ".join(f"{name} {rate:.0f}" for name, rate in speeds.items())
+    return f"Runs per second through the store, tiny networks trained for one step included: {rates}."
 
 
-def precision(found: Mapping[str, Any]) -> str:
+def precision(compared: Mapping[str, Any]) -> str:
     """Tests and verdicts."""
-    shown = []
-    for name, result in found["tests"].items():
+    rows = []
+    for name, result in compared["tests"].items():
         for score, values in result["p"].items():
             ps = [f"{values[test]:.2g}" for test in TESTS]
             verdict = "can be told apart" if result["told_apart"] else "cannot be told apart"
-            shown.append((name, score.replace("_", " "), f"{values['shift']:+.3f}", *ps, verdict))
-    count = sum(len(result["p"]) for result in list(found["tests"].values())[:1]) * len(TESTS)
-    times = ", ".join(f"{name} {seconds:.3g} s" for name, seconds in found["seconds"].items())
-    lines = table(("", "error", "shift of log10", *(f"p, {test}" for test in TESTS), "from float32"), shown)
+            rows.append((name, score.replace("_", " "), f"{values['shift']:+.3f}", *ps, verdict))
+    count = sum(len(result["p"]) for result in list(compared["tests"].values())[:1]) * len(TESTS)
+    times = ", ".join(f"{name} {seconds:.3g} s" for name, seconds in compared["seconds"].items())
+    lines = table(("", "error", "shift of log10", *(f"p, {test}" for test in TESTS), "from float32"), rows)
     return (
-        f"{found['seeds']} seeds of the {found['decoder']} recipe in each precision, the same seeds; a model takes "
-        f"{times}. Told apart when one of the {count} p-values is below {LEVEL}/{count}. Fastest that cannot be told "
-        f"from float32: **{found['fastest_alike']}**.\n\n{lines}"
+        f"{compared['seeds']} seeds of the {compared['decoder']} recipe in each precision, the same seeds; a model "
+        f"takes {times}. Told apart when one of the {count} p-values is below {LEVEL}/{count}. Fastest that cannot be "
+        f"told from float32: **{compared['fastest_alike']}**.\n\n{lines}"
     )
 
 
@@ -115,6 +131,6 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 WRITERS: dict[str, Callable[[Any], str]] = {
-    "engine": engine, "members": members, "growth": growth, "geometry": geometry, "store": store,
+    "engine": engine, "kernels": kernels, "members": members, "growth": growth, "geometry": geometry, "store": store,
     "precision": precision,
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""One run, side by side: engine, growth, geometry, store, precision. The result is a record of plain numbers."""
+"""One run, side by side: engine, kernels, growth, geometry, store, precision; a record of plain numbers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from typing import Any
 
 import torch
 
+from recombine.benchmark.ablation import compare_kernels
 from recombine.benchmark.cases import CASES, PUBLISHED, Case
-from recombine.benchmark.limits import copy_rate, median_seconds, product_rate, work_of
-from recombine.benchmark.ours import Timed, timed, timed_apart
+from recombine.benchmark.ours import Timed, timed, timed_in_processes
 from recombine.benchmark.plain import WORKERS, PlainLoop, graphed_seconds
 from recombine.benchmark.precision import compare_precisions
+from recombine.benchmark.roofline import copy_rate, median_seconds, product_rate, work_of
 from recombine.errors import InvalidValue, listed
 from recombine.metrics import decoder_reader, metric_tensor
 from recombine.specs import Recipe, RunSpec
@@ -54,7 +55,27 @@ def measure(
     device: torch.device, parts: Sequence[str], *, precision: str | None = None, steps: int | None = None,
     processes: int | None = None, say: Say = lambda line: None,
 ) -> dict[str, Any]:  # fmt: skip
-    """The record of all parts asked for, with the machine's limits and where it was measured."""
+    """The record of some parts, with the machine's limits and where it was measured.
+
+    Parameters
+    ----------
+    device
+        Where networks train.
+    parts
+        Any of `PARTS`.
+    precision
+        Arithmetic of our networks. Default: the device's.
+    steps
+        Steps that are timed of each way. Default: 256 on a GPU, 12 on a CPU.
+    processes
+        One-thread processes on a CPU. Default: one per core.
+    say
+        Takes a line on every result.
+
+    Returns
+    -------
+    `provenance`, `limits` and one entry per part, of plain numbers and texts.
+    """
     for part in parts:
         if part not in PARTS:
             raise InvalidValue("what", part, listed(list(PARTS)))
@@ -87,17 +108,17 @@ def _case(case: Case, setting: Setting, limits: dict[str, float]) -> dict[str, A
         ours = (
             timed(spec, case.members, setting.device, setting.steps)
             if gpu
-            else timed_apart(spec, setting.processes, setting.steps)
+            else timed_in_processes(spec, setting.processes, setting.steps)
         )
         rounds.append((plain, lone, ours))
-    plain, lone = statistics.median(found[0] for found in rounds), statistics.median(found[1] for found in rounds)
-    ours = sorted((found[2] for found in rounds), key=lambda found: found.seconds)[len(rounds) // 2]
+    plain, lone = statistics.median(times[0] for times in rounds), statistics.median(times[1] for times in rounds)
+    ours = _median_of([times[2] for times in rounds])
     work = work_of(spec)
     floor = work.floor(limits[setting.precision], limits["copy"]) * spec.total_steps
     rate = work.operations * spec.total_steps / ours.seconds
     ratio = plain / ours.seconds
-    shown = f"plain {plain:.3g} s ({lone:.3g} without workers), ours {ours.seconds:.3g} s a model, {ratio:.3g} times"
-    setting.say(f"{case.name}: {shown}")
+    times = f"plain {plain:.3g} s ({lone:.3g} without workers), ours {ours.seconds:.3g} s per model, {ratio:.3g} times"
+    setting.say(f"{case.name}: {times}")
     return {
         "case": case.name, "decoder": case.decoder, "members": case.members if gpu else setting.processes,
         "plain": plain, "plain_without_workers": lone, "graphed": graphed, "ours": ours.seconds, "ratio": ratio,
@@ -105,6 +126,16 @@ def _case(case: Case, setting: Setting, limits: dict[str, float]) -> dict[str, A
         "share": rate / limits[setting.precision], "floor": floor, "gap": ours.seconds / floor,
         "bound": "bytes" if work.moved / limits["copy"] > work.operations / limits[setting.precision] else "operations",
     }  # fmt: skip
+
+
+def _median_of(times: Sequence[Timed]) -> Timed:
+    """The one in the middle, by seconds."""
+    return sorted(times, key=lambda one: one.seconds)[len(times) // 2]
+
+
+def kernels(setting: Setting, limits: dict[str, float]) -> list[dict[str, Any]]:
+    """The engine with and without each of our kernels."""
+    return compare_kernels(setting.device, setting.precision, setting.steps, setting.say)
 
 
 def members(setting: Setting, limits: dict[str, float]) -> list[dict[str, Any]]:
@@ -143,9 +174,9 @@ def _rows(setting: Setting, axis: str, timings: list[tuple[int, RunSpec, int, in
         for _ in range(1 if setting.device.type == "cuda" else CPU_ROUNDS)
     ]
     rows = []
-    for (value, _, count, _), found in zip(timings, zip(*rounds, strict=True), strict=True):
-        done = sorted(found, key=lambda one: one.seconds)[len(found) // 2]
-        setting.say(f"{axis} {value}: {done.seconds:.3g} s a model, {1e3 * done.step:.3g} ms a step of {count}")
+    for (value, _, count, _), times in zip(timings, zip(*rounds, strict=True), strict=True):
+        done = _median_of(times)
+        setting.say(f"{axis} {value}: {done.seconds:.3g} s per model, {1e3 * done.step:.3g} ms per step of {count}")
         rows.append({"axis": axis, "value": value, **asdict(done), "members": count})
     return rows
 
@@ -171,7 +202,7 @@ def geometry(setting: Setting, limits: dict[str, float]) -> dict[str, float]:
 
 
 def store(setting: Setting, limits: dict[str, float]) -> dict[str, float]:
-    """Runs a second through the store: small ones written, found again, and verified."""
+    """Runs per second through the store: small ones written, served again, and verified."""
     small = RunSpec(task=BumpTask(size=8, training="draws:16"), decoder="mlp:width=8:depth=1", recipe=Recipe(steps=1))
     specs = small.seeds(range(STORED_RUNS))
     with tempfile.TemporaryDirectory() as folder:
@@ -181,14 +212,14 @@ def store(setting: Setting, limits: dict[str, float]) -> dict[str, float]:
         written = time.perf_counter()
         train(specs, kept, device="cpu")
         served = time.perf_counter()
-        problems = [found for _, found in kept.verify() if found]
+        problems = [problem for _, problem in kept.verify() if problem]
         verified = time.perf_counter()
     assert not problems
     rates = {
         "written": STORED_RUNS / (written - began), "served": STORED_RUNS / (served - written),
         "verified": STORED_RUNS / (verified - served),
     }  # fmt: skip
-    setting.say("store: " + ", ".join(f"{name} {rate:.3g} a second" for name, rate in rates.items()))
+    setting.say("store: " + ", ".join(f"{name} {rate:.3g} per second" for name, rate in rates.items()))
     return rates
 
 
@@ -198,8 +229,8 @@ def precision(setting: Setting, limits: dict[str, float]) -> dict[str, Any]:
 
 
 PARTS: dict[str, Callable[[Setting, dict[str, float]], Any]] = {
-    "engine": engine, "members": members, "growth": growth, "geometry": geometry, "store": store,
+    "engine": engine, "kernels": kernels, "members": members, "growth": growth, "geometry": geometry, "store": store,
     "precision": precision,
 }  # fmt: skip
-USUAL = ("engine", "members", "growth", "geometry", "store")
+USUAL = ("engine", "kernels", "members", "growth", "geometry", "store")
 """Without the precision test, which trains whole networks."""

@@ -17,27 +17,27 @@ from recombine.training.devices import arithmetic
 SIDE = {"cuda": 8192, "cpu": 2048}
 COPIED_BYTES = {"cuda": 2**32, "cpu": 2**28}
 WIDTHS = {"float32": 4, "tf32": 4, "bf16": 2}
-"""Bytes of a number that is computed with."""
+"""Bytes of a number in each precision."""
 OPTIMISER_BYTES = 28
-"""AdamW, a parameter: gradient, weight and two moments are read, the last three written, in float32."""
+"""AdamW, per parameter: gradient, weight and two moments are read, the last three written, in float32."""
 ACTIVATION_PASSES = 4
 """A stage's values are written and read again going back, and so is their gradient."""
 
 
 def median_seconds(action: Callable[[], object], device: torch.device, repeats: int = 10) -> float:
     """Median time of an action, after two for warming up."""
-    found = []
+    times = []
     for _ in range(repeats + 2):
         began = time.perf_counter()
         action()
         if device.type == "cuda":
             torch.cuda.synchronize()
-        found.append(time.perf_counter() - began)
-    return statistics.median(found[2:])
+        times.append(time.perf_counter() - began)
+    return statistics.median(times[2:])
 
 
 def product_rate(device: torch.device, precision: str) -> float:
-    """Operations a second of a large matrix product of random numbers."""
+    """Operations per second of a large matrix product of random numbers."""
     side = SIDE[device.type]
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     left, right = torch.randn(2, side, side, device=device).to(dtype)
@@ -46,7 +46,7 @@ def product_rate(device: torch.device, precision: str) -> float:
 
 
 def copy_rate(device: torch.device) -> float:
-    """Bytes a second, read and written, of a large copy."""
+    """Bytes per second, read and written, of a large copy."""
     source = torch.ones(COPIED_BYTES[device.type] // 4, device=device)
     target = torch.empty_like(source)
     return 2 * COPIED_BYTES[device.type] / median_seconds(lambda: target.copy_(source), device)
