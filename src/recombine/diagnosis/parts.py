@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from recombine.diagnosis.reading import GIVEN, RETURNED, Forward, Layout, printable
+from recombine.diagnosis.hooks import GIVEN, RETURNED, Forward, Layout, printable
 from recombine.diagnosis.trace import ROWS, row_layout, spread, traced, watchable
 from recombine.errors import InvalidValue, listed
 from recombine.metrics.stages import Encode

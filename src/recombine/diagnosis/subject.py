@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from recombine.diagnosis.parts import module_parts
-from recombine.diagnosis.reading import (
+from recombine.diagnosis.hooks import (
     OUTPUT,
     RETURNED,
     Forward,
@@ -19,6 +18,7 @@ from recombine.diagnosis.reading import (
     output_rows,
     stage_name,
 )
+from recombine.diagnosis.parts import module_parts
 from recombine.diagnosis.rows import Rows, row_treatment
 from recombine.errors import InvalidValue
 from recombine.metrics import Reader, stage_sizes

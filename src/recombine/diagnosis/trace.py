@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from recombine.diagnosis.reading import GIVEN, RETURNED, Forward, Layout, tensors_in
+from recombine.diagnosis.hooks import GIVEN, RETURNED, Forward, Layout, tensors_in
 from recombine.errors import InvalidValue, reason_of
 from recombine.metrics.stages import Encode
 

@@ -12,8 +12,8 @@ to the module's rows and which parts were left out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
 import numpy as np
 import torch
@@ -30,30 +30,21 @@ from recombine.diagnosis.arguments import (
     holdout_mask,
     shaped_targets,
 )
-from recombine.diagnosis.derivatives import Geometry, exact_geometry, precision
+from recombine.diagnosis.derivatives import Geometry, exact_geometry
+from recombine.diagnosis.hooks import OUTPUT
 from recombine.diagnosis.isolation import as_called, differentiable, refuse_unfinished, uncompiled, undisturbed
 from recombine.diagnosis.outputs import averaged_outputs, output_scores, superposition
-from recombine.diagnosis.reading import OUTPUT
-from recombine.diagnosis.result import RESERVED, Diagnosis, dataset
+from recombine.diagnosis.result import Diagnosis, dataset, reserved_names
 from recombine.diagnosis.subject import Subject, studied
 from recombine.encodings import Encoding
 from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
 from recombine.holdouts import Holdout
-from recombine.metrics import (
-    effective_rank,
-    features,
-    local_factorization,
-    mean_factorization,
-    neuron_tuning,
-    probe_scores,
-    schmidt_spectrum,
-    volume_element,
-)
-from recombine.metrics.stages import INPUT, MEMORY, Encode
+from recombine.metrics import volume_element
+from recombine.metrics.profile import read_stages, stage_profile
+from recombine.metrics.registry import Stage
+from recombine.metrics.stages import INPUT, MEMORY, Encode, precision
 
-SCHMIDT_MODES = 16
-"""Schmidt values kept per stage."""
 GEOMETRIES = ("auto", "exact", "differences")
 
 
@@ -80,7 +71,7 @@ def diagnose(
     `attrs["metric_reason"]` why not exact, and `attrs["notes"]` what else a reader must know.
     """
     given_module(module)
-    grid = given_grid(grid, RESERVED)
+    grid = given_grid(grid, reserved_names())
     encoding = given_encoding(encode)
     mask = holdout_mask(holdout, grid)
     targets = given_targets(targets, grid)
@@ -101,20 +92,12 @@ def diagnose(
         points = grid.points.to(device, precision(device)).clone()
         subject = studied(module, forward, encoded, points, stages, memory)
         derivative = _geometry(geometry, encoding, subject, points, grid)
-        columns: dict[str, list[Any]] = {}
-        order = []
-        outputs = None
-        for name, stage in features(subject.reader, points, memory=subject.memory):
-            _refuse_unmeasurable(name, stage, encode)
-            metric = derivative.metric(name, stage, grid)
-            if not bool(torch.isfinite(volume_element(metric)).all()):
-                raise InvalidValue(
-                    "module", name, "a stage whose metric tensor and volume are finite at every grid point"
-                )
-            order.append(name)
-            _measure_stage(columns, stage, metric, points, mask, grid)
-            outputs = stage if name == OUTPUT else outputs
-        assert outputs is not None
+        by_stage = read_stages(
+            subject.reader, points, grid, mask, exact=derivative.metrics, targets=targets, memory=subject.memory
+        )
+        kept: dict[str, Tensor] = {}
+        profile = stage_profile(_measurable(by_stage, encode, kept))
+        outputs = kept[OUTPUT]
         truth = None if targets is None else shaped_targets(targets, outputs)
         scores = output_scores(outputs, points, mask, grid, truth)
         if bool(mask.any()):
@@ -125,17 +108,30 @@ def diagnose(
                     lambda codes: subject.outputs(codes) - background, encoded(points), sizes, mask
                 )
             scores |= superposition(outputs, points, mask, grid, truth, background, averaged)
-    return dataset(columns, order, scores, grid, mask, derivative.method, derivative.reason, subject.notes)
+    return dataset(profile, scores, grid, mask, derivative, subject.notes)
 
 
-def _refuse_unmeasurable(name: str, stage: Tensor, encode: object) -> None:
+def _measurable(stages: Iterable[Stage], encode: object, kept: dict[str, Tensor]) -> Iterator[Stage]:
+    """The stages, refusing those without finite numbers; the outputs are kept for scores of their own."""
+    for stage in stages:
+        _refuse_unmeasurable(stage, encode)
+        if stage.name == OUTPUT:
+            kept[OUTPUT] = stage.features
+        yield stage
+
+
+def _refuse_unmeasurable(stage: Stage, encode: object) -> None:
     """Refuse a stage that has no numbers at all, or some that are not finite."""
-    if stage.shape[-1] and bool(torch.isfinite(stage).all()):
+    features = stage.features
+    if features.shape[-1] and bool(torch.isfinite(features).all()):
+        if not bool(torch.isfinite(volume_element(stage.metric)).all()):
+            allowed = "a stage whose metric tensor and volume are finite at every grid point"
+            raise InvalidValue("module", stage.name, allowed)
         return
-    allowed = "finite numbers at every grid point" if stage.shape[-1] else "at least one number per grid point"
-    if name == INPUT:
+    allowed = "finite numbers at every grid point" if features.shape[-1] else "at least one number per grid point"
+    if stage.name == INPUT:
         raise InvalidValue("encode", encode, f"a code with {allowed}")
-    raise InvalidValue("module", name, f"a stage with {allowed}")
+    raise InvalidValue("module", stage.name, f"a stage with {allowed}")
 
 
 def _geometry(asked: str, encoding: object, subject: Subject, points: Tensor, grid: FactorGrid) -> Geometry:
@@ -151,35 +147,3 @@ def _geometry(asked: str, encoding: object, subject: Subject, points: Tensor, gr
     if asked == "exact" and geometry.metrics is None:
         raise InvalidValue("geometry", asked, f"auto or differences, {geometry.reason}")
     return geometry
-
-
-def _measure_stage(
-    columns: dict[str, list[Any]], stage: Tensor, metric: Tensor, points: Tensor, mask: Tensor, grid: FactorGrid
-) -> None:
-    """Everything about one stage, added to the columns."""
-    probes = probe_scores(stage, points, mask.to(stage.device))
-    tuned = neuron_tuning(stage, grid.shape)
-    several = len(grid.shape) > 1
-    scores = {
-        "metric": metric,
-        "volume": volume_element(metric),
-        "features": torch.tensor(stage.shape[-1]),
-        "effective_rank": effective_rank(torch.linalg.eigvalsh(_centred_gram(stage)).clamp(min=0)),
-        "stripe_index": tuned.stripe_index.nanmean(),
-        "localisation_index": tuned.localisation_index.nanmean(),
-        **{f"probe_{name}": score for name, score in probes.items()},
-    }
-    if several:
-        scores["factorization"] = local_factorization(metric)
-        scores["factorization_mean"] = mean_factorization(metric, "points")
-        scores["factorization_of_means"] = mean_factorization(metric, "means")
-    if len(grid.shape) == 2:
-        spectrum = schmidt_spectrum(stage.double() @ stage.double().mT, grid.shape)
-        scores["schmidt"] = torch.nn.functional.pad(spectrum, (0, SCHMIDT_MODES))[:SCHMIDT_MODES]
-    for name, value in scores.items():
-        columns.setdefault(name, []).append(value.cpu().numpy())
-
-
-def _centred_gram(stage: Tensor) -> Tensor:
-    centred = stage.double() - stage.double().mean(dim=0)
-    return centred @ centred.mT
