@@ -85,9 +85,9 @@ def _precise(reader: Reader) -> Reader:
 
 def _varying(reader: Reader, points: Tensor, names: Iterable[str], memory: int) -> str | None:
     """The first of these stages that is not the same at all points."""
-    wanted = set(names)
+    looked_at = set(names)
     for name, stage in features(reader, points, memory=memory):
-        if name in wanted and bool((stage != stage[:1]).any()):
+        if name in looked_at and bool((stage != stage[:1]).any()):
             return name
     return None
 
@@ -120,7 +120,7 @@ def _lost(name: str) -> str:
 
 
 def _contradicted(
-    reader: Reader, values: Tensor, step: Tensor, exact: dict[str, Tensor], epsilon: float, most_rounding: float
+    reader: Reader, values: Tensor, step: Tensor, exact: dict[str, Tensor], epsilon: float, rounding_limit: float
 ) -> set[tuple[str, int]]:
     """Stages that do not move along a factor as their derivative says, or with more rounding than allowed."""
     wrong = set()
@@ -134,6 +134,6 @@ def _contradicted(
             error = float((differences - derivative).norm())
             size = max(float(differences.norm()), float(derivative.norm()))
             rounding = coarse * size + 4 * epsilon * float(stage.norm()) / float(step[k])
-            if error > MISMATCH * size + rounding or rounding > most_rounding * size:
+            if error > MISMATCH * size + rounding or rounding > rounding_limit * size:
                 wrong.add((name, k))
     return wrong

@@ -22,20 +22,20 @@ from torch import Tensor, nn
 from recombine.checks import items, number, one_of, whole_number
 from recombine.diagnosis.arguments import (
     encode_values,
-    explaining,
-    given_encoding,
-    given_grid,
-    given_module,
-    given_targets,
     holdout_mask,
+    one_line_mistakes,
     shaped_targets,
+    valid_encoding,
+    valid_grid,
+    valid_module,
+    valid_targets,
 )
 from recombine.diagnosis.derivatives import Geometry, exact_geometry
 from recombine.diagnosis.hooks import OUTPUT
 from recombine.diagnosis.isolation import as_called, differentiable, refuse_unfinished, uncompiled, undisturbed
 from recombine.diagnosis.outputs import averaged_outputs, output_scores, superposition
 from recombine.diagnosis.result import Diagnosis, dataset, reserved_names
-from recombine.diagnosis.subject import Subject, studied
+from recombine.diagnosis.subject import Subject, prepare_subject
 from recombine.encodings import Encoding
 from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
@@ -48,7 +48,7 @@ from recombine.metrics.stages import INPUT, MEMORY, Encode, precision
 GEOMETRIES = ("auto", "exact", "differences")
 
 
-@explaining
+@one_line_mistakes
 def diagnose(
     module: nn.Module,
     grid: FactorGrid | str,
@@ -63,18 +63,41 @@ def diagnose(
 ) -> Diagnosis:
     """Measure a module over a factor grid.
 
-    `encode` is an encoding (by name, or one of ours), a function from `(point, factor)` values to inputs, or nothing:
-    the values themselves. `stages` are module paths and patterns (`*` within a level, `**` across levels); by default
-    the module's own parts in the order they are run, wrappers opened. `targets` are the right outputs, a row per grid
-    point in its order, for errors and superposition. `geometry` is exact wherever encoding and module have a
-    derivative, unless differences between grid points are asked for: `attrs["metric"]` says which it was,
-    `attrs["metric_reason"]` why not exact, and `attrs["notes"]` what else a reader must know.
+    Parameters
+    ----------
+    module
+        Maps a batch of encoded factor values to a batch of anything.
+    grid
+        Factors and values, or a text as `x=0:27,y=0:27`.
+    encode
+        An encoding (by name, or one of ours), a function from `(point, factor)` values to inputs, or nothing: the
+        values themselves.
+    holdout
+        Combinations held out of training: a hold-out, by name, or a boolean mask over the grid.
+    stages
+        Module paths and patterns (`*` within a level, `**` across levels); by default the module's own parts in the
+        order they are run, wrappers opened.
+    targets
+        Right outputs, one row per grid point in its order, for errors and superposition.
+    background
+        Value of an empty output.
+    memory
+        Bytes that a measurement may keep at a time.
+    geometry
+        `auto`: exact wherever encoding and module have a derivative, by differences between grid points elsewhere;
+        `exact` refuses the latter, `differences` takes no derivatives.
+
+    Returns
+    -------
+    Diagnosis
+        A Dataset. `attrs["metric"]` says how the metric tensor was computed, `attrs["metric_reason"]` why not exactly,
+        and `attrs["notes"]` what else a reader must know.
     """
-    given_module(module)
-    grid = given_grid(grid, reserved_names())
-    encoding = given_encoding(encode)
+    valid_module(module)
+    grid = valid_grid(grid, reserved_names())
+    encoding = valid_encoding(encode)
     mask = holdout_mask(holdout, grid)
-    targets = given_targets(targets, grid)
+    targets = valid_targets(targets, grid)
     one_of("geometry", geometry, GEOMETRIES)
     number("background", background)
     whole_number("memory", memory)
@@ -90,7 +113,7 @@ def diagnose(
 
     with as_called(module, device) as forward, undisturbed(module), differentiable(module):
         points = grid.points.to(device, precision(device)).clone()
-        subject = studied(module, forward, encoded, points, stages, memory)
+        subject = prepare_subject(module, forward, encoded, points, stages, memory)
         derivative = _geometry(geometry, encoding, subject, points, grid)
         by_stage = read_stages(
             subject.reader, points, grid, mask, exact=derivative.metrics, targets=targets, memory=subject.memory
@@ -134,9 +157,9 @@ def _refuse_unmeasurable(stage: Stage, encode: object) -> None:
     raise InvalidValue("module", stage.name, f"a stage with {allowed}")
 
 
-def _geometry(asked: str, encoding: object, subject: Subject, points: Tensor, grid: FactorGrid) -> Geometry:
+def _geometry(setting: str, encoding: object, subject: Subject, points: Tensor, grid: FactorGrid) -> Geometry:
     """Exact metric tensors, unless something speaks against them; then the reason, which `exact` refuses."""
-    if asked == "differences":
+    if setting == "differences":
         return Geometry(None, "as asked for")
     if isinstance(encoding, Encoding) and not encoding.differentiable:
         geometry = Geometry(None, "since one-hot codes have no derivative")
@@ -144,6 +167,6 @@ def _geometry(asked: str, encoding: object, subject: Subject, points: Tensor, gr
         geometry = Geometry(None, "since the rows of a batch meet")
     else:
         geometry = exact_geometry(subject.reader, points, grid, subject.memory, subject.epsilon)
-    if asked == "exact" and geometry.metrics is None:
-        raise InvalidValue("geometry", asked, f"auto or differences, {geometry.reason}")
+    if setting == "exact" and geometry.metrics is None:
+        raise InvalidValue("geometry", setting, f"auto or differences, {geometry.reason}")
     return geometry

@@ -1,4 +1,4 @@
-"""Tuning curves: what each neuron of a stage responds to (App. E.4; Fig. 4 e–f, 15).
+"""Tuning curves: what each neuron of a stage responds to (Appendix E.4; Fig. 4e–f, 15).
 
 Conventions: a neuron's map is its activation over the factor grid; its tuning curve for a factor is the map's mean over
 all other factors. Both indices come from the functional ANOVA of the map: its variance splits into a part for each

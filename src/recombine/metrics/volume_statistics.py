@@ -1,4 +1,4 @@
-"""How the volume element varies over a factor grid, and whether the held-out region differs (Fig. 2).
+"""How the volume element varies over a factor grid, and whether the held-out region differs (Fig. 2e–f).
 
 Conventions: `log_volume` is log10 of the volume element, floored at `FLOOR` so that flat places count as flat, not as
 infinitely so. Spreads are standard deviations over points. Regions: *held* (held out) and *kept*.
@@ -89,7 +89,7 @@ def evaluate_volume_spread_differences(stage: Stage) -> dict[str, Tensor]:
 @stage_metric(
     "volume_spread",
     Column("log_volume", f"log10 volume at each point, floored at {FLOOR:g}", "Eq. 6, 39", dims=("point",)),
-    Column("log_volume_spread", f"standard deviation {_FLOORED}", "Fig. 2", study="spread"),
+    Column("log_volume_spread", f"standard deviation {_FLOORED}", "Fig. 2e–f", study="spread"),
     needs=(Need.METRIC,),
 )
 def evaluate_volume_spread(stage: Stage) -> dict[str, Tensor]:
