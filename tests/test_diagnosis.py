@@ -299,7 +299,7 @@ def test_whole_number_inputs():
     assert result["metric"].shape[0] == len(result["stage"])
 
 
-def test_stateful_modules_with_shared_parts_and_flat_answers():
+def test_stateful_modules_with_shared_parts_and_flat_outputs():
     module = Counting()
     calls = module.calls
     result = checked(module)

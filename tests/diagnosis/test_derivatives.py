@@ -169,7 +169,7 @@ def test_periods_shorter_than_the_grid_are_no_contradiction():
 
 
 def test_how_the_metric_was_computed_is_said_everywhere(tmp_path):
-    from recombine.figures.diagnosis import profile_figure, volume_figure
+    from recombine.diagnosis.drawing import profile_figure, volume_figure
 
     for module, words in (
         (Through(nn.Tanh()), "exact"),

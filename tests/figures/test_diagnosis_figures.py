@@ -7,7 +7,7 @@ import pytest
 import xarray
 from matplotlib import pyplot
 
-from recombine.figures.diagnosis import profile_figure, stage_labels, volume_figure
+from recombine.diagnosis.drawing import profile_figure, stage_labels, volume_figure
 
 LONG = "inner.unet.down_blocks.{0}.attentions.0.transformer_blocks.{0}"
 

@@ -1,4 +1,4 @@
-"""Probes, kernels, superposition, tuning and ranks: known answers and loops written the obvious way."""
+"""Probes, kernels, superposition, tuning and ranks: known outputs and loops written the obvious way."""
 
 import itertools
 
@@ -73,18 +73,18 @@ def test_probe_without_holdout_and_with_a_bad_ridge():
 
 
 def test_gram_matrices_against_loops():
-    answers = torch.rand(2, 4, 9, generator=torch.Generator().manual_seed(0))
+    outputs = torch.rand(2, 4, 9, generator=torch.Generator().manual_seed(0))
     for member, a, b in itertools.product(range(2), range(4), range(4)):
-        first, second = answers[member, a].double(), answers[member, b].double()
-        cosine = gram_matrix(answers, "cosine")[member, a, b].item()
+        first, second = outputs[member, a].double(), outputs[member, b].double()
+        cosine = gram_matrix(outputs, "cosine")[member, a, b].item()
         assert cosine == pytest.approx((first @ second / first.norm() / second.norm()).item())
-        assert gram_matrix(answers, "l2")[member, a, b].item() == pytest.approx(
+        assert gram_matrix(outputs, "l2")[member, a, b].item() == pytest.approx(
             (first - second).norm().item(), abs=1e-6
         )
         bright = sum(bool(p > 0.7 and q > 0.7) for p, q in zip(first, second, strict=True)) / 9
         dark = sum(bool(p < 0.3 and q < 0.3) for p, q in zip(first, second, strict=True)) / 9
-        assert gram_matrix(answers, "overlap")[member, a, b].item() == pytest.approx(bright)
-        assert gram_matrix(answers, "overlap", dark=True)[member, a, b].item() == pytest.approx(dark)
+        assert gram_matrix(outputs, "overlap")[member, a, b].item() == pytest.approx(bright)
+        assert gram_matrix(outputs, "overlap", dark=True)[member, a, b].item() == pytest.approx(dark)
 
 
 def test_binary_kernel_against_a_loop():
@@ -157,8 +157,8 @@ def test_memories_explain_a_superposer_and_not_a_composer():
 
 
 def test_noise_is_explained_as_the_null_is():
-    answers = noise(len(POINTS), 196)
-    found = superposition_scores(answers, POINTS, HELD_OUT)
+    outputs = noise(len(POINTS), 196)
+    found = superposition_scores(outputs, POINTS, HELD_OUT)
     assert found["memorised"].item() == pytest.approx(found["memorised_null"].item(), abs=0.02)
     assert found["memorised"].item() == pytest.approx(0, abs=0.05)
 

@@ -115,13 +115,15 @@ METRICS = {
     "extreme_pixel": lambda: {"images": randn(2, 5, 4), "polarity": "dark"},
     "features": lambda: {"reader": reader(), "points": spec().task.grid.points[:4], "members": 0, "memory": 1 << 20},
     "finite_difference_metric": lambda: {"activations": randn(POINTS, 4), "shape": SHAPE, "spacing": (1.0, 1.0)},
-    "gram_matrix": lambda: {"answers": randn(POINTS, 4), "kernel": "l2", "dark": False},
-    "hits": lambda: {"found": randn(POINTS, 2), "truth": randn(POINTS, 2), "tolerance": 1.0},
+    "gram_matrix": lambda: {"outputs": randn(POINTS, 4), "kernel": "l2", "dark": False},
+    "held_out_statistics": lambda: {"volume": randn(POINTS), "held_out": held_out()},
+    "hits": lambda: {"located": randn(POINTS, 2), "truth": randn(POINTS, 2), "tolerance": 1.0},
     "interaction_weights": lambda: {"gram": gram(), "shape": SHAPE, "weight": "square"},
     "kernel_agreement": lambda: {
         "gram": gram(), "positions": grid().points, "held_out": held_out(), "width": 1.0, "permutations": 9, "seed": 0
     },
     "local_factorization": lambda: {"metric": randn(POINTS, 2, 2)},
+    "log_volume": lambda: {"metric": randn(POINTS, 2, 2)},
     "matrix_effective_rank": lambda: {"images": randn(2, 5, 4)},
     "mean_factorization": lambda: {"metric": randn(POINTS, 2, 2), "averaging": "means"},
     "memorised_prediction": lambda: {
@@ -137,7 +139,7 @@ METRICS = {
     },
     "region_mean": lambda: {"values": randn(POINTS), "region": held_out()},
     "schmidt_spectrum": lambda: {"gram": gram(), "shape": SHAPE},
-    "squared_error": lambda: {"answers": randn(2, POINTS, 4), "targets": randn(POINTS, 4)},
+    "squared_error": lambda: {"outputs": randn(2, POINTS, 4), "targets": randn(POINTS, 4)},
     "stage_sizes": lambda: {"reader": reader(), "points": spec().task.grid.points[:4], "members": 0},
     "superposition_scores": lambda: {
         "signals": randn(POINTS, 5), "positions": grid().points, "held_out": held_out(), "truth": randn(POINTS, 5),

@@ -19,7 +19,7 @@ from recombine.cli.imports import FLAG as IMPORT
 from recombine.cli.options import StorePath, Whole
 from recombine.cli.screen import console, say
 from recombine.cli.tables import Column, Holds, write_table
-from recombine.diagnosis.measure import GEOMETRIES
+from recombine.diagnosis.diagnosing import GEOMETRIES
 from recombine.encodings import ENCODINGS
 from recombine.errors import InvalidValue, RecombineError, listed, reason_of
 from recombine.files import one_line_errors, read_given, write
@@ -174,7 +174,7 @@ def _targets(path: Path | None) -> Any:
 def _write(out: Path, result: Any) -> None:
     from matplotlib import pyplot
 
-    from recombine.figures.diagnosis import profile_figure, volume_figure
+    from recombine.diagnosis.drawing import profile_figure, volume_figure
 
     with one_line_errors(out, "out"):
         out.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What `diagnose` is given, in the many forms it may have, made one; what cannot be used is refused in one line.
+"""Arguments of `diagnose` in their many forms, turned into one; what cannot be used is refused in one line.
 
 A user's own module and encoding may raise anything. That becomes one line too, and the error itself is its cause, so
 that in Python the traceback leads into the user's code.
@@ -27,7 +27,7 @@ from recombine.metrics.stages import Encode
 T = TypeVar("T")
 GRID = "NAME=LOW:HIGH or NAME=LOW:HIGH:COUNT, separated by commas"
 GRAM_MATRICES = 4
-"""Matrices of a number for each pair of points that are in memory together."""
+"""Matrices with one number per pair of points that are in memory together."""
 
 
 def parse_grid(text: str) -> FactorGrid:
@@ -59,7 +59,7 @@ def _parsed_factor(text: str) -> Factor:
         raise InvalidValue("grid", text, f"{bound}: {error.allowed}") from None
 
 
-def given_grid(grid: FactorGrid | str, reserved: frozenset[str]) -> FactorGrid:
+def valid_grid(grid: FactorGrid | str, reserved: frozenset[str]) -> FactorGrid:
     """The grid of a text, small enough and without names that the result uses itself."""
     parsed = parse_grid(grid) if isinstance(grid, str) else grid
     if not isinstance(parsed, FactorGrid):
@@ -75,7 +75,7 @@ def given_grid(grid: FactorGrid | str, reserved: frozenset[str]) -> FactorGrid:
     return parsed
 
 
-def given_module(module: Any) -> nn.Module:
+def valid_module(module: Any) -> nn.Module:
     """The module; of anything that has one, the error says how to take it out."""
     if isinstance(module, nn.Module):
         return module
@@ -88,8 +88,8 @@ def given_module(module: Any) -> nn.Module:
     raise InvalidValue("module", module, allowed)
 
 
-def given_encoding(encode: Any) -> Encode | Encoding | None:
-    """The encoding of a text, or as it is given."""
+def valid_encoding(encode: Any) -> Encode | Encoding | None:
+    """The encoding that a text names, or the encoding itself."""
     encoding = ENCODINGS.parse(encode) if isinstance(encode, str) else encode
     if encoding is None or isinstance(encoding, Encoding) or callable(encoding):
         return encoding
@@ -112,9 +112,9 @@ def holdout_mask(holdout: Holdout | Tensor | np.ndarray | str | None, grid: Fact
     """True where a point of the grid is held out, in the grid's order."""
     if holdout is None:
         return torch.zeros(grid.size, dtype=torch.bool)
-    given = HOLDOUTS.parse(holdout) if isinstance(holdout, str) else holdout
+    parsed = HOLDOUTS.parse(holdout) if isinstance(holdout, str) else holdout
     try:
-        mask = given.mask(grid) if isinstance(given, Holdout) else torch.as_tensor(given)
+        mask = parsed.mask(grid) if isinstance(parsed, Holdout) else torch.as_tensor(parsed)
     except (TypeError, ValueError, RuntimeError):
         mask = torch.empty(0)
     if mask.dtype != torch.bool or tuple(mask.shape) not in (grid.shape, (grid.size,)):
@@ -125,8 +125,8 @@ def holdout_mask(holdout: Holdout | Tensor | np.ndarray | str | None, grid: Fact
     return mask.flatten().cpu()
 
 
-def given_targets(targets: Any, grid: FactorGrid) -> Tensor | None:
-    """The right outputs as a tensor of finite numbers, a row per grid point."""
+def valid_targets(targets: Any, grid: FactorGrid) -> Tensor | None:
+    """The right outputs as a tensor of finite numbers, one row per grid point."""
     if targets is None:
         return None
     if isinstance(targets, np.ndarray):
@@ -147,7 +147,7 @@ def shaped_targets(targets: Tensor, outputs: Tensor) -> Tensor:
     return targets.to(outputs).reshape(outputs.shape)
 
 
-def explaining(function: Callable[..., T]) -> Callable[..., T]:
+def one_line_mistakes(function: Callable[..., T]) -> Callable[..., T]:
     """The function of a module, saying in one line what the user's module or encoding raised while it ran."""
 
     @wraps(function)

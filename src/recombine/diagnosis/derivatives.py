@@ -16,11 +16,11 @@ from textwrap import shorten
 import torch
 from torch import Tensor
 
-from recombine.diagnosis.reading import activations
+from recombine.diagnosis.hooks import activations
 from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
-from recombine.metrics import Reader, Tap, features, finite_difference_metric, metric_tensor
-from recombine.metrics.geometry import stage_jacobians
+from recombine.metrics import Reader, Tap, features, metric_tensor
+from recombine.metrics.metric_tensors import stage_jacobians
 
 EXACT, DIFFERENCES = "exact", "finite differences"
 CHECKED = ((0.27, 0.61, 0.44), (0.72, 0.36, 0.58), (0.53, 0.19, 0.83))
@@ -33,11 +33,6 @@ ROUNDING = 0.05
 """Share of a derivative that rounding may hide; a shorter step than the first at which it hides more says nothing."""
 
 
-def precision(device: torch.device) -> torch.dtype:
-    """The finest floating numbers that a device has."""
-    return torch.float32 if device.type == "mps" else torch.float64
-
-
 @dataclass(frozen=True)
 class Geometry:
     """Exact metric tensors, or none, and why there are none: words that follow "finite differences, "."""
@@ -48,16 +43,6 @@ class Geometry:
     @property
     def method(self) -> str:
         return DIFFERENCES if self.metrics is None else EXACT
-
-    def metric(self, name: str, stage: Tensor, grid: FactorGrid) -> Tensor:
-        """The metric tensor of a stage at every grid point."""
-        if self.metrics is not None:
-            return self.metrics[name]
-        spacing = tuple(factor.spacing for factor in grid.factors)
-        metric = finite_difference_metric(stage, grid.shape, spacing)
-        if _finite([metric]):
-            return metric
-        return finite_difference_metric(stage.to(precision(stage.device)), grid.shape, spacing)
 
 
 def _finite(metrics: Iterable[Tensor]) -> bool:
@@ -100,9 +85,9 @@ def _precise(reader: Reader) -> Reader:
 
 def _varying(reader: Reader, points: Tensor, names: Iterable[str], memory: int) -> str | None:
     """The first of these stages that is not the same at all points."""
-    wanted = set(names)
+    looked_at = set(names)
     for name, stage in features(reader, points, memory=memory):
-        if name in wanted and bool((stage != stage[:1]).any()):
+        if name in looked_at and bool((stage != stage[:1]).any()):
             return name
     return None
 
@@ -135,7 +120,7 @@ def _lost(name: str) -> str:
 
 
 def _contradicted(
-    reader: Reader, values: Tensor, step: Tensor, exact: dict[str, Tensor], epsilon: float, most_rounding: float
+    reader: Reader, values: Tensor, step: Tensor, exact: dict[str, Tensor], epsilon: float, rounding_limit: float
 ) -> set[tuple[str, int]]:
     """Stages that do not move along a factor as their derivative says, or with more rounding than allowed."""
     wrong = set()
@@ -149,6 +134,6 @@ def _contradicted(
             error = float((differences - derivative).norm())
             size = max(float(differences.norm()), float(derivative.norm()))
             rounding = coarse * size + 4 * epsilon * float(stage.norm()) / float(step[k])
-            if error > MISMATCH * size + rounding or rounding > most_rounding * size:
+            if error > MISMATCH * size + rounding or rounding > rounding_limit * size:
                 wrong.add((name, k))
     return wrong

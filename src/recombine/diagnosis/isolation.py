@@ -12,7 +12,7 @@ from torch.amp.autocast_mode import is_autocast_available
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.lazy import LazyModuleMixin
 
-from recombine.diagnosis.reading import Forward, without_autocast
+from recombine.diagnosis.hooks import Forward, without_autocast
 from recombine.errors import InvalidValue
 
 

@@ -37,7 +37,7 @@ def output_scores(
 
 
 def averaged_outputs(signal: Callable[[Tensor], Tensor], codes: Tensor, sizes: list[int], mask: Tensor) -> Tensor:
-    """The averaged prediction for the held-out points, from codes that have a block of `sizes` a factor."""
+    """The averaged prediction for the held-out points, from codes with one block of `sizes` per factor."""
     held_out = mask.to(codes.device)
     return averaged_prediction(signal, codes[held_out], sizes, codes[~held_out])
 

@@ -1,6 +1,6 @@
 """Which parts of a module are its stages.
 
-Without a word from the user these are the parts that the module runs, in the order in which they finish. A container
+By default these are the parts that the module runs, in the order in which they finish. A container
 that never runs as a module of its own (a list, a wrapper that calls methods of its parts) is replaced by its parts, and
 a part is opened that holds more than half of all layers, or at least a quarter where fewer than `FEW` parts run. A
 part of fewer than `SMALL` layers stays closed, unless it is the only one. Of parts that would make more than `MANY`
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from recombine.diagnosis.reading import GIVEN, RETURNED, Forward, Layout, printable
+from recombine.diagnosis.hooks import MODULE_INPUT, MODULE_OUTPUT, Forward, Layout, printable
 from recombine.diagnosis.trace import ROWS, row_layout, spread, traced, watchable
 from recombine.errors import InvalidValue, listed
 from recombine.metrics.stages import Encode
@@ -41,19 +41,21 @@ class Parts:
 def module_parts(
     module: nn.Module, forward: Forward, encode: Encode, points: Tensor, stages: Sequence[str] | None
 ) -> Parts:
-    """The stages of a module: those asked for, else its own parts."""
+    """The stages of a module: those that are named, else its own parts."""
     traces = [traced(module, forward, encode, spread(points, rows)) for rows in ROWS]
     layouts = {}
     for name in traces[0].shapes:
         layout = row_layout([trace.shapes.get(name, []) for trace in traces])
         if layout is not None:
             layouts[name] = layout
-    ran = [name for name in traces[0].shapes if name not in (GIVEN, RETURNED)]
-    wanted, notes = _own(module, ran) if stages is None else (_asked(module, stages, ran, layouts), [])
+    ran = [name for name in traces[0].shapes if name not in (MODULE_INPUT, MODULE_OUTPUT)]
+    selected, notes = (
+        _default_stages(module, ran) if stages is None else (_named_stages(module, stages, ran, layouts), [])
+    )
     calls = traces[0].calls
-    names = [name for name in ran if name in wanted and name in layouts]
-    notes += _said("left out, since they do not give a floating row per input row", wanted - {*names})
-    notes += _said("run more than once, and measured the first time", {n for n in names if calls[n] > 1})
+    names = [name for name in ran if name in selected and name in layouts]
+    notes += _note_about("left out, since they do not give a floating row per input row", selected - {*names})
+    notes += _note_about("run more than once, and measured the first time", {n for n in names if calls[n] > 1})
     return Parts(names, layouts, notes, max(trace.epsilon for trace in traces))
 
 
@@ -94,7 +96,7 @@ class _Tree:
         return sum(layer == name or layer.startswith(f"{name}.") for layer in self.layers)
 
 
-def _own(module: nn.Module, ran: list[str]) -> tuple[set[str], list[str]]:
+def _default_stages(module: nn.Module, ran: list[str]) -> tuple[set[str], list[str]]:
     """The parts that are stages by themselves; notes about those that did not run, or were too many."""
     tree = _Tree(module, ran)
     level, idle = tree.running([name for name in tree.parts if "." not in name])
@@ -106,8 +108,10 @@ def _own(module: nn.Module, ran: list[str]) -> tuple[set[str], list[str]]:
             level = [new for old in level for new in (kept if old == name else [old])]
             skipped |= {*inner} - {*kept}
             idle |= unused
-    notes = _said("not run", idle) + _said("scripted or traced, so that its parts cannot be watched", _scripted(module))
-    return {*level}, notes + _said(f"left out to have {MANY} stages at most, unless stages are named", skipped)
+    notes = _note_about("not run", idle) + _note_about(
+        "scripted or traced, so that its parts cannot be watched", _scripted(module)
+    )
+    return {*level}, notes + _note_about(f"left out to have {MANY} stages at most, unless stages are named", skipped)
 
 
 def _large(tree: _Tree, level: list[str]) -> list[str]:
@@ -131,24 +135,24 @@ def _scripted(module: nn.Module) -> set[str]:
     return {name for name in scripted if name.rpartition(".")[0] not in scripted}
 
 
-def _asked(module: nn.Module, stages: Sequence[str], ran: list[str], layouts: dict[str, Layout]) -> set[str]:
+def _named_stages(module: nn.Module, stages: Sequence[str], ran: list[str], layouts: dict[str, Layout]) -> set[str]:
     """The parts that are named or match a pattern; a name must be one that can be measured."""
     tree = _Tree(module, ran)
-    wanted: set[str] = set()
-    for asked in stages:
-        if set(asked) & set("*?["):
-            matching = [name for name in tree.parts if _matches(asked, name)]
+    selected: set[str] = set()
+    for pattern in stages:
+        if set(pattern) & set("*?["):
+            matching = [name for name in tree.parts if _matches(pattern, name)]
             running = {*tree.running(matching)[0], *matching} & {*ran}
             if not running:
-                raise InvalidValue("stages", asked, f"patterns of submodules that run: {_some(ran)}")
-            wanted |= running
-        elif asked not in tree.parts:
-            raise InvalidValue("stages", asked, f"paths of submodules: {_some(tree.parts)}")
-        elif asked not in layouts:
-            raise InvalidValue("stages", asked, "submodules that run, and give a floating row per input row")
+                raise InvalidValue("stages", pattern, f"patterns of submodules that run: {_first_names(ran)}")
+            selected |= running
+        elif pattern not in tree.parts:
+            raise InvalidValue("stages", pattern, f"paths of submodules: {_first_names(tree.parts)}")
+        elif pattern not in layouts:
+            raise InvalidValue("stages", pattern, "submodules that run, and give a floating row per input row")
         else:
-            wanted.add(asked)
-    return wanted
+            selected.add(pattern)
+    return selected
 
 
 def _matches(pattern: str, path: str) -> bool:
@@ -166,11 +170,11 @@ def _matches(pattern: str, path: str) -> bool:
         raise InvalidValue("stages", pattern, "a path of a submodule, or a pattern with *, ** and ?") from None
 
 
-def _some(names: Sequence[str] | dict[str, nn.Module]) -> str:
+def _first_names(names: Sequence[str] | dict[str, nn.Module]) -> str:
     return listed(map(printable, list(names)[:12]))
 
 
-def _said(what: str, names: set[str]) -> list[str]:
+def _note_about(what: str, names: set[str]) -> list[str]:
     """A note about some parts, in one line."""
     if not names:
         return []

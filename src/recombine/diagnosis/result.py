@@ -8,21 +8,20 @@ import numpy as np
 import xarray
 from torch import Tensor
 
+from recombine.diagnosis.derivatives import Geometry
 from recombine.factors import FactorGrid
+from recombine.metrics.profile import StageProfile
+from recombine.metrics.registry import STAGE_METRICS, Column, Need
 
-RESERVED = frozenset(
-    {
-        "stage", "factor", "other_factor", "mode", "kernel", "prediction", "held_out", "metric", "volume", "features",
-        "factorization", "factorization_mean", "factorization_of_means", "stripe_index",
-        "localisation_index", "schmidt",
-        "probe_in_sample", "probe_held_out", "error", "id_error", "ood_error", "kernel_agreement", "kernel_p",
-        "superposition", "effective_rank",
-    }
-)  # fmt: skip
-"""Names in a diagnosis that a factor cannot have."""
+OUTPUT_SCORES = ("id_error", "ood_error", "kernel_agreement", "kernel_p", "superposition")
+"""Scores of the outputs that the summary shows."""
+OTHER_NAMES = frozenset({"stage", "factor", "other_factor", "kernel", "prediction", "held_out", "error"})
 
-OF_THE_METRIC = frozenset({"metric", "volume", "factorization", "factorization_mean", "factorization_of_means"})
-"""Variables that depend on how the metric tensor was computed."""
+
+def reserved_names() -> frozenset[str]:
+    """Names of variables and dimensions in a diagnosis, which a factor cannot have."""
+    own = {name for column in STAGE_METRICS.columns() for name in (column.name, *column.dims)} - {"point"}
+    return OTHER_NAMES | {*OUTPUT_SCORES} | own
 
 
 class Diagnosis(xarray.Dataset):
@@ -36,33 +35,25 @@ class Diagnosis(xarray.Dataset):
         return str(self.attrs.get("notes", "")).splitlines()
 
     def summary_table(self) -> dict[str, list[str]]:
-        """Headings, each with a cell per stage."""
-        volume = self["volume"]
-        depth = xarray.apply_ufunc(np.log10, volume.where(volume > 0))
-        columns = {
-            "stage": [str(name) for name in self["stage"].values],
-            "features": [f"{value:d}" for value in self["features"].values],
-            **({"factorization": _numbers(self["factorization_mean"])} if "factorization_mean" in self else {}),
-            "log10 volume": _numbers(depth.mean(_grid_axes(self))),
-            "its spread": _numbers(depth.std(_grid_axes(self))),
-            "probe R² (in sample)": _numbers(self["probe_in_sample"].mean("factor")),
-        }
-        if "probe_held_out" in self:
-            columns["probe R² (held out)"] = _numbers(self["probe_held_out"].mean("factor"))
-        columns["effective rank"] = _numbers(self["effective_rank"], ".1f")
-        columns |= {"stripe": _numbers(self["stripe_index"]), "localisation": _numbers(self["localisation_index"])}
-        return columns
+        """Headings, each with one cell per stage."""
+        cells = {"stage": [str(name) for name in self["stage"].values]}
+        for column in STAGE_METRICS.columns():
+            if column.heading and column.name in self:
+                values = self[column.name]
+                inner = [dim for dim in values.dims if dim != "stage"]
+                cells[column.heading] = _cells(values.mean(inner) if inner else values, column.form)
+        return cells
 
     def summary_lines(self) -> list[str]:
         """Scores of the outputs, how the metric was computed, and notes."""
         lines = []
-        for name in ("id_error", "ood_error", "kernel_agreement", "kernel_p", "superposition"):
+        for name in OUTPUT_SCORES:
             if name in self:
                 scores = self[name]
                 cases = [""] if scores.ndim == 0 else [f" {case}" for case in scores[scores.dims[0]].values]
-                texts = _numbers(scores, ".3g")
+                texts = _cells(scores, ".3g")
                 lines += [f"{name}{case}: {text}" for case, text in zip(cases, texts, strict=True)]
-        method = ", ".join(filter(None, (self.attrs.get("metric"), self.attrs.get("metric_reason"))))
+        method = metric_method(self)
         lines += [f"metric: {method}"] if method else []
         return [*lines, *(f"note: {note}" for note in self.notes)]
 
@@ -76,42 +67,47 @@ class Diagnosis(xarray.Dataset):
         return "\n".join([*lines, *self.summary_lines()])
 
 
+def metric_method(result: xarray.Dataset) -> str:
+    """How the metric tensor was computed, and why not exactly."""
+    return ", ".join(filter(None, (result.attrs.get("metric"), result.attrs.get("metric_reason"))))
+
+
 def dataset(
-    rows: dict[str, list[Any]],
-    order: list[str],
-    result: dict[str, Any],
+    profile: StageProfile,
+    output_scores: dict[str, Any],
     grid: FactorGrid,
     mask: Tensor,
-    method: str,
-    reason: str,
+    geometry: Geometry,
     notes: list[str],
 ) -> Diagnosis:
-    """The labelled Dataset; variables that depend on the metric say how it was computed."""
-    names = grid.names
-    axes = {
-        "metric": (*names, "factor", "other_factor"), "volume": names, "factorization": names,
-        "probe_in_sample": ("factor",), "probe_held_out": ("factor",), "schmidt": ("mode",),
+    """The labelled Dataset; variables that depend on the metric tensor say how it was computed."""
+    columns = {column.name: column for column in STAGE_METRICS.columns()}
+    method = {"metric": geometry.method, "metric_reason": geometry.reason}
+    of_the_metric = {
+        column.name
+        for metric in STAGE_METRICS.values() if Need.METRIC in metric.needs
+        for column in metric.columns
     }  # fmt: skip
-    columns = {}
-    for name, values in rows.items():
-        stacked = np.stack(values)
-        dims = axes.get(name, ())
-        on_grid = bool(dims) and dims[0] in names
-        shape = (len(order), *(grid.shape if on_grid else ()), *stacked.shape[1 + on_grid :])
-        columns[name] = (("stage", *dims), stacked.reshape(shape))
+    variables = {}
+    for name, values in profile.columns.items():
+        dims, stacked = _unfolded(columns[name], np.stack([value.cpu().numpy() for value in values]), grid)
+        attributes = {"description": columns[name].description} | (method if name in of_the_metric else {})
+        variables[name] = (dims, stacked, attributes)
+    names = grid.names
     coords = {factor.name: factor.values.numpy() for factor in grid.factors}
-    data = {**columns, **result, "held_out": (names, mask.reshape(grid.shape).numpy())}
-    labels = {"stage": order, "factor": list(names), "other_factor": list(names), **coords}
-    said = {"metric": method, "metric_reason": reason}
-    diagnosis = Diagnosis(data, coords=labels, attrs={**said, "notes": "\n".join(notes)})
-    for name in OF_THE_METRIC & set(diagnosis.data_vars):
-        diagnosis[name].attrs.update(said)
-    return diagnosis
+    labels = {"stage": profile.stages, "factor": list(names), "other_factor": list(names), **coords}
+    data = {**variables, **output_scores, "held_out": (names, mask.reshape(grid.shape).numpy())}
+    return Diagnosis(data, coords=labels, attrs={**method, "notes": "\n".join(notes)})
 
 
-def _grid_axes(result: xarray.Dataset) -> list[str]:
-    return [str(name) for name in result["held_out"].dims]
+def _unfolded(column: Column, stacked: np.ndarray, grid: FactorGrid) -> tuple[tuple[str, ...], np.ndarray]:
+    """Dimensions and values of a column, one axis per factor instead of one over all grid points."""
+    if "point" not in column.dims:
+        return ("stage", *column.dims), stacked
+    at = column.dims.index("point")
+    dims = ("stage", *column.dims[:at], *grid.names, *column.dims[at + 1 :])
+    return dims, stacked.reshape(*stacked.shape[: 1 + at], *grid.shape, *stacked.shape[2 + at :])
 
 
-def _numbers(values: xarray.DataArray, form: str = ".3f") -> list[str]:
+def _cells(values: xarray.DataArray, form: str) -> list[str]:
     return ["–" if np.isnan(value) else f"{value:{form}}" for value in np.atleast_1d(values.values)]

@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from recombine.diagnosis.reading import activations
+from recombine.diagnosis.hooks import activations
 from recombine.errors import InvalidValue, listed
 from recombine.metrics import Reader, Tap
 

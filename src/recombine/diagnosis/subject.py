@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from recombine.diagnosis.parts import module_parts
-from recombine.diagnosis.reading import (
+from recombine.diagnosis.hooks import (
+    MODULE_OUTPUT,
     OUTPUT,
-    RETURNED,
     Forward,
     Layout,
     activations,
@@ -19,6 +18,7 @@ from recombine.diagnosis.reading import (
     output_rows,
     stage_name,
 )
+from recombine.diagnosis.parts import module_parts
 from recombine.diagnosis.rows import Rows, row_treatment
 from recombine.errors import InvalidValue
 from recombine.metrics import Reader, stage_sizes
@@ -52,7 +52,7 @@ class Subject:
         return flat(output_rows(self.module, self.forward(inputs), self.layout, len(inputs)))
 
 
-def studied(
+def prepare_subject(
     module: nn.Module, forward: Forward, encode: Encode, points: Tensor, stages: Sequence[str] | None, memory: int
 ) -> Subject:
     """The module with its stages chosen and its rows looked at."""
@@ -64,7 +64,9 @@ def studied(
     if rows.how == "whole":
         memory = _whole_grid(reader, points, memory)
     notes = [*rows.notes, *parts.notes]
-    return Subject(module, forward, reader, rows, parts.layouts.get(RETURNED, Layout()), memory, parts.epsilon, notes)
+    return Subject(
+        module, forward, reader, rows, parts.layouts.get(MODULE_OUTPUT, Layout()), memory, parts.epsilon, notes
+    )
 
 
 def _tolerance(epsilon: float, device: torch.device) -> float:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from recombine.diagnosis.reading import GIVEN, RETURNED, Forward, Layout, tensors_in
+from recombine.diagnosis.hooks import MODULE_INPUT, MODULE_OUTPUT, Forward, Layout, tensors_in
 from recombine.errors import InvalidValue, reason_of
 from recombine.metrics.stages import Encode
 
@@ -40,15 +40,16 @@ def spread(points: Tensor, count: int) -> Tensor:
 
 
 def traced(module: nn.Module, forward: Forward, encode: Encode, points: Tensor) -> Trace:
+    """What runs, and what it returns, for some points."""
     inputs, trace = encode(points), Trace()
-    trace.shapes[GIVEN] = [inputs.shape]
+    trace.shapes[MODULE_INPUT] = [inputs.shape]
     hooks = [
-        part.register_forward_hook(lambda part, given, returned, name=name: trace.note(name, returned))
+        part.register_forward_hook(lambda part, inputs, returned, name=name: trace.note(name, returned))
         for name, part in watchable(module).items()
     ]
     try:
         with torch.no_grad():
-            trace.note(RETURNED, forward(inputs))
+            trace.note(MODULE_OUTPUT, forward(inputs))
     except InvalidValue:
         raise
     except (Exception, SystemExit) as error:

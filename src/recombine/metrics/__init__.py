@@ -2,13 +2,7 @@
 
 from recombine.metrics.errors import extreme_pixel, hits, region_mean, squared_error
 from recombine.metrics.factorization import interaction_weights, partial_factorization
-from recombine.metrics.geometry import (
-    finite_difference_metric,
-    local_factorization,
-    mean_factorization,
-    metric_tensor,
-    volume_element,
-)
+from recombine.metrics.geometry import local_factorization, mean_factorization, volume_element
 from recombine.metrics.kernels import (
     KernelAgreement,
     block_contrast,
@@ -16,6 +10,7 @@ from recombine.metrics.kernels import (
     kernel_agreement,
     theoretical_kernel,
 )
+from recombine.metrics.metric_tensors import finite_difference_metric, metric_tensor
 from recombine.metrics.probes import LinearProbe, probe_scores
 from recombine.metrics.ranks import band_index, effective_rank, matrix_effective_rank, schmidt_spectrum
 from recombine.metrics.stages import Reader, Tap, decoder_reader, ensemble_reader, features, stage_sizes
@@ -27,6 +22,7 @@ from recombine.metrics.superposition import (
     superposition_scores,
 )
 from recombine.metrics.tuning import Tuning, neuron_tuning
+from recombine.metrics.volume_statistics import held_out_statistics, log_volume
 
 __all__ = [
     "KernelAgreement",
@@ -46,10 +42,12 @@ __all__ = [
     "features",
     "finite_difference_metric",
     "gram_matrix",
+    "held_out_statistics",
     "hits",
     "interaction_weights",
     "kernel_agreement",
     "local_factorization",
+    "log_volume",
     "matrix_effective_rank",
     "mean_factorization",
     "memorised_prediction",

@@ -1,11 +1,11 @@
-"""How wrong the answers are (SPEC §2).
+"""How wrong outputs are (§3.2).
 
-Conventions: squared errors are means over pixels (or code neurons), one number a grid point; regions are `id` (kept
-combinations) and `ood` (held out). An error *over blank* is divided by the error, on the same points, of the answer
+Conventions: squared errors are means over pixels (or code neurons), one number per grid point; regions are `id` (kept
+combinations) and `ood` (held out). An error *over blank* is divided by the error, on the same points, of the output
 that ignores the input: 1 means no better than drawing nothing. A point is a *hit* when the extreme pixel lies within
 `tolerance` pixels of the truth along both axes.
 
-Known answers: a perfect answer has error 0 and is a hit; a blank answer has 1 over blank; a bump drawn one pixel off
+Known answers: a perfect output has error 0 and is a hit; a blank output has 1 over blank; a bump drawn one pixel off
 is a hit, two off is not.
 """
 
@@ -25,21 +25,65 @@ TOLERANCE = 1.0
 """Pixels that a coordinate may be off and still count."""
 
 
+def _validate_outputs(outputs: Tensor, targets: Tensor) -> None:
+    if outputs.shape[outputs.ndim - targets.ndim :] != targets.shape or targets.ndim < 2:
+        raise InvalidValue("outputs", outputs, f"outputs of shape {tuple(targets.shape)}, as the targets")
+
+
+def _validate_images(images: Tensor) -> None:
+    if not images.shape[-1] * images.shape[-2]:
+        raise InvalidValue("images", images, "images with at least one pixel")
+
+
 @checked
 def squared_error(
-    answers: Float[Tensor, " ..."], targets: Float[Tensor, " point *pixel"]
+    outputs: Float[Tensor, " ..."], targets: Float[Tensor, " point *pixel"]
 ) -> Float[Tensor, "... point"]:
-    """Mean squared error of each point's answer; answers may have member axes before the point's."""
-    if answers.shape[answers.ndim - targets.ndim :] != targets.shape or targets.ndim < 2:
-        raise InvalidValue("answers", answers, f"answers of shape {tuple(targets.shape)}, as the targets")
-    return (answers - targets).square().flatten(-(targets.ndim - 1)).mean(dim=-1)
+    """Mean squared error of the output at each point.
+
+    Parameters
+    ----------
+    outputs
+        As the targets, with any member axes before the points'.
+    targets
+        Right outputs, one row per point.
+
+    Returns
+    -------
+    Tensor
+        One number per member and point.
+
+    Examples
+    --------
+    >>> squared_error(torch.tensor([[1.0, 3.0]]), torch.tensor([[1.0, 1.0]])).tolist()
+    [2.0]
+    """
+    _validate_outputs(outputs, targets)
+    return (outputs - targets).square().flatten(-(targets.ndim - 1)).mean(dim=-1)
 
 
 @checked
 def extreme_pixel(images: Float[Tensor, "*point y x"], polarity: Polarity = "bright") -> Int[Tensor, "*point 2"]:
-    """Column and row of the brightest (or darkest) pixel; the first one among equals."""
-    if not images.shape[-1] * images.shape[-2]:
-        raise InvalidValue("images", images, "images with at least one pixel")
+    """Column and row of the brightest (or darkest) pixel.
+
+    Parameters
+    ----------
+    images
+        Images of at least one pixel.
+    polarity
+        Which extreme is looked for: bright bumps or dark ones.
+
+    Returns
+    -------
+    Tensor
+        `(column, row)` per image; the first one among equals.
+
+    Examples
+    --------
+    >>> extreme_pixel(torch.tensor([[0.0, 0.0, 0.5], [0.0, 1.0, 0.0]])).tolist()
+    [1, 1]
+    """
+    _validate_images(images)
     flat = images.flatten(-2)
     index = flat.argmax(dim=-1) if polarity == "bright" else flat.argmin(dim=-1)
     return torch.stack([index % images.shape[-1], index // images.shape[-1]], dim=-1)
@@ -47,15 +91,53 @@ def extreme_pixel(images: Float[Tensor, "*point y x"], polarity: Polarity = "bri
 
 @checked
 def hits(
-    found: Float[Tensor, "*member point axis"] | Int[Tensor, "*member point axis"],
+    located: Float[Tensor, "*member point axis"] | Int[Tensor, "*member point axis"],
     truth: Float[Tensor, "point axis"],
     tolerance: float = TOLERANCE,
 ) -> Bool[Tensor, "*member point"]:
-    """Whether every coordinate is within the tolerance."""
-    return ((found - truth).abs() <= tolerance).all(dim=-1)
+    """Whether every coordinate is within the tolerance.
+
+    Parameters
+    ----------
+    located
+        Coordinates read off the outputs, such as `extreme_pixel` gives.
+    truth
+        Right coordinates.
+    tolerance
+        Pixels that a coordinate may be off.
+
+    Returns
+    -------
+    Tensor
+        One truth value per member and point.
+
+    Examples
+    --------
+    >>> hits(torch.tensor([[1.0, 4.0], [1.0, 5.0]]), torch.tensor([[2.0, 3.0], [2.0, 3.0]])).tolist()
+    [True, False]
+    """
+    return ((located - truth).abs() <= tolerance).all(dim=-1)
 
 
 @checked
 def region_mean(values: Float[Tensor, "*member point"], region: Bool[Tensor, " point"]) -> Float[Tensor, "*member"]:
-    """Mean over the points of a region; NaN where there are none."""
+    """Mean over the points of a region.
+
+    Parameters
+    ----------
+    values
+        One number per member and point.
+    region
+        True for points of the region.
+
+    Returns
+    -------
+    Tensor
+        One number per member; NaN where the region is empty.
+
+    Examples
+    --------
+    >>> region_mean(torch.tensor([1.0, 3.0, 8.0]), torch.tensor([True, True, False])).item()
+    2.0
+    """
     return values[..., region].mean(dim=-1)

@@ -1,4 +1,4 @@
-"""Which orders of interaction a kernel is made of (App. A.5, Eq. 32–35).
+"""Which orders of interaction a kernel is made of (Appendix A.5, Eq. 32–35).
 
 Conventions
 -----------
@@ -45,26 +45,68 @@ def _projected(kernel: Tensor, inside: tuple[int, ...], factors: int, first: int
 def interaction_weights(
     gram: Float[Tensor, "*member point point"], shape: tuple[int, ...], weight: Weight = "square"
 ) -> dict[tuple[int, ...], Float[Tensor, "*member"]]:
-    """Weight of each set of factors (by their indices), the constant left out."""
+    """Weight of each set of factors in a kernel.
+
+    Parameters
+    ----------
+    gram
+        Gram matrix over the grid's points, in its order.
+    shape
+        Number of values of each factor.
+    weight
+        θ² or |θ|.
+
+    Returns
+    -------
+    dict of Tensor
+        One number per member by the set's indices of factors; the constant is left out.
+
+    Examples
+    --------
+    >>> {inside: round(value.item(), 6) for inside, value in interaction_weights(torch.eye(4), (2, 2)).items()}
+    {(0,): 1.0, (1,): 1.0, (0, 1): 1.0}
+    """
     points = gram.shape[-1]
     shape = grid_shape(shape, points)
     lead, factors = gram.ndim - 2, len(shape)
     paired = gram.double().unflatten(-1, shape).unflatten(lead, shape)
-    found = {}
+    weights = {}
     for inside in _subsets(factors):
         term = _projected(_projected(paired, inside, factors, lead), inside, factors, lead + factors)
         # Averaged axes have length 1; the term itself repeats along them.
         repeats = points**2 / term[(0,) * lead].numel() if lead else points**2 / term.numel()
         square = term.square().flatten(lead).sum(dim=-1) * repeats
-        found[inside] = square if weight == "square" else square.sqrt()
-    return found
+        weights[inside] = square if weight == "square" else square.sqrt()
+    return weights
 
 
 @checked
 def partial_factorization(
     gram: Float[Tensor, "*member point point"], shape: tuple[int, ...], order: int = 1, weight: Weight = "square"
 ) -> Float[Tensor, "*member"]:
-    """PF_Coeff (Eq. 33, 35): share of the weight in terms of at most `order` factors; NaN for a constant kernel."""
+    """PF_Coeff (Eq. 33, 35): share of the weight in terms of at most `order` factors.
+
+    Parameters
+    ----------
+    gram
+        Gram matrix over the grid's points, in its order.
+    shape
+        Number of values of each factor.
+    order
+        Factors that a term may have.
+    weight
+        θ² or |θ|.
+
+    Returns
+    -------
+    Tensor
+        One number per member; NaN for a constant kernel.
+
+    Examples
+    --------
+    >>> round(partial_factorization(torch.eye(4), (2, 2)).item(), 6)
+    0.666667
+    """
     whole_number("order", order, at_most=len(shape))
     weights = interaction_weights(gram, shape, weight)
     total = torch.stack(list(weights.values())).sum(dim=0)

@@ -1,9 +1,9 @@
-"""Kernels of a network's answers, and which simple kernel they are like (Eq. 1–4, 34; Fig. 1e, 8).
+"""Kernels of a network's outputs, and which simple kernel they are like (Eq. 1–4, 34; Fig. 1e, 8).
 
 Conventions
 -----------
-A Gram matrix is over the grid's points, from flattened answers: `cosine` similarity, `l2` distance, or `overlap`: the
-share of pixels past a threshold in both answers, of all pixels. For dark bumps on white "past" is below (the scripts:
+A Gram matrix is over the grid's points, from flattened outputs: `cosine` similarity, `l2` distance, or `overlap`: the
+share of pixels past a threshold in both outputs, of all pixels. For dark bumps on white "past" is below (the scripts:
 0.3), for bright ones above 1 − that. A block takes some rows (held-out points) and columns (kept points).
 
 Theoretical kernels between points z and z′, from equality of their factor values (δ) or distance:
@@ -44,12 +44,39 @@ WIDEST = 1e9
 Kernel = Literal["cosine", "l2", "overlap"]
 
 
+def _validate_test(held_out: Tensor, permutations: int, seed: int) -> None:
+    whole_number("permutations", permutations, at_least=0, at_most=PERMUTATION_LIMIT)
+    whole_number("seed", seed, at_least=0)
+    if not bool(held_out.any()) or bool(held_out.all()):
+        raise InvalidValue("holdout", int(held_out.sum()), "a mask with points on both sides")
+
+
 @checked
 def gram_matrix(
-    answers: Float[Tensor, "*member point pixel"], kernel: Kernel = "cosine", *, dark: bool = False
+    outputs: Float[Tensor, "*member point pixel"], kernel: Kernel = "cosine", *, dark: bool = False
 ) -> Float[Tensor, "*member point point"]:
-    """Similarity (or distance) of every pair of points' answers."""
-    flat = answers.double()
+    """Similarity (or distance) of the outputs at every pair of points.
+
+    Parameters
+    ----------
+    outputs
+        Flattened outputs.
+    kernel
+        `cosine`, `l2` or `overlap`.
+    dark
+        Whether bumps are dark on white, for `overlap`.
+
+    Returns
+    -------
+    Tensor
+        One matrix per member, in double precision.
+
+    Examples
+    --------
+    >>> gram_matrix(torch.tensor([[2.0, 0.0], [0.0, 3.0]])).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    flat = outputs.double()
     if kernel == "cosine":
         unit = torch.nn.functional.normalize(flat, dim=-1)
         return unit @ unit.mT
@@ -80,7 +107,28 @@ THEORIES: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
 def theoretical_kernel(
     name: str, rows: Float[Tensor, "row factor"], columns: Float[Tensor, "column factor"], width: float = 1.0
 ) -> Float[Tensor, "row column"]:
-    """A kernel between points given by their positions, rows summing to 1 (or to 0 where nothing is alike)."""
+    """A kernel between points.
+
+    Parameters
+    ----------
+    name
+        One of `THEORIES`.
+    rows, columns
+        Positions of the points.
+    width
+        Of the bumps, in grid spacings.
+
+    Returns
+    -------
+    Tensor
+        A matrix whose rows sum to 1, or to 0 where nothing is alike.
+
+    Examples
+    --------
+    >>> points = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    >>> theoretical_kernel("binary", points[:1], points).tolist()
+    [[0.5, 0.5, 0.0]]
+    """
     one_of("kernel", name, THEORIES)
     number("width", width, at_least=1 / WIDEST, at_most=WIDEST)
     return normalised(THEORIES[name](rows, columns, width))
@@ -125,18 +173,36 @@ def kernel_agreement(
     permutations: int = PERMUTATIONS,
     seed: int = 0,
 ) -> KernelAgreement:
-    """Compare the held-out × kept block of a Gram matrix with every theory."""
-    whole_number("permutations", permutations, at_least=0, at_most=PERMUTATION_LIMIT)
-    whole_number("seed", seed, at_least=0)
-    if not bool(held_out.any()) or bool(held_out.all()):
-        raise InvalidValue("holdout", int(held_out.sum()), "a mask with points on both sides")
+    """Agreement of the held-out × kept block of a Gram matrix with every theoretical kernel.
+
+    Parameters
+    ----------
+    gram
+        Gram matrix over the grid's points.
+    positions
+        Of the points, in grid spacings.
+    held_out
+        True where a point is held out; some must be and some must not.
+    width
+        Of the bumps, in grid spacings.
+    permutations
+        Of the test; none gives p = 1.
+    seed
+        Of the permutations.
+
+    Returns
+    -------
+    KernelAgreement
+        Correlations by the kernel's name, and the p-value of the binary one.
+    """
+    _validate_test(held_out, permutations, seed)
     rows, columns = positions[held_out].double(), positions[~held_out].double()
     block = normalised(gram.double()[..., held_out, :][..., ~held_out])
-    found = {name: correlation(block, theoretical_kernel(name, rows, columns, width)) for name in THEORIES}
+    agreement = {name: correlation(block, theoretical_kernel(name, rows, columns, width)) for name in THEORIES}
     radial = [correlation(block, theoretical_kernel("gaussian_product", rows, columns, w)) for w in WIDTHS]
-    found["gaussian_radial"] = torch.stack(radial).amax(dim=0)
+    agreement["gaussian_radial"] = torch.stack(radial).amax(dim=0)
     binary = theoretical_kernel("binary", rows, columns)
-    return KernelAgreement(found, _permutation_p(block, binary, found["binary"], permutations, seed))
+    return KernelAgreement(agreement, _permutation_p(block, binary, agreement["binary"], permutations, seed))
 
 
 def _permutation_p(block: Tensor, theory: Tensor, agreement: Tensor, permutations: int, seed: int) -> Tensor:
@@ -154,8 +220,8 @@ def _permutation_p(block: Tensor, theory: Tensor, agreement: Tensor, permutation
     at = (orders * columns + torch.arange(columns)).to(theory.device)
     sums = products.flatten(-2)[..., at.flatten()].unflatten(-1, at.shape).sum(dim=-1) - means[..., None]
     scale = torch.where(spread > 0, spread, 1.0)[..., None]
-    found = torch.where(spread[..., None] > 0, sums / scale, 0.0)
-    beaten = (found >= agreement[..., None] - 1e-12).sum(dim=-1)
+    permuted = torch.where(spread[..., None] > 0, sums / scale, 0.0)
+    beaten = (permuted >= agreement[..., None] - 1e-12).sum(dim=-1)
     return (beaten + 1).to(agreement.dtype) / (permutations + 1)
 
 
@@ -163,7 +229,20 @@ def _permutation_p(block: Tensor, theory: Tensor, agreement: Tensor, permutation
 def block_contrast(
     gram: Float[Tensor, "*member point point"], positions: Float[Tensor, "point factor"]
 ) -> Float[Tensor, "*member"]:
-    """Mean similarity of pairs that share a factor value minus that of pairs that share none, over the spread."""
+    """Mean similarity of pairs that share a factor value minus that of pairs that share none, over the spread.
+
+    Parameters
+    ----------
+    gram
+        Gram matrix over the grid's points.
+    positions
+        Of the points.
+
+    Returns
+    -------
+    Tensor
+        One number per member.
+    """
     shares = _equal(positions, positions).any(dim=-1)
     other = ~torch.eye(len(positions), dtype=torch.bool, device=gram.device)
     with_one, without = gram[..., shares & other], gram[..., ~shares]

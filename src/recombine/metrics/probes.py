@@ -4,11 +4,13 @@ Conventions: `fit` and `score` are apart. The paper fits and scores on the same 
 more features than points that is near 1 for any stage, random ones included. The honest score fits on the kept
 combinations and scores on the held-out ones, with ridge.
 
-R² = 1 − Σ(v − v̂)² / Σ(v − v̄)², a number a factor, v̄ being the mean of the scored points; it can be negative.
+R² = 1 − Σ(v − v̂)² / Σ(v − v̄)², one number per factor, v̄ being the mean of the scored points; it can be negative.
 
 The ridge parameter is relative: λ = `ridge` × the mean squared norm of the centred features, so that it means the same
 for every stage. `ridge=0` is least squares: directions whose share of the features' variance is below `RANK_TOLERANCE`
-are not used (they are damped by a ridge of that size, which a Cholesky factor can bear).
+are not used (they are damped by a ridge of that size, for which a Cholesky factor exists).
+
+Known answers: features that are the factors themselves score 1; constant features score 0 in sample.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from torch import Tensor
 
 from recombine.checks import checked, finite, number
 from recombine.errors import InvalidValue
+from recombine.metrics.registry import Column, Need, Stage, stage_metric
 
 RIDGE = 1e-3
 """Relative ridge of the held-out probe."""
@@ -82,6 +85,25 @@ class Fitted:
         return 1 - residual / (truth - truth.mean(dim=0)).square().sum(dim=0)
 
 
+def in_sample_score(
+    features: Float[Tensor, "*member point feature"], values: Float[Tensor, "point factor"]
+) -> Float[Tensor, "*member factor"]:
+    """R² of least squares, fitted and scored on the same points (the paper's)."""
+    return LinearProbe(0.0).fit(features, values).score(features, values)
+
+
+def held_out_score(
+    features: Float[Tensor, "*member point feature"],
+    values: Float[Tensor, "point factor"],
+    held_out: Bool[Tensor, " point"],
+    ridge: float = RIDGE,
+) -> Float[Tensor, "*member factor"]:
+    """R² of ridge, fitted on the kept points and scored on the held-out ones."""
+    kept = ~held_out
+    fitted = LinearProbe(ridge).fit(features[..., kept, :], values[kept])
+    return fitted.score(features[..., held_out, :], values[held_out])
+
+
 @checked
 def probe_scores(
     features: Float[Tensor, "*member point feature"],
@@ -89,10 +111,56 @@ def probe_scores(
     held_out: Bool[Tensor, " point"] | None = None,
     ridge: float = RIDGE,
 ) -> dict[str, Float[Tensor, "*member factor"]]:
-    """`in_sample` (the paper's) and, where something is held out, `held_out` (fitted on kept, scored on held-out)."""
-    found = {"in_sample": LinearProbe(0.0).fit(features, values).score(features, values)}
+    """R² of linear probes.
+
+    Parameters
+    ----------
+    features
+        A stage's activations.
+    values
+        Factor values at every point.
+    held_out
+        True where a point is held out.
+    ridge
+        Relative ridge of the held-out probe.
+
+    Returns
+    -------
+    dict of Tensor
+        `in_sample` (the paper's) and, where something is held out, `held_out` (fitted on kept, scored on held-out).
+
+    Examples
+    --------
+    >>> values = torch.arange(4.0)[:, None]
+    >>> round(probe_scores(3 * values + 1, values)["in_sample"].item(), 6)
+    1.0
+    """
+    scores = {"in_sample": in_sample_score(features, values)}
     if held_out is not None and bool(held_out.any()):
-        kept = ~held_out
-        fitted = LinearProbe(ridge).fit(features[..., kept, :], values[kept])
-        found["held_out"] = fitted.score(features[..., held_out, :], values[held_out])
-    return found
+        scores["held_out"] = held_out_score(features, values, held_out, ridge)
+    return scores
+
+
+@stage_metric(
+    "probe_in_sample",
+    Column(
+        "probe_in_sample", "R² of least squares, fitted and scored on the whole grid", "Fig. 2a–b", dims=("factor",),
+        heading="probe R² (in sample)", panel="probe R²", line="in sample",
+    ),
+)  # fmt: skip
+def evaluate_in_sample(stage: Stage) -> dict[str, Tensor]:
+    """The paper's probe."""
+    return {"probe_in_sample": in_sample_score(stage.features, stage.points)}
+
+
+@stage_metric(
+    "probe_held_out",
+    Column(
+        "probe_held_out", "R² of ridge, fitted on kept points and scored on held-out ones", dims=("factor",),
+        heading="probe R² (held out)", panel="probe R²", line="held out",
+    ),
+    needs=(Need.HOLDOUT,),
+)  # fmt: skip
+def evaluate_held_out(stage: Stage) -> dict[str, Tensor]:
+    """The probe that has not seen what it is scored on."""
+    return {"probe_held_out": held_out_score(stage.features, stage.points, stage.held_out)}

@@ -15,25 +15,77 @@ from torch import Tensor
 
 from recombine.checks import checked, finite, grid_shape
 from recombine.errors import InvalidValue
+from recombine.metrics.registry import Column, Need, Stage, stage_metric
+
+SCHMIDT_MODES = 16
+"""Schmidt values kept per stage."""
 
 
 @checked
 def effective_rank(spectrum: Float[Tensor, "*shape mode"]) -> Float[Tensor, "*shape"]:
-    """exp of the entropy of a spectrum, normalised to sum to 1 first."""
+    """exp of the entropy of a spectrum.
+
+    Parameters
+    ----------
+    spectrum
+        Numbers that are not negative, of any sum.
+
+    Returns
+    -------
+    Tensor
+        One number per spectrum.
+
+    Examples
+    --------
+    >>> round(effective_rank(torch.tensor([2.0, 2.0, 0.0])).item(), 6)
+    2.0
+    """
     share = spectrum.double() / spectrum.double().sum(dim=-1, keepdim=True)
     return torch.exp(-torch.special.xlogy(share, share).sum(dim=-1))
 
 
 @checked
 def matrix_effective_rank(images: Float[Tensor, "*shape y x"]) -> Float[Tensor, "*shape"]:
-    """Effective rank of the squared singular values of matrices."""
+    """Effective rank of the squared singular values of matrices.
+
+    Parameters
+    ----------
+    images
+        Matrices, such as images.
+
+    Returns
+    -------
+    Tensor
+        One number per matrix.
+
+    Examples
+    --------
+    >>> round(matrix_effective_rank(torch.eye(3)).item(), 6)
+    3.0
+    """
     finite("images", images)
     return effective_rank(torch.linalg.svdvals(images.double()).square())
 
 
 @checked
 def band_index(images: Float[Tensor, "*shape y x"]) -> Float[Tensor, "*shape"]:
-    """Share of an image's variance along one axis alone; NaN for a constant image."""
+    """Share of an image's variance along one axis alone.
+
+    Parameters
+    ----------
+    images
+        Images.
+
+    Returns
+    -------
+    Tensor
+        One number per image; NaN for a constant one.
+
+    Examples
+    --------
+    >>> band_index(torch.tensor([[0.0, 0.0], [1.0, 1.0]])).item()
+    1.0
+    """
     image = images.double()
     variance = image.var(dim=(-2, -1), correction=0)
     rows = image.mean(dim=-1).var(dim=-1, correction=0)
@@ -45,7 +97,25 @@ def band_index(images: Float[Tensor, "*shape y x"]) -> Float[Tensor, "*shape"]:
 def schmidt_spectrum(
     gram: Float[Tensor, "*member point point"], shape: tuple[int, ...]
 ) -> Float[Tensor, "*member mode"]:
-    """Normalised operator-Schmidt values of a Gram matrix over a two-factor grid, largest first."""
+    """Normalised operator-Schmidt values of a Gram matrix over a two-factor grid.
+
+    Parameters
+    ----------
+    gram
+        Gram matrix over the grid's points, in its order.
+    shape
+        Number of values of the two factors.
+
+    Returns
+    -------
+    Tensor
+        Singular values of unit square sum, largest first.
+
+    Examples
+    --------
+    >>> [round(value, 6) for value in schmidt_spectrum(torch.eye(4), (2, 2)).tolist()]
+    [1.0, 0.0, 0.0, 0.0]
+    """
     if len(shape) != 2:
         raise InvalidValue("grid", shape, f"two factors with {gram.shape[-1]} combinations")
     finite("gram", gram)
@@ -54,3 +124,31 @@ def schmidt_spectrum(
     matrix = paired.transpose(-3, -2).flatten(-4, -3).flatten(-2)
     values = torch.linalg.svdvals(matrix)
     return values / values.norm(dim=-1, keepdim=True)
+
+
+@stage_metric(
+    "effective_rank",
+    Column(
+        "effective_rank", "effective rank of the stage's covariance over the grid", "Eq. 9", heading="effective rank",
+        form=".1f",
+    ),
+    in_studies=False,
+)  # fmt: skip
+def evaluate_effective_rank(stage: Stage) -> dict[str, Tensor]:
+    """In how many directions a stage varies."""
+    features = stage.features.double()
+    centred = features - features.mean(dim=-2, keepdim=True)
+    return {"effective_rank": effective_rank(torch.linalg.eigvalsh(centred @ centred.mT).clamp(min=0))}
+
+
+@stage_metric(
+    "schmidt",
+    Column("schmidt", "operator-Schmidt values of the stage's Gram matrix, largest first", "Eq. 1", dims=("mode",)),
+    needs=(Need.TWO_FACTORS,),
+    in_studies=False,
+)
+def evaluate_schmidt(stage: Stage) -> dict[str, Tensor]:
+    """Into how many products of single-factor kernels a stage's kernel falls."""
+    features = stage.features.double()
+    spectrum = schmidt_spectrum(features @ features.mT, stage.grid.shape)
+    return {"schmidt": torch.nn.functional.pad(spectrum, (0, SCHMIDT_MODES))[..., :SCHMIDT_MODES]}

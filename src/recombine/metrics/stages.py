@@ -27,7 +27,7 @@ Encode = Callable[[Tensor], Tensor]
 MEMORY = 1 << 30
 """Default budget in bytes for what a metric keeps at a time."""
 FEWEST = 2
-"""Rows that a network is given at least: many a module drops the batch dimension of a single one."""
+"""Rows that a network is given at least: many modules drop the batch dimension of a single one."""
 SAMPLED = 1 << 14
 """Features of a stage that a check looks at."""
 INPUT = "input"
@@ -43,7 +43,20 @@ class Walkable(Protocol):
 
 @checked
 def decoder_reader(decoder: Walkable, encode: Encode) -> Reader:
-    """Reads the input and every stage of one decoder."""
+    """A reader of the input and every stage of one decoder.
+
+    Parameters
+    ----------
+    decoder
+        A chain of named stages.
+    encode
+        Maps rows of factor values to the decoder's inputs.
+
+    Returns
+    -------
+    Reader
+        Hands out `input` and the decoder's stages, without member axes.
+    """
 
     def read(values: Tensor, tap: Tap) -> None:
         inputs = encode(values)
@@ -67,7 +80,22 @@ class _Walk(nn.Module):
 
 @checked
 def ensemble_reader(decoder: nn.Module, weights: Mapping[str, Tensor], encode: Encode) -> Reader:
-    """Reads all members at once: `weights` are named as the decoder's parameters, with a leading member axis."""
+    """A reader of all members of an ensemble at once.
+
+    Parameters
+    ----------
+    decoder
+        A chain of named stages, for its structure.
+    weights
+        Named as the decoder's parameters, each with a leading member axis.
+    encode
+        Maps rows of factor values to the decoder's inputs.
+
+    Returns
+    -------
+    Reader
+        Hands out `input` and the decoder's stages, with one member axis.
+    """
     if not weights or min(weight.ndim for weight in weights.values()) < 1:
         raise InvalidValue("weights", weights, "parameters by name, each with a leading member axis")
     walk = _Walk(decoder)
@@ -81,6 +109,11 @@ def ensemble_reader(decoder: nn.Module, weights: Mapping[str, Tensor], encode: E
             tap(name, activation)
 
     return read
+
+
+def precision(device: torch.device) -> torch.dtype:
+    """The finest floating numbers that a device has."""
+    return torch.float32 if device.type == "mps" else torch.float64
 
 
 def flat(activation: Tensor, members: int = 0) -> Tensor:
@@ -101,7 +134,27 @@ def chunks(points: Tensor, size: int) -> Sequence[Tensor]:
 
 @checked
 def stage_sizes(reader: Reader, points: Float[Tensor, "point factor"], members: int = 0) -> dict[str, int]:
-    """Numbers that each stage holds for one point, all members together."""
+    """How many numbers each stage holds per point, all members together.
+
+    Parameters
+    ----------
+    reader
+        Runs the network and hands out its stages.
+    points
+        At least one point.
+    members
+        Number of member axes before the points' in every activation.
+
+    Returns
+    -------
+    dict of int
+        By the stage's name.
+
+    Examples
+    --------
+    >>> stage_sizes(lambda values, tap: tap("output", values), torch.zeros(5, 2))
+    {'output': 2}
+    """
     whole_number("members", members, at_least=0)
     if not len(points):
         raise InvalidValue("points", points, "at least one point")
@@ -127,6 +180,22 @@ def features(
 
     As many stages are kept at a time as fit into half of the budget (at least one); the network runs again for the
     next ones. Points go through in chunks that fit the other half.
+
+    Parameters
+    ----------
+    reader
+        Runs the network and hands out its stages.
+    points
+        Factor values, one row per point.
+    members
+        Number of member axes before the points' in every activation.
+    memory
+        Bytes that may be kept at a time.
+
+    Yields
+    ------
+    tuple of str and Tensor
+        Name and activations of a stage.
     """
     whole_number("memory", memory)
     sizes = stage_sizes(reader, points, members)
@@ -145,11 +214,11 @@ def features(
             yield name, torch.cat(kept.pop(name), dim=members)
 
 
-def _groups(sizes: Mapping[str, int], room: int) -> Iterator[list[str]]:
-    """Stages in order, as many together as have room."""
+def _groups(sizes: Mapping[str, int], capacity: int) -> Iterator[list[str]]:
+    """Stages in order, as many together as fit."""
     group: list[str] = []
     for name, size in sizes.items():
-        if group and sum(sizes[other] for other in group) + size > room:
+        if group and sum(sizes[other] for other in group) + size > capacity:
             yield group
             group = []
         group.append(name)

@@ -2,12 +2,12 @@
 
 Conventions
 -----------
-Answers are taken as signals over the background, S = D − background. For a held-out combination (x, y):
+Outputs are taken as signals over the background, S = D − background. For a held-out combination (x, y):
 
 - `averaged`: S(x, ȳ) + S(x̄, y), where ȳ is the mean *code* of y over the training data, and x̄ likewise (the paper's);
 - `memorised`: Σ S(x, y′) + Σ S(x′, y) over the kept combinations that share x or share y: what a sum of memories gives.
 
-For n factors: one term a factor, that factor kept and all others averaged (or: all kept combinations sharing it).
+For n factors: one term per factor, that factor kept and all others averaged (or: all kept combinations sharing it).
 
 The fraction of variance explained is 1 − Σ(S − a P)² / Σ S², over all held-out points and pixels, S and P both with
 their mean over points taken off, at the one scale a ≥ 0 that fits best: a prediction is not blamed for its amplitude.
@@ -32,23 +32,47 @@ from recombine.errors import InvalidValue
 SHUFFLES = 20
 
 
-@checked
-def averaged_codes(
-    codes: Float[Tensor, "point code"], sizes: Sequence[int], training: Float[Tensor, "row code"]
-) -> list[Float[Tensor, "point code"]]:
-    """For each factor, the codes with that factor kept and every other one replaced by its mean over training."""
+def _validate_sizes(sizes: Sequence[int], codes: Tensor) -> None:
     for size in sizes:
         whole_number("sizes", size)
     if sum(sizes) != codes.shape[1]:
         raise InvalidValue("sizes", list(sizes), f"lengths of the factors' codes, {codes.shape[1]} in all")
+
+
+@checked
+def averaged_codes(
+    codes: Float[Tensor, "point code"], sizes: Sequence[int], training: Float[Tensor, "row code"]
+) -> list[Float[Tensor, "point code"]]:
+    """For each factor, the codes with that factor kept and every other one replaced by its mean over training.
+
+    Parameters
+    ----------
+    codes
+        Codes of some points, one block per factor.
+    sizes
+        Lengths of the blocks.
+    training
+        Codes of the training data.
+
+    Returns
+    -------
+    list of Tensor
+        Codes of the same points, one tensor per factor.
+
+    Examples
+    --------
+    >>> averaged_codes(torch.ones(1, 2), [1, 1], torch.zeros(3, 2))
+    [tensor([[1., 0.]]), tensor([[0., 1.]])]
+    """
+    _validate_sizes(sizes, codes)
     mean = training.mean(dim=0).expand_as(codes)
-    found, start = [], 0
+    parts, start = [], 0
     for size in sizes:
         own = torch.zeros(codes.shape[1], dtype=torch.bool, device=codes.device)
         own[start : start + size] = True
-        found.append(torch.where(own, codes, mean))
+        parts.append(torch.where(own, codes, mean))
         start += size
-    return found
+    return parts
 
 
 @checked
@@ -58,7 +82,24 @@ def averaged_prediction(
     sizes: Sequence[int],
     training: Float[Tensor, "row code"],
 ) -> Tensor:
-    """Σ over factors of the network's signal for that factor with the others averaged."""
+    """Σ over factors of the network's signal for that factor with the others averaged.
+
+    Parameters
+    ----------
+    signal
+        Maps codes to the network's outputs over the background.
+    codes
+        Codes of some points, one block per factor.
+    sizes
+        Lengths of the blocks.
+    training
+        Codes of the training data.
+
+    Returns
+    -------
+    Tensor
+        As what `signal` returns.
+    """
     parts = averaged_codes(codes, sizes, training)
     with users_function("signal", signal):
         return torch.stack([signal(part) for part in parts]).sum(dim=0)
@@ -70,7 +111,22 @@ def memorised_prediction(
     positions: Float[Tensor, "point factor"],
     held_out: Bool[Tensor, " point"],
 ) -> Float[Tensor, "*member held pixel"]:
-    """For each held-out point, the sum of the signals at kept points that share a factor value with it."""
+    """For each held-out point, the sum of the signals at kept points that share a factor value with it.
+
+    Parameters
+    ----------
+    signals
+        Outputs over the background at every grid point.
+    positions
+        Of the points.
+    held_out
+        True where a point is held out.
+
+    Returns
+    -------
+    Tensor
+        `(*member, held, pixel)`.
+    """
     shares = positions[held_out][:, None, :] == positions[~held_out][None, :, :]
     return shares.sum(dim=-1).to(signals.dtype) @ signals[..., ~held_out, :]
 
@@ -79,7 +135,26 @@ def memorised_prediction(
 def explained_variance(
     signals: Float[Tensor, "*member point pixel"], prediction: Float[Tensor, "*member point pixel"]
 ) -> Float[Tensor, "*member"]:
-    """Fraction of the signals' variance that the prediction explains, at its best scale."""
+    """Fraction of the signals' variance that the prediction explains, at its best scale.
+
+    Parameters
+    ----------
+    signals
+        Outputs over the background.
+    prediction
+        Of the same points and pixels.
+
+    Returns
+    -------
+    Tensor
+        One number per member.
+
+    Examples
+    --------
+    >>> signals = torch.tensor([[0.0, 1.0], [2.0, 0.0]])
+    >>> explained_variance(signals, 3 * signals).item()
+    1.0
+    """
     truth = signals.double() - signals.double().mean(dim=-2, keepdim=True)
     guess = prediction.double() - prediction.double().mean(dim=-2, keepdim=True)
     product, power = (truth * guess).sum(dim=(-2, -1)), guess.square().sum(dim=(-2, -1))
@@ -98,31 +173,50 @@ def superposition_scores(
     averaged: Float[Tensor, "*member held pixel"] | None = None,
     seed: int = 0,
 ) -> dict[str, Float[Tensor, "*member"]]:
-    """Fractions of the held-out answers' variance explained, and of each superposition's own null.
+    """Fractions of the held-out outputs' variance explained by each prediction, and by its null.
 
-    `memorised` and `memorised_null` always; `averaged` and `averaged_null`, and `truth`, where these are given.
+    Parameters
+    ----------
+    signals
+        Outputs over the background at every grid point.
+    positions
+        Of the points.
+    held_out
+        True where a point is held out.
+    truth
+        Right outputs over the background, at every grid point.
+    averaged
+        The averaged prediction for held-out points.
+    seed
+        Of the nulls' shuffles.
+
+    Returns
+    -------
+    dict of Tensor
+        One number per member: `memorised` and `memorised_null`; `averaged`, `averaged_null` and `truth` where these
+        are given.
     """
     whole_number("seed", seed, at_least=0)
-    answers = signals[..., held_out, :]
+    outputs = signals[..., held_out, :]
     predictions = {"memorised": memorised_prediction(signals, positions, held_out)}
     if averaged is not None:
         predictions["averaged"] = averaged
-    found = {}
+    scores = {}
     for name, prediction in predictions.items():
-        found[name] = explained_variance(answers, prediction)
-        found[f"{name}_null"] = _mismatched(answers, prediction, seed)
+        scores[name] = explained_variance(outputs, prediction)
+        scores[f"{name}_null"] = _mismatched(outputs, prediction, seed)
     if truth is not None:
-        found["truth"] = explained_variance(answers, truth[held_out].expand_as(answers))
-    return found
+        scores["truth"] = explained_variance(outputs, truth[held_out].expand_as(outputs))
+    return scores
 
 
-def _mismatched(answers: Tensor, prediction: Tensor, seed: int) -> Tensor:
+def _mismatched(outputs: Tensor, prediction: Tensor, seed: int) -> Tensor:
     """Mean explained variance when every point is given the prediction of another one."""
     generator = torch.Generator().manual_seed(seed)
-    found = []
+    scores = []
     for _ in range(SHUFFLES):
-        order = torch.randperm(answers.shape[-2], generator=generator)
+        order = torch.randperm(outputs.shape[-2], generator=generator)
         other = torch.empty_like(order)
         other[order] = order.roll(1)
-        found.append(explained_variance(answers, prediction[..., other.to(answers.device), :]))
-    return torch.stack(found).mean(dim=0)
+        scores.append(explained_variance(outputs, prediction[..., other.to(outputs.device), :]))
+    return torch.stack(scores).mean(dim=0)

@@ -1,4 +1,4 @@
-"""Tuning curves: what each neuron of a stage responds to (App. E.4; Fig. 4 e–f, 15).
+"""Tuning curves: what each neuron of a stage responds to (Appendix E.4; Fig. 4e–f, 15).
 
 Conventions: a neuron's map is its activation over the factor grid; its tuning curve for a factor is the map's mean over
 all other factors. Both indices come from the functional ANOVA of the map: its variance splits into a part for each
@@ -20,6 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from recombine.checks import checked, grid_shape
+from recombine.metrics.registry import Column, Stage, stage_metric
 
 SILENT = 1e-12
 """Variance, relative to the stage's largest, below which a neuron counts as silent."""
@@ -37,7 +38,27 @@ class Tuning:
 
 @checked
 def neuron_tuning(activations: Float[Tensor, "*member point feature"], shape: tuple[int, ...]) -> Tuning:
-    """Tuning of every neuron, from activations over the grid in its order."""
+    """Tuning of every neuron.
+
+    Parameters
+    ----------
+    activations
+        A stage's activations, points in the grid's order.
+    shape
+        Number of values of each factor.
+
+    Returns
+    -------
+    Tuning
+        Curves and indices.
+
+    Examples
+    --------
+    >>> stripe = torch.tensor([0.0, 0.0, 1.0, 1.0])[:, None]
+    >>> tuned = neuron_tuning(stripe, (2, 2))
+    >>> tuned.stripe_index.item(), tuned.localisation_index.item()
+    (1.0, 0.0)
+    """
     shape = grid_shape(shape, activations.shape[-2])
     lead, factors = activations.ndim - 2, len(shape)
     maps = activations.double().unflatten(lead, shape)
@@ -53,3 +74,23 @@ def neuron_tuning(activations: Float[Tensor, "*member point feature"], shape: tu
     alive = variance > SILENT * variance.amax(dim=-1, keepdim=True)
     shares = torch.stack(effects) / torch.where(alive, variance, torch.nan)
     return Tuning(tuple(curves), shares.amax(dim=0), (1 - shares.sum(dim=0)).clamp(min=0))
+
+
+@stage_metric(
+    "tuning",
+    Column(
+        "stripe_index", "largest main effect's share of a neuron's variance, mean over neurons", "Appendix E.4",
+        heading="stripe", panel="tuning", line="stripe index",
+    ),
+    Column(
+        "localisation_index", "interactions' share of a neuron's variance, mean over neurons", "Appendix E.4",
+        heading="localisation", panel="tuning", line="localisation index",
+    ),
+)  # fmt: skip
+def evaluate_tuning(stage: Stage) -> dict[str, Tensor]:
+    """Indices of a stage: means over the neurons that vary."""
+    tuning = neuron_tuning(stage.features, stage.grid.shape)
+    return {
+        "stripe_index": tuning.stripe_index.nanmean(dim=-1),
+        "localisation_index": tuning.localisation_index.nanmean(dim=-1),
+    }

@@ -1,98 +1,91 @@
-"""Geometry, probes and tuning of every stage of a network.
-
-Conventions: `log_volume` is log10 of the volume element, floored at `FLOOR` so that flat places count as flat, not as
-infinitely so. Regions: *held* (held out) and *kept*. Stage 0 is the input code.
-"""
+"""The registered metrics of every stage of a run's network, as studies keep them. Stage 0 is the input code."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from recombine.metrics import (
-    decoder_reader,
-    features,
-    finite_difference_metric,
-    mean_factorization,
-    metric_tensor,
-    neuron_tuning,
-    probe_scores,
-    volume_element,
-)
+from recombine.metrics import decoder_reader, metric_tensor
+from recombine.metrics.profile import read_stages
+from recombine.metrics.profile import stage_profile as registered_profile
+from recombine.metrics.registry import STAGE_METRICS, Column, Need
 from recombine.store import Run
 
-FLOOR = 1e-8
-"""Volume elements below this count as this."""
 MEMORY = {"cpu": 1 << 30, "cuda": 16 << 30}
 """Bytes that a measurement may keep at a time."""
-
-STAGE_NUMBERS = (
-    "factorization", "factorization_of_means", "factorization_differences", "spread", "spread_differences",
-    "spread_held", "spread_kept", "contrast", "deviation_held", "deviation_kept", "stripe_index",
-    "localisation_index", "probe_in_sample", "probe_held_out",
-)  # fmt: skip
-"""What `stage_profile` gives as one number a stage."""
-
-
-def log_volume(metric: Tensor) -> Tensor:
-    """log10 of the volume element, floored."""
-    return volume_element(metric).clamp(min=FLOOR).log10()
-
-
-def _region_statistics(volume: Tensor, held: Tensor) -> dict[str, Tensor]:
-    """How log10 dv varies over the grid and over its two regions."""
-    kept, inside = volume[~held], volume[held]
-    return {
-        "spread": volume.std(correction=0),
-        "spread_held": inside.std(correction=0),
-        "spread_kept": kept.std(correction=0),
-        "contrast": inside.mean() - kept.mean(),
-        "deviation_held": (inside - kept.mean()).square().mean().sqrt(),
-        "deviation_kept": kept.std(correction=0),
-    }
+PROBES = frozenset({"probe_in_sample", "probe_held_out"})
+"""Registered metrics that fit linear probes, the slowest ones."""
 
 
 def stage_profile(run: Run, device: torch.device, *, probes: bool = True, maps: bool = True) -> dict[str, np.ndarray]:
-    """Geometry, probes and tuning of every stage of a network over a two-factor grid; a row a stage.
+    """The registered metrics of every stage of a network over a two-factor grid, one row per stage.
 
-    `…_differences` are the published scripts' finite differences, `factorization_of_means` their ratio of means. Codes
-    without a derivative have finite differences only.
+    Parameters
+    ----------
+    run
+        A finished run.
+    device
+        Where the network is measured.
+    probes
+        Whether linear probes are fitted.
+    maps
+        Whether columns that have a number at every grid point are kept, as `[stage, y, x]`.
+
+    Returns
+    -------
+    dict of ndarray
+        By the column's name in studies. Values per factor are averaged. Codes without a derivative have finite
+        differences only.
     """
     task, module = run.spec.task, run.module().to(device)
-    points, shape = task.grid.points.to(device), task.grid.shape
-    held = task.held_out  # on the host: choosing by a mask that lies on the device waits for it
+    points = task.grid.points.to(device)
     reader = decoder_reader(module, lambda values: task.codes(values).float())
     memory = MEMORY[device.type]
     exact = metric_tensor(reader, points, memory=memory) if task.encoding.differentiable else None
-    rows: dict[str, list[Tensor]] = {}
-    for name, stage in features(reader, points, memory=memory):
-        differences = finite_difference_metric(stage, shape)
-        metric = differences if exact is None else exact[name]
-        volume = log_volume(metric)
-        tuned = neuron_tuning(stage, shape)
-        found = {
-            "factorization": mean_factorization(metric),
-            "factorization_of_means": mean_factorization(metric, "means"),
-            "factorization_differences": mean_factorization(differences),
-            "spread_differences": log_volume(differences).std(correction=0),
-            **_region_statistics(volume, held),
-            "stripe_index": tuned.stripe_index.nanmean(),
-            "localisation_index": tuned.localisation_index.nanmean(),
-        }
-        if probes:
-            found |= {f"probe_{kind}": score.mean() for kind, score in probe_scores(stage, points, held).items()}
-        if maps:
-            found["log_volume"] = volume.reshape(shape).T
-        for key, value in found.items():
-            rows.setdefault(key, []).append(value)
-    return {name: torch.stack(values).float().cpu().numpy() for name, values in rows.items()}
+    metrics = [metric for metric in STAGE_METRICS.in_studies() if probes or metric.name not in PROBES]
+    targets = task.render(task.grid.points) if any(Need.TARGETS in metric.needs for metric in metrics) else None
+    stages = read_stages(reader, points, task.grid, task.held_out, exact=exact, targets=targets, memory=memory)
+    columns = registered_profile(stages, [metric.name for metric in metrics]).columns
+    return {
+        column.study_name: torch.stack([_row(column, value, task.grid.shape) for value in columns[column.name]])
+        .float().cpu().numpy()
+        for metric in metrics
+        for column in metric.columns
+        if column.name in columns and (maps or "point" not in column.dims)
+    }  # fmt: skip
 
 
-STAGE_DIMS: dict[str, Sequence[str]] = {
-    **dict.fromkeys(STAGE_NUMBERS, ("stage",)),
-    "log_volume": ("stage", "y", "x"),
-}
+def _row(column: Column, value: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """A stage's value of a column: means over factors, maps as `[y, x]`."""
+    if column.dims == ("point",):
+        return value.reshape(shape).T
+    return value.mean(dim=column.dims.index("factor")) if "factor" in column.dims else value
+
+
+class _StageDims(Mapping[str, Sequence[str]]):
+    """Dimensions of what `stage_profile` gives, with all metrics that are registered by now."""
+
+    def __getitem__(self, name: str) -> Sequence[str]:
+        return self._dims()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._dims())
+
+    def __len__(self) -> int:
+        return len(self._dims())
+
+    @staticmethod
+    def _dims() -> dict[str, Sequence[str]]:
+        return {
+            column.study_name: ("stage", "y", "x") if column.dims == ("point",)
+            else ("stage", *(dim for dim in column.dims if dim != "factor"))
+            for metric in STAGE_METRICS.in_studies()
+            for column in metric.columns
+        }  # fmt: skip
+
+
+STAGE_DIMS: Mapping[str, Sequence[str]] = _StageDims()
 """Dimensions of what `stage_profile` gives."""

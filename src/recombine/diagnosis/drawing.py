@@ -1,4 +1,4 @@
-"""A diagnosis drawn: volume maps a stage, and how factorization, probes and tuning change along the stages."""
+"""Figures of a diagnosis: volume maps per stage, and how registered metrics change along the stages."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from recombine.reproduction.panels import half_cell, outline, styled
+from recombine.diagnosis.result import metric_method
+from recombine.metrics.registry import STAGE_METRICS
 
 if TYPE_CHECKING:
     import xarray
@@ -20,17 +22,12 @@ LONGEST = 26
 """Characters of a stage's label."""
 LOWEST = -1.0
 """R² on held-out points has no lower end; no other number drawn is negative."""
-PANELS = {
-    "factorization": {"mean over points": "factorization_mean", "of means": "factorization_of_means"},
-    "probe R²": {"in sample": "probe_in_sample", "held out": "probe_held_out"},
-    "tuning": {"stripe index": "stripe_index", "localisation index": "localisation_index"},
-}
 CHARACTERS = 10
 """Characters of a title that an inch holds; of a note, whose letters are smaller, half as many again."""
 
 
 def volume_figure(result: xarray.Dataset) -> Figure:
-    """log10 of the volume element over a two-factor grid, a panel a stage, each with its own colours."""
+    """log10 of the volume element over a two-factor grid, one panel per stage, each with its own colours."""
     first, second = (str(name) for name in result["held_out"].dims)
     labels, prefix = stage_labels([str(stage) for stage in result["stage"].values])
     columns = min(4, len(labels)) if len(labels) <= 16 else 6
@@ -49,7 +46,7 @@ def volume_figure(result: xarray.Dataset) -> Figure:
                 ax.set_xlabel(_literal(first))
         for ax in axes.flat[len(labels) :]:
             ax.set_visible(False)
-        _say(figure, "log10 volume element", result, prefix, width)
+        _annotate(figure, "log10 volume element", result, prefix, width)
     return figure
 
 
@@ -70,9 +67,9 @@ def _volume_panel(ax: Axes, stage: xarray.Dataset, first: str, second: str) -> N
 
 
 def profile_figure(result: xarray.Dataset) -> Figure:
-    """Factorization, probes and tuning indices by stage, one above the other; a panel without numbers is left out."""
+    """Columns of the registered metrics by stage, one panel above the other; a panel without numbers is left out."""
     labels, prefix = stage_labels([str(stage) for stage in result["stage"].values])
-    panels = {title: lines for title, lines in PANELS.items() if any(name in result for name in lines.values())}
+    panels = _panels(result)
     width = 2.6 + max(3.2, 0.34 * len(labels))
     with styled():
         figure, axes = pyplot.subplots(
@@ -80,16 +77,24 @@ def profile_figure(result: xarray.Dataset) -> Figure:
         )
         for ax, (title, lines) in zip(axes.flat, panels.items(), strict=True):
             for label, name in lines.items():
-                if name in result:
-                    _line(ax, result[name], label)
+                _line(ax, result[name], label)
             ax.set_title(title, loc="left")
             ax.grid(axis="x", color="0.92")
             ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
         ticks = [_literal(label) for label in labels]
         axes[-1, 0].set_xticks(range(len(labels)), ticks, rotation=50, ha="right", rotation_mode="anchor", fontsize=8)
         axes[-1, 0].set_xlim(-0.5, len(labels) - 0.5)
-        _say(figure, "stage by stage", result, prefix, width)
+        _annotate(figure, "stage by stage", result, prefix, width)
     return figure
+
+
+def _panels(result: xarray.Dataset) -> dict[str, dict[str, str]]:
+    """Titles of panels, each with the columns that it draws by the label of their line."""
+    panels: dict[str, dict[str, str]] = {}
+    for column in STAGE_METRICS.columns():
+        if column.panel and column.name in result:
+            panels.setdefault(column.panel, {})[column.line or column.name] = column.name
+    return panels
 
 
 def _line(ax: Axes, values: xarray.DataArray, label: str) -> None:
@@ -113,10 +118,9 @@ def stage_labels(stages: list[str]) -> tuple[list[str], str]:
     return (cut if len(set(cut)) == len(set(stages)) else short), prefix
 
 
-def _say(figure: Figure, title: str, result: xarray.Dataset, prefix: str, width: float) -> None:
-    """A title that says how the metric was computed, and the notes below the panels."""
-    method = ", ".join(filter(None, (result.attrs.get("metric"), result.attrs.get("metric_reason"))))
-    heading = "\n".join(textwrap.wrap(f"{title} · metric: {method}", int(width * CHARACTERS)))
+def _annotate(figure: Figure, title: str, result: xarray.Dataset, prefix: str, width: float) -> None:
+    """Add a title that says how the metric was computed, and the notes below the panels."""
+    heading = "\n".join(textwrap.wrap(f"{title} · metric: {metric_method(result)}", int(width * CHARACTERS)))
     figure.suptitle(_literal(heading), fontsize=10)
     notes = str(result.attrs.get("notes", "")).splitlines()
     if prefix:

@@ -17,7 +17,7 @@ from recombine.metrics.stages import INPUT, Encode, flat, sampled
 
 OUTPUT = "output"
 """Name of the stage that is the module's output."""
-GIVEN, RETURNED = ".input", ".output"
+MODULE_INPUT, MODULE_OUTPUT = ".input", ".output"
 """Keys of the module's own input and output among the layouts; no part can have them."""
 NESTING = 6
 """How deep a tensor may lie in what a module returns."""
@@ -60,11 +60,11 @@ def module_reader(
     def read(values: Tensor, tap: Tap) -> None:
         inputs = encode(values)
         count = len(values)
-        tap(INPUT, inputs.movedim(known.get(GIVEN, Layout()).axis, 0))
+        tap(INPUT, inputs.movedim(known.get(MODULE_INPUT, Layout()).axis, 0))
         seen: set[str] = set()
 
         def hook_for(name: str) -> Callable[..., None]:
-            def hook(part: nn.Module, given: object, returned: object) -> None:
+            def hook(part: nn.Module, inputs: object, returned: object) -> None:
                 rows = None if name in seen else known.get(name, Layout()).rows(returned, count)
                 if rows is not None:
                     seen.add(name)
@@ -83,7 +83,7 @@ def module_reader(
                 handle.remove()
         if missing := [name for name in names if name not in seen]:
             raise InvalidValue("stages", missing[0], "submodules that run, and give a floating row per input row")
-        tap(OUTPUT, output_rows(module, returned, known.get(RETURNED, Layout()), count))
+        tap(OUTPUT, output_rows(module, returned, known.get(MODULE_OUTPUT, Layout()), count))
 
     return read
 
@@ -123,9 +123,9 @@ def printable(name: str) -> str:
     return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in name)
 
 
-def _laid_out(part: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
+def _laid_out(part: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """A norm's input copied in order: torch's derivative of group norm cannot read tangents with other strides."""
-    return (given[0].clone(memory_format=torch.contiguous_format), *given[1:])
+    return (inputs[0].clone(memory_format=torch.contiguous_format), *inputs[1:])
 
 
 def tensors_in(returned: object) -> list[Tensor]:

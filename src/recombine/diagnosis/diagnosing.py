@@ -1,0 +1,172 @@
+"""The paper's measurements on anyone's module.
+
+>>> result = diagnose(module, "x=0:27,y=0:27", encode="bump", holdout="center:6:22", targets=images)
+>>> print(result.summary())
+
+`module` maps a batch of encoded factor values to a batch of anything. It is run in evaluation mode, watched by hooks,
+and left exactly as it was: training flags, hooks, gradients, buffers and random state. The result is one labelled
+Dataset: metric tensor, volume and factorization at every stage and grid point, probes, tuning indices and Schmidt
+spectra per stage, kernels and superposition of the outputs; and how the metric was computed, with what had to be done
+to the module's rows and which parts were left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from recombine.checks import items, number, one_of, whole_number
+from recombine.diagnosis.arguments import (
+    encode_values,
+    holdout_mask,
+    one_line_mistakes,
+    shaped_targets,
+    valid_encoding,
+    valid_grid,
+    valid_module,
+    valid_targets,
+)
+from recombine.diagnosis.derivatives import Geometry, exact_geometry
+from recombine.diagnosis.hooks import OUTPUT
+from recombine.diagnosis.isolation import as_called, differentiable, refuse_unfinished, uncompiled, undisturbed
+from recombine.diagnosis.outputs import averaged_outputs, output_scores, superposition
+from recombine.diagnosis.result import Diagnosis, dataset, reserved_names
+from recombine.diagnosis.subject import Subject, prepare_subject
+from recombine.encodings import Encoding
+from recombine.errors import InvalidValue
+from recombine.factors import FactorGrid
+from recombine.holdouts import Holdout
+from recombine.metrics import volume_element
+from recombine.metrics.profile import read_stages, stage_profile
+from recombine.metrics.registry import Stage
+from recombine.metrics.stages import INPUT, MEMORY, Encode, precision
+
+GEOMETRIES = ("auto", "exact", "differences")
+
+
+@one_line_mistakes
+def diagnose(
+    module: nn.Module,
+    grid: FactorGrid | str,
+    *,
+    encode: Encode | Encoding | str | None = None,
+    holdout: Holdout | Tensor | np.ndarray | str | None = None,
+    stages: Sequence[str] | None = None,
+    targets: Tensor | np.ndarray | None = None,
+    background: float = 0.0,
+    memory: int = MEMORY,
+    geometry: Literal["auto", "exact", "differences"] = "auto",
+) -> Diagnosis:
+    """Measure a module over a factor grid.
+
+    Parameters
+    ----------
+    module
+        Maps a batch of encoded factor values to a batch of anything.
+    grid
+        Factors and values, or a text as `x=0:27,y=0:27`.
+    encode
+        An encoding (by name, or one of ours), a function from `(point, factor)` values to inputs, or nothing: the
+        values themselves.
+    holdout
+        Combinations held out of training: a hold-out, by name, or a boolean mask over the grid.
+    stages
+        Module paths and patterns (`*` within a level, `**` across levels); by default the module's own parts in the
+        order they are run, wrappers opened.
+    targets
+        Right outputs, one row per grid point in its order, for errors and superposition.
+    background
+        Value of an empty output.
+    memory
+        Bytes that a measurement may keep at a time.
+    geometry
+        `auto`: exact wherever encoding and module have a derivative, by differences between grid points elsewhere;
+        `exact` refuses the latter, `differences` takes no derivatives.
+
+    Returns
+    -------
+    Diagnosis
+        A Dataset. `attrs["metric"]` says how the metric tensor was computed, `attrs["metric_reason"]` why not exactly,
+        and `attrs["notes"]` what else a reader must know.
+    """
+    valid_module(module)
+    grid = valid_grid(grid, reserved_names())
+    encoding = valid_encoding(encode)
+    mask = holdout_mask(holdout, grid)
+    targets = valid_targets(targets, grid)
+    one_of("geometry", geometry, GEOMETRIES)
+    number("background", background)
+    whole_number("memory", memory)
+    stages = stages if stages is None else items("stages", stages, str, example="paths of submodules")
+    module = uncompiled(module)
+    refuse_unfinished(module)
+    weight = next((p for p in (*module.parameters(), *module.buffers())), torch.empty(0))
+    device, dtype = weight.device, weight.dtype if weight.is_floating_point() else torch.float32
+
+    def encoded(values: Tensor) -> Tensor:
+        inputs = encode_values(values, encoding, grid).clone()  # a module may work in place
+        return inputs.to(dtype) if inputs.is_floating_point() else inputs
+
+    with as_called(module, device) as forward, undisturbed(module), differentiable(module):
+        points = grid.points.to(device, precision(device)).clone()
+        subject = prepare_subject(module, forward, encoded, points, stages, memory)
+        derivative = _geometry(geometry, encoding, subject, points, grid)
+        by_stage = read_stages(
+            subject.reader, points, grid, mask, exact=derivative.metrics, targets=targets, memory=subject.memory
+        )
+        kept: dict[str, Tensor] = {}
+        profile = stage_profile(_measurable(by_stage, encode, kept))
+        outputs = kept[OUTPUT]
+        truth = None if targets is None else shaped_targets(targets, outputs)
+        scores = output_scores(outputs, points, mask, grid, truth)
+        if bool(mask.any()):
+            averaged = None
+            if isinstance(encoding, Encoding) and subject.rows.how != "whole":
+                sizes = [encoding.size(factor) for factor in grid.factors]
+                averaged = averaged_outputs(
+                    lambda codes: subject.outputs(codes) - background, encoded(points), sizes, mask
+                )
+            scores |= superposition(outputs, points, mask, grid, truth, background, averaged)
+    return dataset(profile, scores, grid, mask, derivative, subject.notes)
+
+
+def _measurable(stages: Iterable[Stage], encode: object, kept: dict[str, Tensor]) -> Iterator[Stage]:
+    """The stages, refusing those without finite numbers; the outputs are kept for scores of their own."""
+    for stage in stages:
+        _refuse_unmeasurable(stage, encode)
+        if stage.name == OUTPUT:
+            kept[OUTPUT] = stage.features
+        yield stage
+
+
+def _refuse_unmeasurable(stage: Stage, encode: object) -> None:
+    """Refuse a stage that has no numbers at all, or some that are not finite."""
+    features = stage.features
+    if features.shape[-1] and bool(torch.isfinite(features).all()):
+        if not bool(torch.isfinite(volume_element(stage.metric)).all()):
+            allowed = "a stage whose metric tensor and volume are finite at every grid point"
+            raise InvalidValue("module", stage.name, allowed)
+        return
+    allowed = "finite numbers at every grid point" if features.shape[-1] else "at least one number per grid point"
+    if stage.name == INPUT:
+        raise InvalidValue("encode", encode, f"a code with {allowed}")
+    raise InvalidValue("module", stage.name, f"a stage with {allowed}")
+
+
+def _geometry(setting: str, encoding: object, subject: Subject, points: Tensor, grid: FactorGrid) -> Geometry:
+    """Exact metric tensors, unless something speaks against them; then the reason, which `exact` refuses."""
+    if setting == "differences":
+        return Geometry(None, "as asked for")
+    if isinstance(encoding, Encoding) and not encoding.differentiable:
+        geometry = Geometry(None, "since one-hot codes have no derivative")
+    elif subject.rows.how == "whole":
+        geometry = Geometry(None, "since the rows of a batch meet")
+    else:
+        geometry = exact_geometry(subject.reader, points, grid, subject.memory, subject.epsilon)
+    if setting == "exact" and geometry.metrics is None:
+        raise InvalidValue("geometry", setting, f"auto or differences, {geometry.reason}")
+    return geometry

@@ -1,0 +1,103 @@
+"""The stage profile: registered metrics of every stage of a network; `diagnose` and studies share it.
+
+Stages are read one after the other, evaluated and forgotten, so that memory holds few of them at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from recombine.errors import InvalidValue
+from recombine.factors import FactorGrid
+from recombine.metrics.registry import STAGE_METRICS, Stage, StageMetric
+from recombine.metrics.stages import MEMORY, Reader, features
+
+
+@dataclass
+class StageProfile:
+    """Columns of registered metrics, one tensor per stage."""
+
+    stages: list[str] = field(default_factory=list)
+    columns: dict[str, list[Tensor]] = field(default_factory=dict)
+    """By the column's name, `(*member, …)` with the column's own axes, in the order of the stages."""
+
+
+def read_stages(
+    reader: Reader,
+    points: Float[Tensor, "point factor"],
+    grid: FactorGrid,
+    held_out: Bool[Tensor, " point"],
+    *,
+    exact: Mapping[str, Tensor] | None = None,
+    targets: Tensor | None = None,
+    members: int = 0,
+    memory: int = MEMORY,
+) -> Iterator[Stage]:
+    """Every stage of a network over a grid.
+
+    Parameters
+    ----------
+    reader
+        Runs the network and hands out its stages, see `recombine.metrics.stages`.
+    points
+        The grid's points on the network's device.
+    grid
+        The factor grid.
+    held_out
+        True where a point is held out, on the host.
+    exact
+        Exact metric tensors by the stage's name; without them metrics are computed by finite differences.
+    targets
+        Right outputs, one row per point.
+    members
+        Number of member axes before the points' in every activation.
+    memory
+        Bytes that activations may take at a time.
+
+    Yields
+    ------
+    Stage
+        In the order in which the network runs them.
+    """
+    for name, activations in features(reader, points, members=members, memory=memory):
+        metric = None if exact is None else exact[name]
+        yield Stage(name, activations, points, grid, held_out, metric, targets)
+
+
+def stage_profile(stages: Iterable[Stage], metrics: Iterable[str] | None = None) -> StageProfile:
+    """Evaluate registered metrics on every stage.
+
+    Parameters
+    ----------
+    stages
+        As `read_stages` gives them.
+    metrics
+        Names of registered metrics; all by default. Those whose needs are not met are left out.
+
+    Returns
+    -------
+    StageProfile
+        One tensor per stage for every column.
+    """
+    chosen = [STAGE_METRICS[name] for name in (STAGE_METRICS if metrics is None else metrics)]
+    profile = StageProfile()
+    for stage in stages:
+        profile.stages.append(stage.name)
+        for metric in chosen:
+            if all(stage.has(need) for need in metric.needs):
+                for name, value in _evaluated(metric, stage).items():
+                    profile.columns.setdefault(name, []).append(value)
+    return profile
+
+
+def _evaluated(metric: StageMetric, stage: Stage) -> Mapping[str, Tensor]:
+    """The columns of a metric, which must be those that it declares."""
+    values = metric.evaluate(stage)
+    declared = [column.name for column in metric.columns]
+    if sorted(values) != sorted(declared):
+        raise InvalidValue(f"metric {metric.name}", sorted(values), f"the columns that it declares: {declared}")
+    return values

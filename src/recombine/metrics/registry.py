@@ -1,0 +1,214 @@
+"""Stage metrics, each registered once: what it needs, which columns it gives, and its version.
+
+A *stage metric* is a function of a `Stage`, what is known about one stage of a network over a factor grid, that returns
+a tensor for each of its columns. Registering it is all there is to do: `diagnose` (Dataset, summary, figure), studies'
+stage profile and the table in docs/metrics.md have it.
+
+>>> @stage_metric("loudness", Column("loudness", "mean square of the activations", heading="loudness"))
+... def evaluate_loudness(stage: Stage) -> dict[str, Tensor]:
+...     return {"loudness": stage.features.square().mean(dim=(-2, -1))}
+>>> versions(["loudness"])
+{'loudness': 1}
+>>> STAGE_METRICS.unregister("loudness")
+
+Conventions: member axes come first, `(*member, …)`. A column's own axes are `point` (in the grid's order, unfolded to
+the factors in a Dataset), `factor`, `other_factor`, and any name of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from recombine.checks import whole_number
+from recombine.errors import InvalidValue, listed
+from recombine.factors import FactorGrid
+from recombine.metrics.metric_tensors import finite_difference_metric
+from recombine.metrics.stages import precision
+
+
+class Need(StrEnum):
+    """What a stage metric needs beside the activations; where it is missing, its columns are left out."""
+
+    METRIC = "metric tensor"
+    """Exact where encoding and network have a derivative, by finite differences elsewhere."""
+    DIFFERENCES = "finite differences"
+    HOLDOUT = "hold-out"
+    TARGETS = "targets"
+    SEVERAL_FACTORS = "two factors or more"
+    TWO_FACTORS = "two factors"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of a network over a factor grid."""
+
+    name: str
+    features: Float[Tensor, "*member point feature"]
+    points: Float[Tensor, "point factor"]
+    grid: FactorGrid
+    held_out: Bool[Tensor, " point"]
+    """On the host: choosing by a mask that lies on a GPU waits for it."""
+    exact: Float[Tensor, "*member point factor factor"] | None = None
+    """The exact metric tensor; none where there is no derivative."""
+    targets: Tensor | None = None
+    """Right outputs of the network, `(point, …)`."""
+
+    @cached_property
+    def differences(self) -> Float[Tensor, "*member point factor factor"]:
+        """The metric tensor by finite differences, in double precision where single precision overflows."""
+        spacing = tuple(factor.spacing for factor in self.grid.factors)
+        metric = finite_difference_metric(self.features, self.grid.shape, spacing)
+        if bool(metric.isfinite().all()):
+            return metric
+        return finite_difference_metric(self.features.to(precision(self.features.device)), self.grid.shape, spacing)
+
+    @property
+    def metric(self) -> Float[Tensor, "*member point factor factor"]:
+        """The metric tensor: exact where there is one, else by finite differences."""
+        return self.differences if self.exact is None else self.exact
+
+    def has(self, need: Need) -> bool:
+        """Whether the stage has what a metric needs."""
+        return {
+            Need.METRIC: True,
+            Need.DIFFERENCES: min(self.grid.shape) > 1,
+            Need.HOLDOUT: bool(self.held_out.any()),
+            Need.TARGETS: self.targets is not None,
+            Need.SEVERAL_FACTORS: len(self.grid.shape) > 1,
+            Need.TWO_FACTORS: len(self.grid.shape) == 2,
+        }[need]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One tensor per stage: what it is, and where it is shown."""
+
+    name: str
+    description: str
+    reference: str = ""
+    """The paper's equation or figure."""
+    dims: tuple[str, ...] = ()
+    """Axes behind the members' and the stage's."""
+    heading: str = ""
+    """In the summary of a diagnosis; a column without one is not in it. Values per factor are averaged."""
+    form: str = ".3f"
+    """How the summary formats a value."""
+    panel: str = ""
+    """Title of the panel in the figure of a diagnosis that draws it; none without one."""
+    line: str = ""
+    """Label of its line in that panel."""
+    study: str = ""
+    """Its name in studies' Datasets where that is another one (stored results keep theirs)."""
+
+    @property
+    def study_name(self) -> str:
+        return self.study or self.name
+
+
+Evaluate = Callable[[Stage], Mapping[str, Tensor]]
+
+
+@dataclass(frozen=True)
+class StageMetric:
+    """A function of a stage with all that is declared about it."""
+
+    name: str
+    evaluate: Evaluate
+    columns: tuple[Column, ...]
+    needs: tuple[Need, ...]
+    version: int
+    """Raised when what is measured changes, so that results that depend on it are measured again."""
+    in_studies: bool
+    """Whether studies' stage profile has it; what is large or slow is left to `diagnose`."""
+
+
+class StageMetrics(Mapping[str, StageMetric]):
+    """All registered stage metrics by name, in the order of registration."""
+
+    def __init__(self) -> None:
+        self._metrics: dict[str, StageMetric] = {}
+
+    def register(self, metric: StageMetric) -> None:
+        """Add a metric; its name and its columns' names must not be taken."""
+        whole_number("version", metric.version)
+        if metric.name in self._metrics:
+            raise InvalidValue("metric", metric.name, "a name that is not taken yet")
+        taken = {column.name for column in self.columns()}
+        taken_in_studies = {column.study_name for other in self.in_studies() for column in other.columns}
+        for column in metric.columns:
+            if not column.name.isidentifier() or column.name in taken:
+                raise InvalidValue("column", column.name, "a name of letters and underscores that is not taken yet")
+            if metric.in_studies and column.study_name in taken_in_studies:
+                raise InvalidValue("column.study", column.study_name, "a name that no other metric has in studies")
+        self._metrics[metric.name] = metric
+
+    def unregister(self, name: str) -> None:
+        """Forget a metric (for tests that register a passing one)."""
+        del self._metrics[self[name].name]
+
+    def columns(self) -> list[Column]:
+        """The columns of all metrics."""
+        return [column for metric in self._metrics.values() for column in metric.columns]
+
+    def in_studies(self) -> list[StageMetric]:
+        """The metrics of studies' stage profile."""
+        return [metric for metric in self._metrics.values() if metric.in_studies]
+
+    def __getitem__(self, name: str) -> StageMetric:
+        if name not in self._metrics:
+            raise InvalidValue("metric", name, listed(self._metrics))
+        return self._metrics[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._metrics
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._metrics)
+
+    def __len__(self) -> int:
+        return len(self._metrics)
+
+
+STAGE_METRICS = StageMetrics()
+
+
+def stage_metric(
+    name: str, *columns: Column, needs: Iterable[Need] = (), version: int = 1, in_studies: bool = True
+) -> Callable[[Evaluate], Evaluate]:
+    """Decorator that registers a function of a stage as a metric.
+
+    Parameters
+    ----------
+    name
+        Of the metric.
+    *columns
+        What the function returns: exactly these, by name.
+    needs
+        What it needs beside activations; it is not evaluated where something is missing.
+    version
+        To be raised when what is measured changes.
+    in_studies
+        Whether studies' stage profile has it too.
+
+    Returns
+    -------
+    Callable
+        The decorator, which returns the function unchanged.
+    """
+
+    def register(evaluate: Evaluate) -> Evaluate:
+        STAGE_METRICS.register(StageMetric(name, evaluate, columns, tuple(needs), version, in_studies))
+        return evaluate
+
+    return register
+
+
+def versions(names: Iterable[str] | None = None) -> dict[str, int]:
+    """Declared versions by metric, of some or of all, for fingerprints of what depends on them."""
+    return {name: STAGE_METRICS[name].version for name in (STAGE_METRICS if names is None else names)}
