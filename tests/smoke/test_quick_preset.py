@@ -5,7 +5,7 @@ import json
 import pytest
 
 from recombine.cli import main
-from recombine.figures import FIGURES
+from recombine.papers import DEFAULT
 
 pytestmark = pytest.mark.slow
 
@@ -16,8 +16,8 @@ def test_quick_preset_ends_with_every_figure_and_verdict(store_path, tmp_path):
         main(["reproduce", "--preset", "quick", "--device", "cpu", "--out", str(out)])
     assert caught.value.code == 0
     claims = {claim["claim"]: claim for claim in json.loads((out / "claims.json").read_text())}
-    assert list(claims) == [f"C{k}" for k in range(1, 19)]
-    assert all((out / "figures" / f"{name}.png").exists() for name in FIGURES)
+    assert list(claims) == list(DEFAULT.claims)
+    assert all((out / "figures" / f"{name}.png").exists() for name in DEFAULT.figures)
     outcomes = {case["name"]: case["outcome"] for case in claims["C1"]["cases"]}
     assert outcomes["onehot"] == "holds"
     assert claims["C7"]["verdict"] == "supported"

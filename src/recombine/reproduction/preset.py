@@ -55,7 +55,7 @@ class Preset(Frozen):
     @classmethod
     def default(cls) -> Self:
         """The preset with every field at its default: the paper's own settings."""
-        return cls(**{})
+        return cls()
 
     @classmethod
     def variant(cls, name: str) -> Self:
