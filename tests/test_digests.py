@@ -7,6 +7,7 @@ import random
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,10 @@ import recombine.digests
 import recombine.files
 from recombine.digests import LIST, Differs, Digests, list_text, write_into
 from recombine.errors import InvalidValue, StoreError
-from recombine.report import write_report
-from recombine.results import Results
+from recombine.papers import DEFAULT
+from recombine.reproduction.findings import Findings
+from recombine.reproduction.reporting import write_report
+from recombine.reproduction.results import Results
 from recombine.store import Store
 from tests.command import run
 from tests.golden import RESULTS
@@ -263,9 +266,9 @@ def test_what_killed_calls_were_writing_is_deleted_by_the_next(folder, by):
     for name in ours + others:
         (folder / name).write_text("x")
     if by == "report":
-        write_report(folder, {}, {}, [], {})
+        write_report(Findings(replace(DEFAULT, figures={}, studies={}), Results(folder)))
     else:
-        Results(folder).make_place()
+        Results(folder).make_folder()
     assert not [name for name in ours if (folder / name).exists()]
     assert all((folder / name).exists() for name in others)
 
@@ -273,7 +276,7 @@ def test_what_killed_calls_were_writing_is_deleted_by_the_next(folder, by):
 def test_committed_results_are_as_they_were_written():
     for folder in (RESULTS, Path(__file__).parents[1] / "results" / "paper"):
         assert not problems(folder)
-        assert len(Results(folder).studies) == 14
+        assert set(Results(folder).studies) == set(DEFAULT.studies)
 
 
 def test_a_list_has_a_line_for_each_file_and_a_digest_of_itself(folder):
@@ -323,7 +326,7 @@ def test_nothing_is_written_or_deleted_through_a_link(tmp_path):
     (folder / "data").symlink_to(elsewhere)
     (elsewhere / ".depth.nc.77").write_bytes(b"")
     before = sorted(os.listdir(elsewhere))
-    for call in (lambda: Results(folder).make_place(), lambda: Results(folder).remove(["depth"])):
+    for call in (lambda: Results(folder).make_folder(), lambda: Results(folder).remove(["depth"])):
         with pytest.raises(InvalidValue, match="not a link"):
             call()
     assert sorted(os.listdir(elsewhere)) == before

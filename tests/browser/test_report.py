@@ -6,8 +6,9 @@ import shutil
 import pytest
 
 from recombine.cli.reproduce import written
-from recombine.figures import FIGURES
-from recombine.results import Results
+from recombine.papers import DEFAULT
+from recombine.reproduction.findings import Findings
+from recombine.reproduction.results import Results
 from tests.golden import PICTURES, RESULTS
 
 pytestmark = pytest.mark.browser
@@ -20,9 +21,9 @@ def page_path(browser, tmp_path_factory):
     shutil.copytree(RESULTS, out)
     Results(out).note(preset={"name": "tiny", "seeds": 3, "depths": [2, 3]}, runs=116)
     with pytest.MonkeyPatch.context() as patch:
-        kept = {name: {"png": (PICTURES / f"{name}.png").read_bytes()} for name in FIGURES}
-        patch.setattr("recombine.report.page.save_figure", lambda spec, results, folder: kept[spec.name])
-        return written(Results.existing(out))
+        kept = {name: {"png": (PICTURES / f"{name}.png").read_bytes()} for name in DEFAULT.figures}
+        patch.setattr("recombine.reproduction.reporting.save_figure", lambda spec, datasets, folder: kept[spec.name])
+        return written(Findings(DEFAULT, Results.existing(out)))
 
 
 @pytest.fixture(scope="module")
@@ -51,11 +52,11 @@ def test_page_shows_verdicts_and_figure(page_path, browser, width):
     page.on("requestfailed", lambda request: trouble.append(request.url))
     page.goto(page_path.as_uri())
     verdicts = page.locator("#verdicts > tbody > tr")
-    assert verdicts.count() == 19  # a heading and eighteen claims
-    for number in range(1, 19):
-        assert verdicts.nth(number).locator("strong").inner_text() == f"C{number}"
+    assert verdicts.count() == 1 + len(DEFAULT.claims)  # a heading and a row per claim
+    for number, claim in enumerate(DEFAULT.claims, start=1):
+        assert verdicts.nth(number).locator("strong").inner_text() == claim
     images = page.locator("figure img")
-    assert images.count() == len(FIGURES)
+    assert images.count() == len(DEFAULT.figures)
     for index in range(images.count()):
         images.nth(index).scroll_into_view_if_needed()
         assert images.nth(index).evaluate("image => image.decode().then(() => image.naturalWidth > 100)")

@@ -123,7 +123,7 @@ def weights(store):
 
 def datasets(folder):
     """Values and coordinates of all Datasets of a results folder, as a digest."""
-    from recombine.results import Results
+    from recombine.reproduction.results import Results
 
     def read():
         results = Results.existing(folder)
@@ -134,7 +134,7 @@ def datasets(folder):
 
 def provenance(folder):
     """What a results folder says of its origin, as a digest."""
-    from recombine.results import Results
+    from recombine.reproduction.results import Results
 
     return _tried(lambda: Results.existing(folder).provenance)
 
@@ -172,7 +172,7 @@ def warm(folder):
     import torch
     import xarray  # noqa: F401
 
-    import recombine.reproduction  # noqa: F401
+    import recombine.reproduction.reproduce  # noqa: F401
     import tests.campaigns.harm  # noqa: F401
 
     torch.set_num_threads(1)

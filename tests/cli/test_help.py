@@ -7,22 +7,20 @@ import re
 import pytest
 
 from recombine.benchmark import PARTS
-from recombine.claims import CLAIMS
 from recombine.cli import COMMANDS
 from recombine.cli.flags import PARTS as SPEC_PARTS
 from recombine.cli.flags import spec_flags
-from recombine.figures import FIGURES
-from recombine.studies import PRESETS, STUDIES
-from recombine.tasks import TASKS, Task
+from recombine.papers import DEFAULT
+from recombine.tasks import TASKS
 from recombine.training import DEVICES
 from tests.command import run
 
 CHOICES = {
     "train": [*(kind for registry in SPEC_PARTS.values() for kind in registry), *TASKS, *DEVICES, "bf16", "integer"],
     "diagnose": [*SPEC_PARTS["encoding"], *SPEC_PARTS["holdout"], "exact", "differences"],
-    "reproduce": [*STUDIES, list(CLAIMS)[-1], "conventions", *PRESETS, *DEVICES],
-    "figure": list(FIGURES),
-    "claims": list(CLAIMS),
+    "reproduce": [*DEFAULT.studies, list(DEFAULT.claims)[-1], "conventions", *DEFAULT.presets, *DEVICES],
+    "figure": list(DEFAULT.figures),
+    "claims": list(DEFAULT.claims),
     "bench": [*PARTS, "tf32", *DEVICES],
 }
 ALL = [*COMMANDS, *(f"runs {name}" for name in ("list", "show", "verify", "prune", "export"))]

@@ -1,4 +1,4 @@
-"""Make the golden results and pictures anew: `python -m tests.golden.make`. Look at every picture before committing it.
+"""Make the golden results and pictures again: `python -m tests.golden.make`. Look at every picture before a commit.
 
 The results are of the tiny preset (tests/tiny.py): real networks, trained for a moment. Pictures are drawn from them.
 """
@@ -13,10 +13,9 @@ from pathlib import Path
 import torch
 
 from recombine.digests import Digests
-from recombine.figures import FIGURES
-from recombine.reproduction import reproduce
-from recombine.results import Results
-from recombine.studies import STUDIES, preset_named
+from recombine.papers import DEFAULT
+from recombine.reproduction.reproduce import reproduce
+from recombine.reproduction.results import Results
 from tests.golden.pictures import drawn
 from tests.tiny import TINY
 
@@ -28,15 +27,15 @@ def main() -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out"
-        preset = preset_named("quick").changed(TINY)
-        reproduce(list(STUDIES.values()), preset, os.path.join(folder, "runs"), out, device="cpu", processes=2)
+        preset = DEFAULT.preset_named("quick").changed(TINY)
+        reproduce(list(DEFAULT.studies.values()), preset, os.path.join(folder, "runs"), out, device="cpu", processes=2)
         shutil.rmtree(HERE / "results", ignore_errors=True)
         shutil.copytree(out / "data", HERE / "results" / "data")
         Digests(HERE / "results").adopt()
     results = Results.existing(HERE / "results")
     shutil.rmtree(HERE / "pictures", ignore_errors=True)
     (HERE / "pictures").mkdir()
-    for spec in FIGURES.values():
+    for spec in DEFAULT.figures.values():
         (HERE / "pictures" / f"{spec.name}.png").write_bytes(drawn(spec, results))
 
 

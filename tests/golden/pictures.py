@@ -4,8 +4,8 @@ import io
 
 from matplotlib import pyplot
 
-from recombine.figures import FigureSpec
-from recombine.results import Results
+from recombine.reproduction.figures import FigureSpec
+from recombine.reproduction.results import Results
 
 DPI = 50
 

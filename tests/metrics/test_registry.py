@@ -3,6 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from recombine.studies.base import Trials
+from recombine.studies.presets import preset_named
+from recombine.studies.reading import STAGE_DIMS, tabulate
+from recombine.studies.reading import stage_profile as study_profile
 
 import recombine as rc
 from recombine.diagnosis.drawing import profile_figure
@@ -11,10 +15,6 @@ from recombine.factors import Factor, FactorGrid
 from recombine.metrics import ensemble_reader, metric_tensor
 from recombine.metrics.profile import read_stages, stage_profile
 from recombine.metrics.registry import STAGE_METRICS, Column, Need, Stage, StageMetric, stage_metric, versions
-from recombine.studies.base import Trials
-from recombine.studies.presets import preset_named
-from recombine.studies.reading import STAGE_DIMS, tabulate
-from recombine.studies.reading import stage_profile as study_profile
 from recombine.sweep import train
 from tests.small import small_spec
 

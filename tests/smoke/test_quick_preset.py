@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from recombine.figures import FIGURES
+from recombine.papers import DEFAULT
 from tests.command import run
 
 pytestmark = pytest.mark.slow
@@ -14,8 +14,8 @@ def test_quick_preset_ends_with_every_figure_and_verdict(store_path, tmp_path):
     out = tmp_path / "report"
     assert run("reproduce", "--preset", "quick", "--device", "cpu", "--out", str(out)) == 0
     claims = {claim["claim"]: claim for claim in json.loads((out / "claims.json").read_text())}
-    assert list(claims) == [f"C{k}" for k in range(1, 19)]
-    assert all((out / "figures" / f"{name}.png").exists() for name in FIGURES)
+    assert list(claims) == list(DEFAULT.claims)
+    assert all((out / "figures" / f"{name}.png").exists() for name in DEFAULT.figures)
     outcomes = {case["name"]: case["outcome"] for case in claims["C1"]["cases"]}
     assert outcomes["onehot"] == "holds"
     assert claims["C7"]["verdict"] == "supported"

@@ -5,8 +5,7 @@ import json
 import pytest
 import xarray
 
-from recombine.figures import FIGURES
-from recombine.studies import STUDIES
+from recombine.papers import DEFAULT
 from tests.command import run
 from tests.tiny import FLAGS
 
@@ -20,17 +19,18 @@ def out(tmp_path_factory):
     return place / "out"
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("name", DEFAULT.studies)
 def test_study_from_command_to_page(name, out):
     found = xarray.load_dataset(out / "data" / f"{name}.nc", engine="h5netcdf")
     assert found.sizes.get("seed", 1) >= 1
     judged = {claim["claim"] for claim in json.loads((out / "claims.json").read_text())}
-    assert judged >= set(STUDIES[name].claims)
+    claims = [claim.name for claim in DEFAULT.studies[name].claims]
+    assert judged >= set(claims)
     page = (out / "index.html").read_text()
-    assert all(f"<strong>{claim}</strong>" in page for claim in STUDIES[name].claims)
+    assert all(f"<strong>{claim}</strong>" in page for claim in claims)
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", DEFAULT.figures)
 def test_figure_is_drawn(name, out):
     assert (out / "figures" / f"{name}.png").stat().st_size > 5000
     assert b"<svg" in (out / "figures" / f"{name}.svg").read_bytes()[:2000]

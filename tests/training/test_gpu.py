@@ -7,8 +7,8 @@ import torch
 import recombine
 from recombine import kernels
 from recombine.decoders import CNN, DECODERS, LowRank
+from recombine.reproduction.profile import stage_profile
 from recombine.store import Store
-from recombine.studies.reading import stage_profile
 from recombine.sweep import train
 from recombine.training import Ensemble, State, fit
 from recombine.training.fit import Stepper

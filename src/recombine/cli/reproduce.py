@@ -108,7 +108,7 @@ def available_cores() -> int:
 
 def written(findings: Findings, note: Callable[[str], None] = lambda line: None) -> Path:
     """The report of a folder of results."""
-    from recombine.reproduction.report import write_report
+    from recombine.reproduction.reporting import write_report
 
     return write_report(findings, say=note)
 
@@ -159,7 +159,7 @@ def figure(
     out: Annotated[SomePath | None, Parameter(help="Folder for the files. Default: the figures of --from.")] = None,
 ) -> None:
     """Draw one figure again from stored results, as PNG and SVG, and print its caption."""
-    from recombine.reproduction.report import save_figure
+    from recombine.reproduction.report.drawing import save_figure
 
     spec = PAPER.figure_named(name)
     findings = Findings(PAPER, Results.existing(source))

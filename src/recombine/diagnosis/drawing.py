@@ -11,9 +11,9 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from recombine.reproduction.panels import half_cell, outline, styled
 from recombine.diagnosis.result import metric_method
 from recombine.metrics.registry import STAGE_METRICS
+from recombine.reproduction.panels import half_cell, outline, styled
 
 if TYPE_CHECKING:
     import xarray

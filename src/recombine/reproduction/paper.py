@@ -69,8 +69,8 @@ class Paper:
     @cached_property
     def presets(self) -> dict[str, Preset]:
         """Every preset by name, the paper's own settings last."""
-        own = self.preset()
-        return {**{name: self.preset.variant(name) for name in self.preset.variant_names()}, own.name: own}
+        default = self.preset.default()
+        return {**{name: self.preset.variant(name) for name in self.preset.variant_names()}, default.name: default}
 
     def preset_named(self, name: str) -> Preset:
         """A preset by its name."""

@@ -53,6 +53,11 @@ class Preset(Frozen):
     """Fields that this class adds, by the names that they had in earlier editions."""
 
     @classmethod
+    def default(cls) -> Self:
+        """The preset with every field at its default: the paper's own settings."""
+        return cls()
+
+    @classmethod
     def variant(cls, name: str) -> Self:
         """The preset of that name: the values that this class and those it is made of declare for it."""
         values = {key: value for part in _declared(cls, "variants") for key, value in part.get(name, {}).items()}

@@ -10,17 +10,26 @@ import torch
 import xarray
 
 from recombine.errors import InvalidValue
-from recombine.figures.threshold import threshold_caption, threshold_figure, threshold_panel
+from recombine.papers import DEFAULT
+from recombine.papers.forced_rendering.threshold import design
+from recombine.papers.forced_rendering.threshold.design import MOST_STEPS, SPREAD, Settings, bumps_of
+from recombine.papers.forced_rendering.threshold.figure import threshold_caption, threshold_figure, threshold_panel
+from recombine.papers.forced_rendering.threshold.labels import PROTOCOLS, TARGET
+from recombine.papers.forced_rendering.threshold.psychometric import (
+    exact_threshold,
+    exponent,
+    fitted,
+    resampled,
+    threshold,
+)
+from recombine.papers.forced_rendering.threshold.study import ThresholdStudy
+from recombine.papers.forced_rendering.threshold.study import measured as measured_cell
 from recombine.specs import RunSpec
 from recombine.store import Run
-from recombine.studies import threshold as study_module
-from recombine.studies.presets import PRESETS, Preset
-from recombine.studies.psychometric import exact_threshold, exponent, fitted, resampled, threshold
-from recombine.studies.threshold import MOST_STEPS, PROTOCOLS, SPREAD, TARGET, ThresholdStudy, bumps_of
 
 STUDY = ThresholdStudy()
 SIZES = (20, 28, 36)
-SMALL = Preset(name="small", threshold_sizes=SIZES, threshold_protocols=1)
+SMALL = Settings(name="small", threshold_sizes=SIZES, threshold_protocols=1)
 FEWER = SMALL.replace(threshold_protocols=5, threshold_first=5, threshold_rest=8)
 
 
@@ -187,7 +196,7 @@ def world(power: float = 3.0, *, stripes: float = 0.99, kept: float = 0.3, noise
     return accuracies
 
 
-def carried_out(preset: Preset, accuracies: World) -> tuple[dict[str, Run], list[list[RunSpec]]]:
+def carried_out(preset: Settings, accuracies: World) -> tuple[dict[str, Run], list[list[RunSpec]]]:
     """All runs of the design, and its rounds."""
     runs: dict[str, Run] = {}
     rounds: list[list[RunSpec]] = []
@@ -200,14 +209,14 @@ def carried_out(preset: Preset, accuracies: World) -> tuple[dict[str, Run], list
     return runs, rounds
 
 
-def measured(preset: Preset, accuracies: World) -> xarray.Dataset:
+def measured(preset: Settings, accuracies: World) -> xarray.Dataset:
     runs, _ = carried_out(preset, accuracies)
     return STUDY.measure(STUDY.trials(preset, torch.device("cpu"), runs))
 
 
 @pytest.fixture
 def few_resamples(monkeypatch):
-    monkeypatch.setattr(study_module, "RESAMPLES", 300)
+    monkeypatch.setattr(design, "RESAMPLES", 300)
 
 
 def test_the_first_protocol_is_the_plainest():
@@ -247,7 +256,7 @@ def test_networks_without_bumps_are_shared_by_protocols():
 
 
 def test_fixed_epochs_are_affordable():
-    paper = PRESETS["paper"]
+    paper = DEFAULT.presets["paper"]
     _, rounds = carried_out(paper.replace(threshold_protocols=2, threshold_sizes=(44, 52)), world(2.0, stripes=0.7))
     epochs = [spec for part in rounds for spec in part if spec.recipe.epochs]
     steps = [-(-len(spec.task.training_values(0)) // spec.recipe.batch) * spec.recipe.epochs for spec in epochs]
@@ -287,7 +296,7 @@ def test_networks_that_diverged_are_no_points(few_resamples):
     points = cell.points(runs)
     assert points.accuracy.tolist() == [0.5, 0.7]
     assert cell.threshold(points, np.random.default_rng(0)).outcome == "unsure"  # too few for a curve
-    assert study_module._measured(cell, runs, 6, np.random.default_rng(0))["networks"] == 2
+    assert measured_cell(cell, runs, 6, np.random.default_rng(0))["networks"] == 2
 
 
 # -- thresholds, exponents, verdict ----------------------------------------------------------------------------------
@@ -402,7 +411,7 @@ def test_from_training_to_figure(few_resamples, store_path, tmp_path):
 
     from recombine.sweep import train
 
-    preset = Preset(
+    preset = Settings(
         name="tiny", precision="float32", lr=1e-2, threshold_sizes=(5, 6, 7), threshold_width=4, threshold_depth=1,
         threshold_steps=40, threshold_protocols=1, threshold_first=3, threshold_rest=2, threshold_alone=3,
     )  # fmt: skip

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from recombine.claims import CaseResult, Interval, Judgement
-from recombine.report.markdown import escaped, row
-from recombine.report.verdicts import claim_by_claim, markdown_table, provenance_table
-from recombine.results import Results
+from recombine.reproduction.claims import CaseResult, Judgement
+from recombine.reproduction.intervals import Interval
+from recombine.reproduction.report.markdown import escaped, row
+from recombine.reproduction.report.verdicts import claim_by_claim, markdown_table, provenance_table
+from recombine.reproduction.results import Results
 from tests.command import run
 from tests.golden import RESULTS
 
@@ -63,7 +64,7 @@ def test_a_hostile_dataset_in_a_readme(tmp_path, monkeypatch):
     results = Results(tmp_path / "results")
     data = Results(RESULTS).dataset("encodings").assign_attrs(device="<img src=x onerror=alert(1)>")
     results.save("encodings", data, "digest")
-    monkeypatch.setattr("recombine.cli.reproduce.written", lambda results: results.path)
+    monkeypatch.setattr("recombine.cli.reproduce.written", lambda findings: findings.results.path)
     readme = tmp_path / "README.md"
     readme.write_text("<!-- provenance: begin -->\n<!-- provenance: end -->\n")
     assert run("report", str(results.path), "--write", str(readme)) == 0

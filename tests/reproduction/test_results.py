@@ -1,4 +1,4 @@
-"""A folder of results: served for the same question only, judged anew each time."""
+"""A folder of results: served for the same question only, judged again each time."""
 
 import hashlib
 import json
@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 import torch
 
-from recombine.cli.reproduce import selected
 from recombine.errors import InvalidValue
-from recombine.questions import MEASURING, dataset_fingerprint
-from recombine.report import write_report
-from recombine.reproduction import reproduce
-from recombine.results import SETTINGS, SOURCE, Results
+from recombine.papers import DEFAULT
+from recombine.reproduction.findings import Findings
+from recombine.reproduction.reporting import write_report
+from recombine.reproduction.reproduce import reproduce
+from recombine.reproduction.results import SETTINGS, SOURCE, Results
 from recombine.store.run import manifest_text
-from recombine.studies import STUDIES, preset_named
 from tests.command import run
 from tests.golden import RESULTS
 from tests.tiny import TINY
 
-PRESET = preset_named("quick").changed([*TINY, "seeds=2"])
+STUDIES = DEFAULT.studies
+PRESET = DEFAULT.preset_named("quick").changed([*TINY, "seeds=2"])
 
 
 @pytest.fixture
@@ -31,13 +31,14 @@ def folder(tmp_path):
 
 
 def test_every_claim_is_judged_by_one_study():
-    claims = [claim for study in STUDIES.values() for claim in study.claims]
-    assert sorted(claims, key=lambda name: int(name[1:])) == [f"C{k}" for k in range(1, 19)]
+    names = [claim.name for study in STUDIES.values() for claim in study.claims]
+    assert sorted(names) == sorted(DEFAULT.claims)
+    assert list(DEFAULT.claims) == [f"C{k}" for k in range(1, len(names) + 1)]
 
 
 def test_golden_results_judge_all_claims():
-    judged = Results.existing(RESULTS).judgements()
-    assert [judgement.claim for judgement in judged] == [f"C{k}" for k in range(1, 19)]
+    judged = Findings(DEFAULT, Results.existing(RESULTS)).judgements
+    assert [judgement.claim for judgement in judged] == list(DEFAULT.claims)
     assert all(judgement.criterion for judgement in judged)
 
 
@@ -68,26 +69,6 @@ def test_the_same_numbers_from_the_same_runs(tmp_path):
         results = reproduce([study], PRESET, tmp_path / "runs", tmp_path / name, device="cpu")
         found.append(results.dataset("regimes"))
     assert found[0].equals(found[1])
-
-
-def test_digest_depends_on_all_that_a_dataset_depends_on():
-    same = ("a", {"1": "x", "2": "y"}, "{}", ("PCA",))
-    others = [
-        ("b", *same[1:]),
-        ("a", {"1": "x"}, *same[2:]),
-        ("a", {"1": "x", "2": "other weights"}, *same[2:]),
-        (*same[:2], '{"penalty_sigma": 1}', same[3]),
-        (*same[:3], ("UMAP",)),
-    ]
-    assert len({dataset_fingerprint(*question) for question in (same, *others)}) == 6
-    assert dataset_fingerprint("a", {"2": "y", "1": "x"}, "{}", ("PCA",)) == dataset_fingerprint(*same)
-    assert {"encodings.py", "holdouts", "factors.py"} <= set(MEASURING)
-
-
-def test_a_way_of_embedding_is_an_instrument(monkeypatch):
-    monkeypatch.setattr("recombine.studies.rotation._embedder", lambda: ("UMAP", None))
-    assert STUDIES["rotation"].optional_tools() == ("UMAP",)
-    assert STUDIES["depth"].optional_tools() == ()
 
 
 def test_a_run_trained_to_something_else_is_measured_again(tmp_path):
@@ -143,7 +124,7 @@ def test_every_dataset_says_where_it_came_from(tiny_folder):
 def test_a_folder_holds_one_preset(tiny_folder, change, message, tmp_path, monkeypatch):
     results, preset = tiny_folder
     before = {path: path.read_bytes() for path in results.path.rglob("*") if path.is_file()}
-    monkeypatch.setattr("recombine.reproduction.train", None)
+    monkeypatch.setattr("recombine.reproduction.reproduce.train", None)
     with pytest.raises(InvalidValue, match="or another --out") as caught:
         reproduce([STUDIES["encoding_width"]], preset.replace(**change), tmp_path / "runs", results.path, device="cpu")
     assert str(caught.value).startswith(message)
@@ -169,7 +150,7 @@ def test_nothing_is_written_by_a_call_that_is_killed_before_it_has_a_dataset(tin
     def killed(*args, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("recombine.reproduction.train", killed)
+    monkeypatch.setattr("recombine.reproduction.reproduce.train", killed)
     for out in (results.path, tmp_path / "new"):
         both = [STUDIES["encoding_width"], STUDIES["encoder"]]
         with pytest.raises(KeyboardInterrupt):
@@ -200,7 +181,7 @@ def test_datasets_without_their_preset_have_that_of_the_folder(folder):
 
 
 def test_committed_results_say_of_themselves_what_was_noted():
-    results = Results.existing(Path(__file__).parents[1] / "results" / "paper")
+    results = Results.existing(Path(__file__).parents[2] / "results" / "paper")
     assert results.provenance == results.noted
     assert results.settings("stripes") == results.noted["preset"]
 
@@ -266,7 +247,7 @@ def test_figure_claims_and_report_train_nothing(folder, capsys, monkeypatch):
     assert (folder / "drawn" / "fig10.svg").exists()
     assert run("claims", "--from", folder) == 0
     listed = capsys.readouterr().out
-    assert all(f"C{k} " in listed for k in range(1, 19))
+    assert all(f"{claim} " in listed for claim in DEFAULT.claims)
     assert run("claims", "c9", "--from", folder) == 0
     assert "OOD: both below entropy" in capsys.readouterr().out
     Results(folder).remove(set(STUDIES) - {"regimes"})
@@ -276,7 +257,9 @@ def test_figure_claims_and_report_train_nothing(folder, capsys, monkeypatch):
 
 
 def test_readme_table_is_written_between_its_marks(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("recombine.cli.reproduce.written", lambda results: results.path)  # pictures are tested above
+    monkeypatch.setattr(
+        "recombine.cli.reproduce.written", lambda findings: findings.results.path
+    )  # pictures are tested above
     readme = tmp_path / "README.md"
     readme.write_text("above\n<!-- verdicts: begin -->\nstale text\n<!-- verdicts: end -->\nbelow\n")
     assert run("report", folder, "--write", readme) == 0
@@ -284,7 +267,7 @@ def test_readme_table_is_written_between_its_marks(folder, tmp_path, monkeypatch
     assert text.startswith("above\n")
     assert text.endswith("below\n")
     assert "stale text" not in text
-    assert all(f"**C{k}**" in text for k in range(1, 19))
+    assert all(f"**{claim}**" in text for claim in DEFAULT.claims)
     assert run("report", folder, "--write", readme) == 0
     assert readme.read_text() == text
 
@@ -293,7 +276,9 @@ def test_readme_table_is_written_between_its_marks(folder, tmp_path, monkeypatch
     ("preset", "banner"), [({"name": "paper", "seeds": 4}, True), ({"seeds": 32}, False), ({}, False)]
 )
 def test_the_banner_says_what_is_true_of_any_preset(preset, banner, tmp_path):
-    page = write_report(tmp_path, {}, {}, [], {"preset": preset}).read_text()
+    results = Results(tmp_path)
+    results.note(preset=preset)
+    page = write_report(Findings(DEFAULT, results)).read_text()
     assert ('class="banner"' in page) == banner
     assert ("With 4 seeds" in page) == banner
     assert "small networks" not in page
@@ -302,7 +287,7 @@ def test_the_banner_says_what_is_true_of_any_preset(preset, banner, tmp_path):
 
 @pytest.mark.parametrize("word", ["4", "fig4", "Fig4", "FIG4"])
 def test_figures_are_asked_for_by_number_or_name(word):
-    assert [study.name for study in selected([word])] == ["stripes", "threshold", "tuning"]
+    assert [study.name for study in DEFAULT.selected([word])] == ["stripes", "threshold", "tuning"]
 
 
 MISTAKES = {
@@ -336,7 +321,7 @@ def test_mistakes_are_one_line(kind, capsys, tmp_path, monkeypatch):
 
 
 def test_a_document_is_refused_before_anything_is_judged(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(Results, "judgements", None)
+    monkeypatch.setattr(Findings, "judgements", None)
     shutil.copytree(RESULTS, tmp_path / "golden")
     assert run("report", tmp_path / "golden", "--write", tmp_path / "nofile.md") == 2
     assert run("claims", "C99", "--from", tmp_path / "golden") == 2

@@ -5,11 +5,14 @@ import json
 import numpy as np
 import pytest
 
-from recombine.claims import CLAIMS, Absent, Claim, Condition, Interval, bootstrap
-from recombine.claims.limits import exponent_limits, threshold_limits
 from recombine.errors import InvalidValue
-from recombine.report.verdicts import headline, shown_case
+from recombine.papers import DEFAULT
+from recombine.papers.forced_rendering.threshold.limits import exponent_limits, threshold_limits
+from recombine.reproduction.claims import Claim, Condition
+from recombine.reproduction.intervals import Absent, Interval, bootstrap
+from recombine.reproduction.report.verdicts import case_text, headline
 
+CLAIMS = DEFAULT.claims
 C1 = CLAIMS["C1"]
 LEARNT = {"id_over_blank": [0.01, 0.02, 0.015], "id_accuracy": [1.0, 0.99, 1.0]}
 FAILS_TO_COMPOSE = {**LEARNT, "ood_over_blank": [0.9, 1.1, 1.0]}
@@ -69,7 +72,7 @@ def test_a_score_that_is_absent_leaves_its_case_open():
     assert (judgement.verdict, case.outcome) == ("undecided", "open")
     assert case.outcomes["exponent_stripes < 1.25"] == "holds"
     assert case.outcomes["exponent_bumps > 2.5"] == "open"
-    assert shown_case(case) == "exponent stripes 1 [1, 1]; no exponent bumps: 90 % not reached"
+    assert case_text(case) == "exponent stripes 1 [1, 1]; no exponent bumps: 90 % not reached"
     assert claim.judge({"a": {"exponent_stripes": linear}}).verdict == "undecided"
 
 
@@ -81,7 +84,7 @@ def test_one_condition_that_fails_decides_whatever_else_is_absent():
 def test_cases_about_one_condition_need_only_that_one():
     cases = {"in place": {"ood_accuracy": [1.0, 0.99, 1.0]}, "better": {"effect": [0.1, 0.2, 0.3]}}
     assert CLAIMS["C10"].judge(cases).verdict == "supported"
-    assert [claim for claim, found in CLAIMS.items() if found.apart] == ["C10"]
+    assert [claim for claim, found in CLAIMS.items() if found.one_condition_per_case] == ["C10"]
     with pytest.raises(InvalidValue, match="case"):
         CLAIMS["C10"].judge({"a": {"slope": [1.0]}})
 

@@ -13,18 +13,12 @@ import xarray
 
 from recombine.errors import InvalidValue
 from recombine.metrics import squared_error
+from recombine.papers import DEFAULT
+from recombine.papers.forced_rendering.rotation.embedding import embedder
+from recombine.papers.forced_rendering.rotation.figure import rotation_caption, rotation_figure
+from recombine.papers.forced_rendering.rotation.gap import closer_to_blend, gap_angles, gap_edges, linear_blend
+from recombine.papers.forced_rendering.rotation.labels import MANY, ONE
 from recombine.specs import RunSpec
-from recombine.studies.base import STUDIES
-from recombine.studies.presets import preset_named
-from recombine.studies.rotation import (
-    MANY,
-    ONE,
-    _embedder,
-    closer_to_blend,
-    gap_angles,
-    gap_edges,
-    linear_blend,
-)
 from recombine.sweep import train
 from recombine.tasks.rotation import RotationTask, upright_digits
 from recombine.training import evaluate, scores
@@ -211,11 +205,11 @@ def test_umap_is_used_where_it_is_installed(monkeypatch):
             return np.full((len(activations), 2), self.neighbours)
 
     monkeypatch.setitem(sys.modules, "umap", types.SimpleNamespace(UMAP=Mapper))
-    method, embed = _embedder()
+    method, embed = embedder()
     assert method == "UMAP"
     assert [embed(torch.zeros(count, 3))[0, 0] for count in (8, 100, 1000)] == [7, 15, 50]
     monkeypatch.setitem(sys.modules, "umap", None)
-    method, embed = _embedder()
+    method, embed = embedder()
     assert method == "PCA"
     turn = torch.linspace(0, 2 * math.pi, 13)[:-1]
     circle = torch.stack([3 * turn.cos(), turn.sin()], dim=1) @ torch.tensor([[0.6, 0.8, 0.0], [0.0, 0.0, 1.0]])
@@ -224,7 +218,7 @@ def test_umap_is_used_where_it_is_installed(monkeypatch):
 
 
 def test_arms_share_the_recipe_and_many_digits_can_be_left_out():
-    study, preset = STUDIES["rotation"], preset_named("paper")
+    study, preset = DEFAULT.studies["rotation"], DEFAULT.preset_named("paper")
     one, many = study.arms(preset)
     assert (one.labels, many.labels) == ((ONE,), (MANY,))
     assert (one.extra, many.extra) == (False, True)
@@ -237,9 +231,9 @@ def test_arms_share_the_recipe_and_many_digits_can_be_left_out():
 @pytest.fixture(scope="module")
 def result(tmp_path_factory):
     """Two seeds of each arm, a hundred steps long, measured and read back from a file."""
-    study, folder = STUDIES["rotation"], tmp_path_factory.mktemp("rotation")
+    study, folder = DEFAULT.studies["rotation"], tmp_path_factory.mktemp("rotation")
     small = ["seeds=2", "extra_seeds=1", "angles=40", "digits=2", "depth=2", "rotation_width=8", "rotation_steps=100"]
-    preset = preset_named("quick").changed(small)
+    preset = DEFAULT.preset_named("quick").changed(small)
     runs = {run.key: run for run in train(study.specs(preset), folder / "store", device="cpu")}
     measured = study.measure(study.trials(preset, CPU, runs))
     measured.to_netcdf(folder / "rotation.nc", engine="h5netcdf")
@@ -269,7 +263,7 @@ def test_pictures_run_from_edge_to_edge(result):
 
 
 def test_study_judges_one_digit_alone(result):
-    (judgement,) = STUDIES["rotation"].judge(result)
+    (judgement,) = DEFAULT.studies["rotation"].judge(result)
     assert judgement.claim == "C15"
     (case,) = judgement.cases
     assert case.name == ONE
@@ -279,15 +273,13 @@ def test_study_judges_one_digit_alone(result):
         {name: ("seed", [value] * 8) for name, value in found.items()}, {"stage": ["input", "layer0", "output"]}
     )
     slow, fast = (many.assign(stage_speed=(("seed", "stage"), [[1.0, v, 0.5]] * 8)) for v in (0.8, 4.0))
-    (judgement,) = STUDIES["rotation"].judge(slow)
+    (judgement,) = DEFAULT.studies["rotation"].judge(slow)
     assert judgement.verdict == "supported"
     assert judgement.cases[0].evidence["gap_speed"].mean == pytest.approx(0.8)  # the input's 1 is left out
-    assert STUDIES["rotation"].judge(fast)[0].verdict == "not supported"
+    assert DEFAULT.studies["rotation"].judge(fast)[0].verdict == "not supported"
 
 
 def test_figure_and_caption_are_drawn_from_the_data_alone(result, tmp_path):
-    from recombine.figures.rotation import rotation_caption, rotation_figure
-
     figure = rotation_figure(result)
     figure.savefig(tmp_path / "rotation.png")
     assert (tmp_path / "rotation.png").stat().st_size > 20_000

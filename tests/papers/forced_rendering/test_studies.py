@@ -8,17 +8,20 @@ import pytest
 import torch
 
 from recombine.errors import InvalidValue
-from recombine.figures import FIGURES
-from recombine.figures.panels import of_shared_seeds, seed_count
-from recombine.results import Results
+from recombine.papers import DEFAULT
+from recombine.papers.forced_rendering.penalties.figure import bump_sigma
+from recombine.reproduction.measuring import tabulate
+from recombine.reproduction.panels import of_shared_seeds, seed_count
+from recombine.reproduction.results import Results
+from recombine.reproduction.study import Trials
+from recombine.reproduction.tables import first_seed
 from recombine.store import Run
-from recombine.studies import STUDIES, Trials, preset_named
-from recombine.studies.reading import first_seed, tabulate
 from tests.golden import RESULTS
 from tests.tiny import TINY
 
+FIGURES, STUDIES = DEFAULT.figures, DEFAULT.studies
 GOLDEN = Results(RESULTS)
-QUICK = preset_named("quick")
+QUICK = DEFAULT.preset_named("quick")
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ def test_a_run_that_diverged_is_not_measured_and_counts_for_nothing():
 
 def test_pictures_are_of_the_first_run_that_did_not_diverge():
     found = trials(a="xd", b="dd", c="xx")
-    assert found.shown("a").key == "a1"
+    assert found.pictured_run("a").key == "a1"
     assert found.pictured == {"a1", "b0", "c0"}
 
 
@@ -113,7 +116,7 @@ def test_short_lists_are_judged_and_drawn(study, kept, tmp_path):
     Results(tmp_path).save(study, shorter(study, **kept), "digest")
     results = Results(tmp_path)
     judged = STUDIES[study].judge(results.dataset(study))
-    assert [judgement.claim for judgement in judged] == list(STUDIES[study].claims)
+    assert [judgement.claim for judgement in judged] == [claim.name for claim in STUDIES[study].claims]
     assert all(judgement.cases for judgement in judged)
     for spec in FIGURES.values():
         if study in spec.studies:
@@ -184,6 +187,4 @@ def test_regimes_have_an_ideal_an_arm():
     ("attributes", "sigma"), [({}, 1.5), ({"settings": '{"penalty_sigma": 0.8}'}, 0.8), ({"sigma": 1.1}, 1.1)]
 )
 def test_the_schematic_has_the_runs_own_bump(attributes, sigma):
-    from recombine.figures.penalties import _sigma
-
-    assert _sigma(GOLDEN.dataset("penalties").assign_attrs(attributes)) == sigma
+    assert bump_sigma(GOLDEN.dataset("penalties").assign_attrs(attributes)) == sigma

@@ -5,11 +5,12 @@ import re
 import pytest
 from matplotlib.testing.compare import compare_images
 
-from recombine.figures import FIGURES, figure_named
-from recombine.results import Results
+from recombine.papers import DEFAULT
+from recombine.reproduction.results import Results
 from tests.golden import PICTURES, RESULTS
 from tests.golden.pictures import drawn
 
+FIGURES = DEFAULT.figures
 TOLERANCE = 3.0
 """Root mean square of grey values: another machine's rounding passes, a panel that moved does not."""
 
@@ -30,7 +31,7 @@ def test_a_changed_figure_is_noticed(results, tmp_path):
     changed = results.dataset("regimes").copy(deep=True)
     changed["schmidt_rank"][:] = changed["schmidt_rank"] * 3
     other = Results(tmp_path)
-    other._loaded["regimes"] = changed
+    other.save("regimes", changed, "fingerprint")
     found = tmp_path / "regimes.png"
     found.write_bytes(drawn(FIGURES["regimes"], other))
     assert compare_images(str(PICTURES / "regimes.png"), str(found), TOLERANCE) is not None
@@ -59,4 +60,4 @@ def test_all_fifteen_figures_are_there():
 
 @pytest.mark.parametrize(("word", "name"), [("4", "fig4"), ("fig4", "fig4"), ("Fig4", "fig4"), ("regimes", "regimes")])
 def test_figures_by_number_and_name(word, name):
-    assert figure_named(word).name == name
+    assert DEFAULT.figure_named(word).name == name

@@ -1,0 +1,1 @@
+"""Figures to files, verdicts to text, and the page. No torch here."""
