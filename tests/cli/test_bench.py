@@ -10,12 +10,12 @@ import torch
 
 from recombine import kernels
 from recombine.benchmark import CASES, ablation, performance_blocks
+from recombine.benchmark.figure import performance_figure
 from recombine.benchmark.ours import timed
 from recombine.benchmark.plain import PlainLoop
 from recombine.benchmark.precision import compare_precisions, told_apart
 from recombine.benchmark.published import plain_module
 from recombine.benchmark.roofline import Work, work_of
-from recombine.figures.performance import performance_figure
 from recombine.specs import Recipe, RunSpec
 from recombine.tasks import BumpTask
 from tests.command import run

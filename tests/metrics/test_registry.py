@@ -3,10 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from recombine.studies.base import Trials
-from recombine.studies.presets import preset_named
-from recombine.studies.reading import STAGE_DIMS, tabulate
-from recombine.studies.reading import stage_profile as study_profile
 
 import recombine as rc
 from recombine.diagnosis.drawing import profile_figure
@@ -15,6 +11,11 @@ from recombine.factors import Factor, FactorGrid
 from recombine.metrics import ensemble_reader, metric_tensor
 from recombine.metrics.profile import read_stages, stage_profile
 from recombine.metrics.registry import STAGE_METRICS, Column, Need, Stage, StageMetric, stage_metric, versions
+from recombine.papers import DEFAULT
+from recombine.reproduction.measuring import tabulate
+from recombine.reproduction.profile import STAGE_DIMS
+from recombine.reproduction.profile import stage_profile as study_profile
+from recombine.reproduction.study import Trials
 from recombine.sweep import train
 from tests.small import small_spec
 
@@ -65,7 +66,7 @@ def test_a_registered_metric_is_in_diagnosis_summary_figure_and_study(loudness, 
     assert result.summary_table()["loud"] == [f"{value:.3f}" for value in result["loudness"].values]
     assert "loudness" in [ax.get_title(loc="left") for ax in profile_figure(result).axes]
 
-    trials = Trials(preset_named("quick"), CPU, {("cnn",): [run]})
+    trials = Trials(DEFAULT.preset_named("quick"), CPU, {("cnn",): [run]})
     table = tabulate(trials, ("decoder",), lambda run: study_profile(run, CPU), STAGE_DIMS)
     assert table["loudness"].dims == ("decoder", "seed", "stage")
     assert table["loudness_map"].dims == ("decoder", "seed", "stage", "y", "x")

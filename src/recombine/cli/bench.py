@@ -132,7 +132,7 @@ def _read(path: Path, field: str = "from") -> dict[str, Any]:
 
 
 def _write(path: Path, text: str, blocks: Mapping[str, str], records: Mapping[str, Mapping[str, Any]]) -> None:
-    from recombine.figures.performance import performance_figure
+    from recombine.benchmark.figure import performance_figure
     from recombine.reproduction.report.drawing import save_drawn
 
     for name, record in records.items():

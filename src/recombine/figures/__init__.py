@@ -1,1 +1,0 @@
-"""Figures of a diagnosis and of a benchmark: data in, a matplotlib Figure out. Nothing here trains."""
