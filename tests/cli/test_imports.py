@@ -7,12 +7,12 @@ import pytest
 
 from recombine.encodings import ENCODINGS
 from recombine.store import Store
+from tests.command import run
 
 PARTS = '''
 from typing import Literal
 import torch
 from recombine.encodings import ENCODINGS, Encoding
-from tests.command import run
 
 @ENCODINGS.register
 class Ring(Encoding):

@@ -135,7 +135,7 @@ MISTAKES = {
     "batch zero": ("train --batch 0", "batch: '0'"),
     "epochs zero": ("train --epochs 0", "epochs: '0'"),
     "epochs and steps": ("train --epochs 3 --steps 3", "steps: '3'"),
-    "beta of one": ("train --mean-decay 1", "--mean-decay: '1'"),
+    "beta of one": ("train --beta1 1", "--beta1: '1'"),
     "seeds negative": ("train --seeds -3", "seeds: '-3'"),
     "seeds zero": ("train --seeds 0", "seeds: '0'"),
     "seeds not numbers": ("train --seeds few", "seeds: 'few'"),
