@@ -86,8 +86,8 @@ def test_a_failing_compiler_is_one_line(tmp_path):
     fake = tmp_path / "cc"
     fake.write_text("#!/bin/sh\necho 'x.cpp: error: bad' >&2\nexit 1\n")
     fake.chmod(0o755)
-    found = said({"CXX": f"{fake} -pthread", "RECOMBINE_CACHE": str(tmp_path / "cache")})
-    assert found == "False cc failed: x.cpp: error: bad"
+    text = said({"CXX": f"{fake} -pthread", "RECOMBINE_CACHE": str(tmp_path / "cache")})
+    assert text == "False cc failed: x.cpp: error: bad"
     assert not list((tmp_path / "cache").iterdir())
 
 

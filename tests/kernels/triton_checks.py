@@ -32,8 +32,8 @@ convolution.WIDE = 32  # both forms of a product are tried
 torch.backends.cudnn.allow_tf32 = False  # what they are compared with is strict
 
 
-def close(found, expected):
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+def close(actual, expected):
+    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
 
 
 @settings(max_examples=4 * TIMES, deadline=None, phases=[Phase.generate])
@@ -62,17 +62,17 @@ def convolutions(members, batch, height, width, channels, out, up, seed):
     ).relu()
     taps, turned = convolution.laid_out(w, torch.float32)
     assert torch.equal(taps, w.flatten(3).permute(0, 3, 1, 2))
-    answers = convolution.forward(convolution.bordered(x), taps, bias, up)
-    close(answers, convolution.bordered(expected.permute(0, 1, 3, 4, 2)))
+    outputs = convolution.forward(convolution.bordered(x), taps, bias, up)
+    close(outputs, convolution.bordered(expected.permute(0, 1, 3, 4, 2)))
     gradient = torch.randn(expected.shape, generator=chance, device=DEVICE)
-    wanted = torch.autograd.grad(expected, leaves, gradient)
+    expected_gradients = torch.autograd.grad(expected, leaves, gradient)
     z = (gradient * (expected > 0)).permute(0, 1, 3, 4, 2).contiguous()
     z, x = convolution.bordered(z), convolution.bordered(x)
     below, sums = convolution.input_gradient(z, turned, x, up)
-    passed = wanted[0] * (leaves[0] > 0)
+    passed = expected_gradients[0] * (leaves[0] > 0)
     close(below, convolution.bordered(passed.permute(0, 1, 3, 4, 2)))
     close(sums, passed.sum(dim=(1, 3, 4)))
-    close(convolution.weight_gradient(x, z, up).unflatten(-1, (side, side)), wanted[1])
+    close(convolution.weight_gradient(x, z, up).unflatten(-1, (side, side)), expected_gradients[1])
 
 
 @settings(max_examples=3 * TIMES, deadline=None, phases=[Phase.generate])
@@ -86,10 +86,10 @@ def narrow_convolution(members, batch, height, width, channels, out, seed):
     shapes = (members, batch, channels, height, width), (members, out, channels, 3, 3), (members, out)
     leaves = [torch.randn(shape, generator=chance, device=DEVICE).requires_grad_() for shape in shapes]
     expected = torch.stack([functional.conv2d(a, b, c, padding=1) for a, b, c in zip(*leaves, strict=True)])
-    found = NarrowConvolution.apply(*leaves)
-    close(found, expected)
+    images = NarrowConvolution.apply(*leaves)
+    close(images, expected)
     scale = torch.randn(expected.shape, generator=chance, device=DEVICE)
-    for ours, theirs in zip(*(torch.autograd.grad((y * scale).sum(), leaves) for y in (found, expected)), strict=True):
+    for ours, theirs in zip(*(torch.autograd.grad((y * scale).sum(), leaves) for y in (images, expected)), strict=True):
         close(ours, theirs)
 
 
@@ -121,33 +121,33 @@ def embedding(members, code_sizes, side, unit, sizes, seed):
         for kind in ("rows", "columns", "strengths")
     ]
     codes = torch.rand(members, 3, sum(code_sizes), generator=chance, device=DEVICE)
-    found = []
+    ends = []
     for way in (KernelParts, PlainParts):
-        made = way.of(*parts, unit)
-        results = [made.rendered(codes), *made.penalties().values()]
+        embedded = way.of(*parts, unit)
+        results = [embedded.rendered(codes), *embedded.penalties().values()]
         scale = [torch.linspace(0.5, 2, r.numel(), device=DEVICE).view_as(r) for r in results]
         total = sum((r * s).sum() for r, s in zip(results, scale, strict=True))
-        found.append([*results, torch.autograd.grad(total, weights)[0]])
-    for ours, theirs in zip(*found, strict=True):
+        ends.append([*results, torch.autograd.grad(total, weights)[0]])
+    for ours, theirs in zip(*ends, strict=True):
         close(ours, theirs)
 
 
 @settings(max_examples=3 * TIMES, deadline=None, phases=[Phase.generate])
 @given(SMALL, SMALL, st.sampled_from([1, 5, 33]), st.booleans(), st.integers(0, 99))
 def distances(members, batch, side, rough, seed):
-    """Of answers whose axes lie in another order; and gradients that are one number for all."""
+    """Of outputs whose axes lie in another order; and gradients that are one number for all."""
     chance = torch.Generator(DEVICE).manual_seed(seed)
-    answers = torch.randn(members, side, batch, side + 1, generator=chance, device=DEVICE).transpose(1, 2)
+    outputs = torch.randn(members, side, batch, side + 1, generator=chance, device=DEVICE).transpose(1, 2)
     targets = torch.randn(side + 1, side, batch, members, generator=chance, device=DEVICE).permute(3, 2, 1, 0)
-    answers = (answers.bfloat16() if rough else answers).requires_grad_()
+    outputs = (outputs.bfloat16() if rough else outputs).requires_grad_()
     with torch.no_grad():
-        targets[0, 0, 0, 0] = answers[0, 0, 0, 0]  # no difference has no direction
-    away = (answers.float() - targets).flatten(2)
-    expected, found = (away.square().mean(dim=2), away.abs().mean(dim=2)), PixelMeans.apply(answers, targets)
+        targets[0, 0, 0, 0] = outputs[0, 0, 0, 0]  # no difference has no direction
+    away = (outputs.float() - targets).flatten(2)
+    expected, means = (away.square().mean(dim=2), away.abs().mean(dim=2)), PixelMeans.apply(outputs, targets)
     scale = torch.randn(2, members, 1, generator=chance, device=DEVICE).expand(-1, -1, batch)
-    slopes = [torch.autograd.grad(pair, answers, tuple(scale))[0] for pair in (found, expected)]
-    assert slopes[0].dtype == answers.dtype
-    for ours, theirs in zip((*found, slopes[0].float()), (*expected, slopes[1].float()), strict=True):
+    slopes = [torch.autograd.grad(pair, outputs, tuple(scale))[0] for pair in (means, expected)]
+    assert slopes[0].dtype == outputs.dtype
+    for ours, theirs in zip((*means, slopes[0].float()), (*expected, slopes[1].float()), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-2 if rough else 1e-4, atol=1e-5)
 
 

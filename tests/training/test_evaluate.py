@@ -1,4 +1,4 @@
-"""Errors and hits over the grid: known answers."""
+"""Errors and hits over the grid: known results."""
 
 import math
 import sys
@@ -14,7 +14,7 @@ CPU = torch.device("cpu")
 
 
 def answering(task, values):
-    """A network that gives, whatever it is asked, the answers to `values`, in grid order."""
+    """A network that returns, whatever its inputs, the targets of `values`, in grid order."""
     targets = iter(task.examples(values).targets.split(32))
     return lambda inputs: next(targets)
 
@@ -23,8 +23,8 @@ def answering(task, values):
 @pytest.mark.parametrize("direction", ["decode", "encode"])
 def test_perfect_answers(polarity, direction):
     task = BumpTask(size=12, polarity=polarity, direction=direction)
-    found = scores(evaluate(task, answering(task, task.grid.points), CPU))
-    assert found == {
+    result = scores(evaluate(task, answering(task, task.grid.points), CPU))
+    assert result == {
         "id_mse": 0, "id_over_blank": 0, "id_accuracy": 1, "ood_mse": 0, "ood_over_blank": 0, "ood_accuracy": 1
     }  # fmt: skip
 
@@ -33,10 +33,10 @@ def test_perfect_answers(polarity, direction):
 def test_blank_answers(encoding):
     for direction in ("decode", "encode"):
         task = BumpTask(size=12, encoding=encoding, direction=direction)
-        found = scores(evaluate(task, lambda inputs, t=task: t.blank.expand(len(inputs), *t.blank.shape), CPU))
-        assert found["id_over_blank"] == pytest.approx(1)
-        assert found["ood_over_blank"] == pytest.approx(1)
-        assert found["ood_accuracy"] < 0.2
+        result = scores(evaluate(task, lambda inputs, t=task: t.blank.expand(len(inputs), *t.blank.shape), CPU))
+        assert result["id_over_blank"] == pytest.approx(1)
+        assert result["ood_over_blank"] == pytest.approx(1)
+        assert result["ood_accuracy"] < 0.2
 
 
 @pytest.mark.parametrize(("off", "expected"), [(1, True), (2, False)])
@@ -45,30 +45,30 @@ def test_one_pixel_off_is_a_hit_and_two_are_not(off, expected, direction):
     task = BumpTask(size=12, direction=direction)
     moved = task.grid.points + torch.tensor([off, 0])
     away = (moved[:, 0] <= 11).numpy()
-    found = evaluate(task, answering(task, moved.clamp(max=11)), CPU)["hit"].numpy()
-    assert (found[away] == expected).all()
+    result = evaluate(task, answering(task, moved.clamp(max=11)), CPU)["hit"].numpy()
+    assert (result[away] == expected).all()
 
 
 def test_no_holdout_has_no_score_outside():
     task = BumpTask(size=8, holdout="none")
-    found = scores(evaluate(task, answering(task, task.grid.points), CPU))
-    assert math.isnan(found["ood_mse"])
-    assert found["id_mse"] == 0
+    result = scores(evaluate(task, answering(task, task.grid.points), CPU))
+    assert math.isnan(result["ood_mse"])
+    assert result["id_mse"] == 0
 
 
 def test_metrics_against_loops():
     generator = torch.Generator().manual_seed(0)
-    answers, targets = torch.rand(2, 3, 4, 5, generator=generator), torch.rand(3, 4, 5, generator=generator)
-    error = squared_error(answers, targets)
+    outputs, targets = torch.rand(2, 3, 4, 5, generator=generator), torch.rand(3, 4, 5, generator=generator)
+    error = squared_error(outputs, targets)
     for member in range(2):
         for point in range(3):
-            total = sum((answers[member, point, y, x] - targets[point, y, x]) ** 2 for y in range(4) for x in range(5))
+            total = sum((outputs[member, point, y, x] - targets[point, y, x]) ** 2 for y in range(4) for x in range(5))
             assert error[member, point].item() == pytest.approx(total.item() / 20)
-    place = extreme_pixel(answers)
+    pixel = extreme_pixel(outputs)
     for member in range(2):
         for point in range(3):
-            column, row = place[member, point].tolist()
-            assert answers[member, point, row, column] == answers[member, point].max()
+            column, row = pixel[member, point].tolist()
+            assert outputs[member, point, row, column] == outputs[member, point].max()
     assert region_mean(error, torch.tensor([True, False, True])).tolist() == pytest.approx(
         [((e[0] + e[2]) / 2).item() for e in error]
     )
@@ -88,8 +88,8 @@ def test_tasks_that_look_alike_share_an_evaluator():
             assert torch.equal(shared[name], values), name
 
 
-def batched(answers, chunk):
-    parts = iter(answers.split(chunk))
+def batched(outputs, chunk):
+    parts = iter(outputs.split(chunk))
     return lambda inputs: next(parts)
 
 

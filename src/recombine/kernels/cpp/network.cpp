@@ -27,8 +27,8 @@ struct Network {
 
     Shape start() const { return {first, first, channels}; }
     Shape last() const { return layers.empty() ? start() : layers.back().to(); }
-    long places() const { return first * first; }
-    long first_size() const { return code * channels * places(); }
+    long pixels() const { return first * first; }
+    long first_size() const { return code * channels * pixels(); }
 
     // Where a layer's part begins: in the vector of parameters …
     long weight(std::size_t layer) const {
@@ -70,22 +70,22 @@ struct Network {
     }
 };
 
-// (row, column, place) to (place, row, column), or to (place, column, row)
-void lay_out(const float* from, float* to, long rows, long columns, long places, bool turned) {
-    for (long place = 0; place < places; ++place)
+// (row, column, tap) to (tap, row, column), or to (tap, column, row)
+void lay_out(const float* from, float* to, long rows, long columns, long taps, bool turned) {
+    for (long tap = 0; tap < taps; ++tap)
         for (long row = 0; row < rows; ++row)
             for (long column = 0; column < columns; ++column)
-                to[place * rows * columns + (turned ? column * rows + row : row * columns + column)] =
-                    from[(row * columns + column) * places + place];
+                to[tap * rows * columns + (turned ? column * rows + row : row * columns + column)] =
+                    from[(row * columns + column) * taps + tap];
 }
 
-// (place, number) to (number, place)
-void collect(const float* from, float* to, long places, long count) {
+// (tap, number) to (number, tap)
+void collect(const float* from, float* to, long taps, long count) {
     for (long at = 0; at < count; ++at)
-        for (long place = 0; place < places; ++place) to[at * places + place] = from[place * count + at];
+        for (long tap = 0; tap < taps; ++tap) to[at * taps + tap] = from[tap * count + at];
 }
 
-struct Start {  // of a run of images, one place and block of channels
+struct Start {  // of a run of images, one pixel and block of channels
     const float *codes, *matrix, *bias;
     float* target;
     long code, width, image;
@@ -121,17 +121,17 @@ void recombine_sizes(long code, long first, long channels, long depth, const uns
 void recombine_prepare(long code, long first, long channels, long depth, const unsigned char* doubles,
                        const float* vector, float* prepared) {
     const Network net(code, first, channels, depth, doubles);
-    for (long row = 0; row < code; ++row)  // (code, channel, place) to (code, place, channel)
-        collect(vector + row * channels * net.places(), prepared + row * channels * net.places(), channels,
-                net.places());
+    for (long row = 0; row < code; ++row)  // (code, channel, pixel) to (code, pixel, channel)
+        collect(vector + row * channels * net.pixels(), prepared + row * channels * net.pixels(), channels,
+                net.pixels());
     thread_local std::vector<float> taps;
     for (std::size_t i = 0; i < net.layers.size(); ++i) {
         const Layer& layer = net.layers[i];
-        const long places = layer.kernel(), size = layer.taps() * layer.matrix();
+        const long count = layer.kernel(), size = layer.taps() * layer.matrix();
         for (const bool back : {false, true}) {
             float* target = prepared + net.prepared(i) + (back ? size : 0);
-            if (layer.winograd()) taps.resize(places * layer.matrix());
-            lay_out(vector + net.weight(i), layer.winograd() ? taps.data() : target, channels, channels, places, back);
+            if (layer.winograd()) taps.resize(count * layer.matrix());
+            lay_out(vector + net.weight(i), layer.winograd() ? taps.data() : target, channels, channels, count, back);
             if (layer.winograd()) winograd_kernel(taps.data(), target, layer.matrix(), !back);
         }
     }
@@ -148,13 +148,13 @@ void recombine_forward(long code, long first, long channels, long depth, const u
     const Shape start = net.start();
     float* image = stages + begin * start.image();
     for (long at = 0; at < images; ++at) clear_border(image + at * start.image(), start);
-    for (long place = 0; place < net.places(); ++place)
+    for (long pixel = 0; pixel < net.pixels(); ++pixel)
         for (long c = 0; c < channels; c += BLOCK * LANES) {
-            const long at = (place / first + 1) * start.pitch() + (place % first + 1) * channels + c;
+            const long at = (pixel / first + 1) * start.pitch() + (pixel % first + 1) * channels + c;
             Pieces<PIXELS>::of(
                 0, images,
-                Start{codes + begin * code, prepared + place * channels + c, vector + net.first_size() + c, image + at,
-                      code, net.places() * channels, start.image()});
+                Start{codes + begin * code, prepared + pixel * channels + c, vector + net.first_size() + c, image + at,
+                      code, net.pixels() * channels, start.image()});
         }
     for (std::size_t i = 0; i < net.layers.size(); ++i) {
         const Layer& layer = net.layers[i];
@@ -207,10 +207,10 @@ void recombine_finish(long code, long first, long channels, long depth, const un
     for (long chunk = 1; chunk < chunks; ++chunk)
         for (long at = 0; at < size; ++at) sums[at] += sums[chunk * size + at];
     thread_local std::vector<float> turned;
-    turned.resize(std::max(channels * net.places(), 9 * channels * channels));
+    turned.resize(std::max(channels * net.pixels(), 9 * channels * channels));
     const Shape start = net.start();
     for (long row = 0; row < code; ++row) {
-        std::memset(turned.data(), 0, channels * net.places() * sizeof(float));
+        std::memset(turned.data(), 0, channels * net.pixels() * sizeof(float));
         for (long image = 0; image < batch; ++image) {
             const float one = codes[image * code + row];
             for (long y = 0; y < first; ++y) {
@@ -220,7 +220,7 @@ void recombine_finish(long code, long first, long channels, long depth, const un
                     store(to + at, load(to + at) + one * load(from + at));
             }
         }
-        collect(turned.data(), vector + row * channels * net.places(), net.places(), channels);
+        collect(turned.data(), vector + row * channels * net.pixels(), net.pixels(), channels);
     }
     std::memcpy(vector + net.first_size(), sums, channels * sizeof(float));
     for (std::size_t i = 0; i < net.layers.size(); ++i) {

@@ -61,8 +61,8 @@ struct Tile {
 };
 
 inline Tile tile_of(long number, const Plane& p) {
-    const long place = number % p.tiles();
-    return {number / p.tiles(), place / p.across() * SIDE, place % p.across() * SIDE};
+    const long tile = number % p.tiles();
+    return {number / p.tiles(), tile / p.across() * SIDE, tile % p.across() * SIDE};
 }
 
 // N × N pixels, of which so many rows and columns are there; the rest is zero.

@@ -1,7 +1,7 @@
 """Convolutions of many members at once, as matrix products whose rows are gathered where they are needed.
 
 Activations are `(member, batch, y, x, channel)` with a border of zeros one pixel wide around every image (`bordered`),
-so that a tap is a constant step in memory and nothing is asked about edges. Weights are `(member, tap, in, out)`, one
+so that a tap is a constant step in memory and edges need no test. Weights are `(member, tap, in, out)`, one
 matrix per tap of the kernel. Two geometries: `same` (kernel 3, stride 1, padding 1) and `up` (kernel 4, stride 2,
 padding 1, twice the size). A tap connects an output pixel to an input pixel:
 

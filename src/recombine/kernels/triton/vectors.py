@@ -118,7 +118,7 @@ def _packed(parameters: Tensor) -> Tensor:
 
 class ScaledUnits(torch.autograd.Function):
     """Vectors, and strengths or None, to the vectors of unit norm times the strengths; and each member's sum of
-    variances over pixels, of the unit vectors or of those given."""
+    variances over pixels, of the unit vectors or of the raw ones."""
 
     @staticmethod
     def forward(ctx: Any, vectors: Tensor, strengths: Tensor | None, unit: bool) -> tuple[Tensor, Tensor]:
