@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+import torch
 import xarray
 from safetensors.torch import save_file
 
 from recombine.sweep import train
 from tests.command import captured as run
+from recombine.reproduction.profile import stage_profile
+from tests.metrics.comparison import assert_same_profile
 from tests.small import small_spec
 
 SOURCE = """
@@ -54,6 +57,7 @@ def test_a_stored_run_needs_nothing_else(place, store_path, capsys):
     result = xarray.open_dataset(place / "found" / "diagnosis.nc", engine="h5netcdf")
     assert float(result["ood_error"]) == pytest.approx(stored.scores["ood_mse"], rel=1e-3)
     assert int(result["held_out"].sum()) == int(stored.spec.task.held_out.sum())
+    assert_same_profile(result, stage_profile(stored, torch.device("cpu")))
     for words, expected in (("run:zzz", "run: 'zzz'"), (f"run:{stored.key} --grid x=0:7", "grid: 'x=0:7'")):
         code, _, err = run(f"diagnose {words}", capsys)
         assert code == 2

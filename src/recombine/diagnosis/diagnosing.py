@@ -12,7 +12,7 @@ to the module's rows and which parts were left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -124,14 +124,24 @@ def diagnose(
         truth = None if targets is None else shaped_targets(targets, outputs)
         scores = output_scores(outputs, points, mask, grid, truth)
         if bool(mask.any()):
-            averaged = None
-            if isinstance(encoding, Encoding) and subject.rows.how != "whole":
-                sizes = [encoding.size(factor) for factor in grid.factors]
-                averaged = averaged_outputs(
-                    lambda codes: subject.outputs(codes) - background, encoded(points), sizes, mask
-                )
+            averaged = _averaged(subject, encoding, lambda: encoded(points), grid, mask, background)
             scores |= superposition(outputs, points, mask, grid, truth, background, averaged)
     return dataset(profile, scores, grid, mask, derivative, subject.notes)
+
+
+def _averaged(
+    subject: Subject,
+    encoding: object,
+    codes: Callable[[], Tensor],
+    grid: FactorGrid,
+    mask: Tensor,
+    background: float,
+) -> Tensor | None:
+    """The averaged prediction for held-out points; none where codes have no block per factor, or rows meet."""
+    if not isinstance(encoding, Encoding) or subject.rows.how == "whole":
+        return None
+    sizes = [encoding.size(factor) for factor in grid.factors]
+    return averaged_outputs(lambda part: subject.outputs(part) - background, codes(), sizes, mask)
 
 
 def _measurable(stages: Iterable[Stage], encode: object, kept: dict[str, Tensor]) -> Iterator[Stage]:

@@ -179,7 +179,7 @@ def finite_difference_metric(
     if len(spacing) != len(shape) or min(spacing) <= 0:
         raise InvalidValue("spacing", spacing, f"{len(shape)} numbers above 0, one for each factor")
     if min(shape) < 2:
-        raise InvalidValue("grid", shape, "at least 2 values a factor, for differences")
+        raise InvalidValue("grid", shape, "at least 2 values per factor, for differences")
     lead = activations.ndim - 2
     grid = activations.unflatten(lead, shape)
     columns = [

@@ -2,7 +2,7 @@
 
 A *reader* runs a network on rows of factor values and hands each stage's activation to a *tap*, at the moment it is
 computed: `reader(values, tap)`, `tap(name, activation)`. Activations are `(*member, point, …)`, with as many member
-axes as the metric is told. A tap must use an activation at once: a later in-place operation may overwrite it.
+axes as the metric's `members` says. A tap must use an activation at once: a later in-place operation may overwrite it.
 
 Rows must not meet inside the network (no batch statistics): a row's activations depend on that row's values alone.
 """
