@@ -157,7 +157,7 @@ def geometric_mean(values: xarray.DataArray) -> float:
 
 
 def stage_names(count: int) -> list[str]:
-    """Titles of stage panels: the input (stage 0), the layers by number, the answer."""
+    """Titles of stage panels: the input (stage 0), the layers by number, the output."""
     return ["in", *(str(k) for k in range(1, count - 1)), "out"]
 
 
@@ -170,7 +170,7 @@ def letter(ax: Axes, text: str, title: str = "") -> None:
 def volume_rows(
     result: xarray.Dataset, rows: Sequence[tuple[str, xarray.DataArray]], title: str, width: float = 1.25
 ) -> Figure:
-    """log10 dv, a row a network and a column a stage, every stage in colours of its own."""
+    """log10 dv, one row per network and one column per stage, every stage in colours of its own."""
     stages = max(int(volume.notnull().any(["y", "x"]).sum()) for _, volume in rows)
     with styled():
         figure, axes = pyplot.subplots(
@@ -185,7 +185,7 @@ def volume_rows(
 
 
 def volume_line(axes: Sequence[Axes], result: xarray.Dataset, volume: xarray.DataArray) -> None:
-    """log10 dv of one network, a panel a stage; panels that are left over are hidden."""
+    """log10 dv of one network, one panel per stage; panels that are left over are hidden."""
     present = [k for k in range(volume.sizes["stage"]) if bool(volume.isel(stage=k).notnull().any())]
     names = stage_names(len(present))
     for ax in axes[len(present) :]:

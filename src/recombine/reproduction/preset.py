@@ -55,7 +55,8 @@ class Preset(Frozen):
     @classmethod
     def default(cls) -> Self:
         """The preset with every field at its default: the paper's own settings."""
-        return cls()
+        defaults = {name: field.default for name, field in cls.model_fields.items()}
+        return cls(**defaults)
 
     @classmethod
     def variant(cls, name: str) -> Self:

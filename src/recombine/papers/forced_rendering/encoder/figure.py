@@ -41,7 +41,7 @@ def encoder_caption(result: xarray.Dataset) -> str:
     return (
         f"The other direction: a convolutional encoder from bump images to their code. Squared error over the grid "
         "relative to "
-        f"answering the mean code, {seed_count(result['ood_over_blank'])}; kept and held-out means: {words}."
+        f"always giving the mean code, {seed_count(result['ood_over_blank'])}; kept and held-out means: {words}."
     )
 
 

@@ -165,7 +165,7 @@ def penalties_caption(result: xarray.Dataset) -> str:
         f"{_mean(result, 'rank', BOTH):.1f}, band index {_mean(result, 'band', NONE):.2f} and "
         f"{_mean(result, 'band', BOTH):.2f}, means over all values and {seed_count(unit['rank'])}. (c) log10 of "
         "the volume element by stage (finite differences: one-hot codes have no derivative); its spread in the "
-        f"answers is {spreads}, mean over seeds. (d) Held-out against training error, a dot a seed; held-out error "
+        f"outputs is {spreads}, mean over seeds. (d) Held-out against training error, one dot per seed; held-out error "
         f"over blank, geometric mean over seeds since a few are far off: {errors}. With the published scripts' penalty "
         f"on raw vectors, likewise, over the seeds trained both ways: {raw}."
     )

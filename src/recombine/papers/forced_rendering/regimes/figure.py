@@ -64,7 +64,7 @@ def regimes_caption(result: xarray.Dataset) -> str:
         ideals.setdefault(numbers, []).append(str(arm))
     ideal = ", ".join(f"{numbers} ({'; '.join(arms)})" for numbers, arms in ideals.items())
     return (
-        f"Kernel (cosine Gram matrix) of the answers over the whole grid, {seed_count(result['schmidt_rank'])}. "
+        f"Kernel (cosine Gram matrix) of the outputs over the whole grid, {seed_count(result['schmidt_rank'])}. "
         f"Effective number of Schmidt terms and weight in single-factor terms: {words}. Dotted, ideal bumps at each "
         f"arm's own settings: {ideal}."
     )

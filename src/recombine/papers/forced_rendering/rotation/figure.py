@@ -51,7 +51,7 @@ def rotation_caption(result: xarray.Dataset) -> str:
         f"seed's network over all angles, by {result.attrs['embedding']}, gap marked in orange; × is how fast a stage "
         f"moves a degree inside the gap relative to outside, on average over seeds, {fastest.mean().item():.2g} in the "
         "layer where that is largest. (c) What the first seed's network draws and (d) the linear blend of the true "
-        f"images at the gap's edges: in the gap, the root-mean-square distance of an answer to the {farther} is "
+        f"images at the gap's edges: in the gap, the root-mean-square distance of an output to the {farther} is "
         f"{10 ** abs(closer):.2f} times that to the {nearer}, in the geometric mean."
     )
     if "many_error" in result:

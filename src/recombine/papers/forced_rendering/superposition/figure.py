@@ -45,7 +45,7 @@ def kernels_caption(result: xarray.Dataset) -> str:
         for k, m in means.items()
     )
     return (
-        f"Matrices over the grid for the first seed's answers, kept combinations before held-out ones (dashed). Block "
+        f"Matrices over the grid for the first seed's outputs, kept combinations before held-out ones (dashed). Block "
         f"contrast (similarity of pairs that share x or y less that of pairs that share none, over the spread), mean "
         "over "
         f"{seed_count(result['cosine_contrast'])}, bump against rate code: {words}."
@@ -54,6 +54,6 @@ def kernels_caption(result: xarray.Dataset) -> str:
 
 FIGURES = (
     FigureSpec(
-        "fig8", "Similarity, distance and overlap of all answers", ("superposition",), kernels_figure, kernels_caption
+        "fig8", "Similarity, distance and overlap of all outputs", ("superposition",), kernels_figure, kernels_caption
     ),
 )

@@ -1,9 +1,4 @@
-"""Fig. 4c: the data needed for 90 % accuracy against the size of the image, and the curves it was read from.
-
-Colour and marker tell a protocol: hue the region and the centres, a circle fixed steps, a triangle fixed epochs. Filled
-markers are bumps alone, open ones stripes with or without bumps. A bar that runs off the panel has no end: too many
-resamples have no threshold there.
-"""
+"""Fig. 4c: the data needed for 90 % accuracy against the size of the image, and the curves it was read from."""
 
 from __future__ import annotations
 
@@ -13,47 +8,43 @@ import numpy as np
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator, PercentFormatter
-from numpy.typing import ArrayLike
 
 from recombine.papers.forced_rendering.threshold.labels import BUMPS, CLAIMED, STRIPES
 from recombine.papers.forced_rendering.threshold.limits import exponent_interval
+from recombine.papers.forced_rendering.threshold.marks import (
+    APART,
+    GREY,
+    bars,
+    cubic_growth,
+    draw_references,
+    draw_thresholds,
+    family_legend,
+    is_same_line,
+    protocol_legend,
+    protocol_style,
+    spelt,
+    threshold_limits_of,
+    unreached_sets,
+)
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.panels import letter, styled
 
 if TYPE_CHECKING:
     import xarray
 
-COLORS = {
-    ("whole", "integer"): "#0072B2",
-    ("whole", "real"): "#009E73",
-    ("kept", "integer"): "#D55E00",
-    ("kept", "real"): "#CC79A7",
-}
-MARKERS = {"steps": "o", "epochs": "^"}
-SPELT = {
-    "whole": "whole grid", "kept": "kept only", "integer": "integer", "real": "real",
-    "steps": "fixed steps", "epochs": "fixed epochs",
-}  # fmt: skip
-GREY = "0.55"
-FAR = 1e9
-"""Length of a bar that has no end."""
-APART = 0.012
-"""Between protocols at the same N, in parts of ln N, so that their bars can be told apart."""
-
 
 def threshold_panel(ax: Axes, result: xarray.Dataset, *, legend: bool = True) -> None:
     """Thresholds against N, log–log: the first protocol bold, the others thin; arrows where none was reached."""
     sizes, protocols = result["size"].values.astype(float), list(result["protocol"].values)
-    _references(ax, result)
+    draw_references(ax, result)
     for number, protocol in reversed(list(enumerate(protocols))):
         for family in result["family"].values:
             here = result.sel(protocol=protocol, family=family)
-            if number and family == STRIPES and _same(here, result.isel(protocol=0).sel(family=family)):
+            if number and family == STRIPES and is_same_line(here, result.isel(protocol=0).sel(family=family)):
                 continue
             shift = np.exp(APART * (number - (len(protocols) - 1) / 2)) if number else 1.0
-            _thresholds(ax, here, sizes * shift, _look(protocol, family, bold=number == 0))
+            draw_thresholds(ax, here, sizes * shift, protocol_style(protocol, family, bold=number == 0))
     ax.set(xscale="log", yscale="log", xlabel="N (pixels a side)")
     ax.set_ylabel(f"examples for {100 * result.attrs['target']:.0f} % accuracy")
     ax.xaxis.set_major_locator(FixedLocator(list(sizes)))
@@ -62,17 +53,17 @@ def threshold_panel(ax: Axes, result: xarray.Dataset, *, legend: bool = True) ->
     ax.yaxis.set_minor_formatter(NullFormatter())
     width = sizes[-1] / sizes[0]
     ax.set_xlim(sizes[0] / width**0.09, sizes[-1] * width**0.24)
-    low, high = (values.where(np.isfinite(values) & (values > 0)) for values in _threshold_limits(result))
-    top = np.nanmax([4 * sizes[-1], high.max(), 1.3 * _unreached(result).max(), _cubic(result)[-1]])
+    low, high = (values.where(np.isfinite(values) & (values > 0)) for values in threshold_limits_of(result))
+    top = np.nanmax([4 * sizes[-1], high.max(), 1.3 * unreached_sets(result).max(), cubic_growth(result)[-1]])
     bottom = np.nanmin([1.5 * sizes[0], low.min()])
     ax.set_ylim(bottom / 1.2, 1.5 * top)
     if legend:
         beside: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.02), "borderaxespad": 0.0}
-        ax.legend(handles=_legend(protocols), fontsize=6.5, handlelength=1.6, labelspacing=0.45, **beside)
+        ax.legend(handles=protocol_legend(protocols), fontsize=6.5, handlelength=1.6, labelspacing=0.45, **beside)
 
 
 def curves_panel(ax: Axes, result: xarray.Dataset, protocol: str, family: str = BUMPS) -> None:
-    """Every network's accuracy and the fitted curves, one colour a size."""
+    """Every network's accuracy and the fitted curves, one colour per size."""
     here, target = result.sel(protocol=protocol, family=family), result.attrs["target"]
     shades = pyplot.get_cmap("viridis")(np.linspace(0, 0.88, here.sizes["size"]))
     ax.axhline(target, color=GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
@@ -92,7 +83,7 @@ def curves_panel(ax: Axes, result: xarray.Dataset, protocol: str, family: str = 
 
 
 def exponents_panel(ax: Axes, result: xarray.Dataset) -> None:
-    """Exponents with intervals, a row a protocol; bands are what counts as the paper's."""
+    """Exponents with intervals, one row per protocol; bands are what counts as the paper's."""
     protocols, plain = list(result["protocol"].values), {"facecolor": "0.93", "edgecolor": "none", "pad": 0.5}
     for family, (claimed, (low, high)) in CLAIMED.items():
         ax.axvspan(low, high, color="0.93", linewidth=0, zorder=0)
@@ -107,14 +98,14 @@ def exponents_panel(ax: Axes, result: xarray.Dataset) -> None:
             value, claimed = here["exponent"].item(), CLAIMED[family][0]
             at = row + (0.14 if family == STRIPES else -0.14)
             if np.isfinite(value):
-                look = {**_look(protocol, family, bold=row == 0), "linestyle": "none"}
+                style = {**protocol_style(protocol, family, bold=row == 0), "linestyle": "none"}
                 low, high = exponent_interval(here, float(result.attrs["confidence"]))
                 limits.append((low, high))
-                ax.errorbar([value], [at], xerr=_bars([value], [low], [high]), **look)
+                ax.errorbar([value], [at], xerr=bars([value], [low], [high]), **style)
             else:
                 words = ax.text(claimed, at, _why(here), fontsize=6.5, color="0.4", ha="center", va="center")
                 words.set(style="italic", bbox=plain)
-    ax.set_yticks(range(len(protocols)), [_spelt(protocol) for protocol in protocols], fontsize=7)
+    ax.set_yticks(range(len(protocols)), [spelt(protocol) for protocol in protocols], fontsize=7)
     ax.set(ylim=(len(protocols) - 0.5, -0.9), xlabel="exponent of N")
     ax.tick_params(axis="y", length=0)
     ends = [end for limit in limits for end in limit if np.isfinite(end)]
@@ -131,11 +122,11 @@ def threshold_figure(result: xarray.Dataset) -> Figure:
             1, 3, figsize=(11.4, max(3.3, 1.5 + 0.3 * rows)), width_ratios=(1.15, 1, 0.95), layout="constrained"
         )
         threshold_panel(axes[0], result, legend=False)
-        axes[0].legend(handles=_families(), fontsize=7, loc="upper left", handlelength=1.8, labelspacing=0.3)
+        axes[0].legend(handles=family_legend(), fontsize=7, loc="upper left", handlelength=1.8, labelspacing=0.3)
         curves_panel(axes[1], result, protocol)
         exponents_panel(axes[2], result)
         letter(axes[0], "a", "data threshold")
-        letter(axes[1], "b", f"bumps alone: {_spelt(protocol)}")
+        letter(axes[1], "b", f"bumps alone: {spelt(protocol)}")
         letter(axes[2], "c", "exponents")
     return figure
 
@@ -151,16 +142,13 @@ def threshold_caption(result: xarray.Dataset) -> str:
         f"many bumps as needed. Bars are {100 * result.attrs['confidence']:.0f} % bootstrap intervals, without an end "
         "where they run off the panel; arrows stand at the largest set tried where it was not enough. (b) The networks "
         "behind one protocol's thresholds, each with its own seed and training set, and the fitted curves; "
-        f"{counts} networks a threshold with bumps alone. "
+        f"{counts} networks per threshold with bumps alone. "
         "(c) Exponents of N by protocol; bands are what counts as the paper's 3 and 1."
     ]
     for family, words in ((BUMPS, "With bumps alone"), (STRIPES, "With stripes")):
         here = result.sel(family=family)
         said.append(f"{words} {_sentence(here, float(result.attrs['confidence']))}.")
     return " ".join(said)
-
-
-# -- words ---------------------------------------------------------------------------------------------------------
 
 
 def _sentence(here: xarray.Dataset, confidence: float) -> str:
@@ -172,7 +160,7 @@ def _sentence(here: xarray.Dataset, confidence: float) -> str:
         low, high = exponent_interval(first, confidence)
         parts.append(
             f"the threshold grows as N to the {first['exponent'].item():.2f} [{low:.2f}, {high:.2f}] "
-            f"({_spelt(first['protocol'].item())})"
+            f"({spelt(first['protocol'].item())})"
         )
         if defined.sum() > 1:
             values = here["exponent"].values[defined]
@@ -183,10 +171,6 @@ def _sentence(here: xarray.Dataset, confidence: float) -> str:
     if (~defined).any():
         parts.append(f"there is no exponent under {(~defined).sum()} of {len(defined)} protocols")
     return "; ".join(parts)
-
-
-def _spelt(protocol: str) -> str:
-    return ", ".join(SPELT.get(part, part) for part in str(protocol).split("/"))
 
 
 def _why(here: xarray.Dataset) -> str:
@@ -200,96 +184,8 @@ def _why(here: xarray.Dataset) -> str:
 
 def _shown(result: xarray.Dataset) -> str:
     """The first protocol whose threshold with bumps was found somewhere, else the first."""
-    found = result["threshold"].sel(family=BUMPS).notnull().any("size").values
-    return str(result["protocol"].values[int(np.argmax(found))])
-
-
-# -- marks ---------------------------------------------------------------------------------------------------------
-
-
-def _look(protocol: str, family: str, *, bold: bool) -> dict[str, Any]:
-    """Colour, marker and weight of a protocol."""
-    region, centers, budget = str(protocol).split("/")
-    color = COLORS[region, centers]
-    return {
-        "color": color, "marker": MARKERS[budget], "markersize": 6.5 if bold else 4.5,
-        "markerfacecolor": color if family == BUMPS else "white", "markeredgewidth": 1.4 if bold else 1.0,
-        "linewidth": 2.0 if bold else 0.9, "elinewidth": 1.4 if bold else 0.9, "alpha": 1.0 if bold else 0.85,
-        "zorder": 4 if bold else 3,
-    }  # fmt: skip
-
-
-def _thresholds(ax: Axes, here: xarray.Dataset, x: np.ndarray, look: dict[str, Any]) -> None:
-    """One protocol's thresholds, and arrows at the largest set where there is none."""
-    value = here["threshold"].values
-    if np.isfinite(value).any():
-        ax.errorbar(x, value, yerr=_bars(value, *(limit.values for limit in _threshold_limits(here))), **look)
-    arrow: dict[str, Any] = {"arrowstyle": "<|-,head_width=0.2,head_length=0.35", "shrinkA": 0, "shrinkB": 0}
-    arrow |= {"color": look["color"], "linewidth": look["elinewidth"]}
-    for at, cell in zip(x, _unreached(here).values, strict=True):
-        if np.isfinite(cell):
-            ax.annotate("", (at, cell), (0, 11), textcoords="offset points", arrowprops=arrow)
-
-
-def _bars(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> np.ndarray:
-    """Lengths of the bars below and above a value; an open one runs far beyond any panel."""
-    value, low, high = (np.asarray(part, dtype=float) for part in (value, low, high))
-    return np.clip([value - low, high - value], 0, FAR)
-
-
-def _threshold_limits(result: xarray.Dataset) -> tuple[xarray.DataArray, xarray.DataArray]:
-    """Limits of thresholds, open where resamples without a threshold decide them; where there is none, NaN."""
-    tail, found = (1 - result.attrs["confidence"]) / 2, result["threshold"].notnull()
-    low, high = result["threshold_low"], result["threshold_high"].where(~(found & (result["unreached"] > tail)), np.inf)
-    return (low.where(~(found & (result["undercut"] > tail)), 0.0) if "undercut" in result else low), high
-
-
-def _unreached(result: xarray.Dataset) -> xarray.DataArray:
-    """The largest set tried where it was not enough, else NaN."""
-    return result["largest"].where(result["outcome"].isin(["not reached", "unsure"])).astype(float)
-
-
-def _references(ax: Axes, result: xarray.Dataset) -> None:
-    """Linear growth, as 2N, and cubic growth."""
-    sizes = result["size"].values.astype(float)
-    for words, line in {"∝ N": 2 * sizes, "∝ N³": _cubic(result)}.items():
-        ax.plot(sizes, line, color=GREY, linewidth=1.0, linestyle=(0, (1, 1.6)), zorder=1)
-        if np.isfinite(line[-1]):
-            place: dict[str, Any] = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
-            ax.annotate(words, (sizes[-1], line[-1]), (13, 0), color="0.35", fontsize=8, **place)
-
-
-def _cubic(result: xarray.Dataset) -> np.ndarray:
-    """Cubic growth through the first threshold with bumps that there is; NaN without one."""
-    sizes, bumps = result["size"].values.astype(float), result["threshold"].sel(family=BUMPS).values
-    for row in bumps:
-        for size, found in zip(sizes, row, strict=True):
-            if np.isfinite(found):
-                return np.asarray(found * (sizes / size) ** 3)
-    return np.full(len(sizes), np.nan)
-
-
-def _same(one: xarray.Dataset, other: xarray.Dataset) -> bool:
-    """Whether two protocols' thresholds are the same to the last example, and so one line."""
-    return bool((one["outcome"] == "exact").all() and (other["outcome"] == "exact").all())
-
-
-def _legend(protocols: list[str]) -> list[Line2D]:
-    looks = [_look(protocol, BUMPS, bold=number == 0) for number, protocol in enumerate(protocols)]
-    lines = [
-        Line2D([], [], **{k: v for k, v in look.items() if k != "elinewidth"}, label=_spelt(protocol))
-        for look, protocol in zip(looks, protocols, strict=True)
-    ]
-    return lines + _families()[1:]
-
-
-def _families() -> list[Line2D]:
-    style: dict[str, Any] = {"color": "0.25", "marker": "o", "markersize": 5, "linewidth": 1}
-    return [
-        Line2D([], [], label="bumps alone", **style),
-        Line2D([], [], label="stripes (+ bumps)", markerfacecolor="white", **style),
-        Line2D([], [], label="not reached", color="0.25", marker=r"$\uparrow$", markersize=7, linestyle="none"),
-    ]
+    known = result["threshold"].sel(family=BUMPS).notnull().any("size").values
+    return str(result["protocol"].values[int(np.argmax(known))])
 
 
 FIGURES = (FigureSpec("threshold", "Data threshold by protocol", ("threshold",), threshold_figure, threshold_caption),)

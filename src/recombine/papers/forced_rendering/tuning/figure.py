@@ -59,7 +59,7 @@ def tuning_caption(result: xarray.Dataset) -> str:
         own = result.sel(arm=arm).mean("seed")
         stripe, local = own["stripe_index"].values, own["localisation_index"].values
         words.append(
-            f"{arm}: stripe index {stripe[1]:.2f} in the first layer and {stripe[-1]:.2f} in the answer, localisation "
+            f"{arm}: stripe index {stripe[1]:.2f} in the first layer and {stripe[-1]:.2f} in the output, localisation "
             f"{local[1]:.2f} and {local[-1]:.2f}"
         )
     return (

@@ -1,0 +1,123 @@
+"""What makes a Dataset stale, and what does not."""
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+
+import recombine.papers.forced_rendering
+from recombine.papers import DEFAULT
+from recombine.reproduction import fingerprints
+from recombine.reproduction.fingerprints import METRIC_VERSIONS, dataset_fingerprint, versions
+from recombine.reproduction.reproduce import reproduce
+from recombine.reproduction.results import READS, SETTINGS, Results
+from tests.tiny import TINY
+
+STUDIES = DEFAULT.studies
+PRESET = DEFAULT.preset_named("quick").changed([*TINY, "variances=1", "steps=2", "seeds=1"])
+PACKAGE = Path(recombine.papers.forced_rendering.__file__).parent
+
+
+def test_it_depends_on_all_that_a_dataset_depends_on():
+    same = ("a", {"1": "x", "2": "y"}, {"size": 8}, {"study": 1}, ("PCA",))
+    others = [
+        ("b", *same[1:]),
+        ("a", {"1": "x"}, *same[2:]),
+        ("a", {"1": "x", "2": "other weights"}, *same[2:]),
+        (*same[:2], {"size": 9}, *same[3:]),
+        (*same[:3], {"study": 2}, same[4]),
+        (*same[:4], ("UMAP",)),
+    ]
+    assert len({dataset_fingerprint(*parts) for parts in (same, *others)}) == 7
+    assert dataset_fingerprint("a", {"2": "y", "1": "x"}, *same[2:]) == dataset_fingerprint(*same)
+
+
+@pytest.fixture
+def measured(tmp_path):
+    """Runs a study again into one folder; whether it was measured."""
+
+    def again(preset=PRESET):
+        lines = []
+        studies = [STUDIES["encoding_width"]]
+        reproduce(studies, preset, tmp_path / "runs", tmp_path / "out", device="cpu", say=lines.append)
+        return any(line.startswith("measured") for line in lines)
+
+    assert again()
+    return again
+
+
+def test_nothing_is_measured_twice(measured):
+    assert not measured()
+
+
+def test_another_studys_setting_stales_nothing(measured):
+    assert not measured(PRESET.changed(["threshold_sizes=6,7", "depths=2"]))
+
+
+def test_its_own_setting_does(measured):
+    assert measured(PRESET.changed(["variances=1,7"]))
+
+
+def test_its_own_version_does(measured, monkeypatch):
+    monkeypatch.setattr(type(STUDIES["encoding_width"]), "version", 2)
+    assert measured()
+
+
+def test_the_version_of_the_scores_does(measured, monkeypatch):
+    monkeypatch.setattr(fingerprints, "SCORES_VERSION", 99)
+    assert measured()
+
+
+def test_a_metrics_version_stales_the_studies_that_use_it(monkeypatch):
+    before = {name: versions(study) for name, study in STUDIES.items()}
+    monkeypatch.setitem(METRIC_VERSIONS, "neuron_tuning", 99)
+    assert [name for name, study in STUDIES.items() if versions(study) != before[name]] == ["tuning"]
+
+
+def test_an_optional_tool_is_asked_for(monkeypatch):
+    monkeypatch.setattr("recombine.papers.forced_rendering.rotation.study.embedder", lambda: ("UMAP", None))
+    assert STUDIES["rotation"].optional_tools() == ("UMAP",)
+    assert STUDIES["depth"].optional_tools() == ()
+
+
+def imported_metrics(folder):
+    """Functions of the metrics, and the profile, that the files of a study import."""
+    names = set()
+    for path in folder.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module in (
+                "recombine.metrics",
+                "recombine.reproduction.profile",
+            ):
+                names |= {alias.name for alias in node.names if alias.name.islower()}
+    return names
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_declares_the_metrics_that_it_uses(name):
+    assert set(STUDIES[name].metrics) == imported_metrics(PACKAGE / name)
+    assert set(STUDIES[name].metrics) <= set(METRIC_VERSIONS)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_reads_only_the_settings_that_it_declares(name):
+    study = STUDIES[name]
+    own = study.settings(**study.own_settings(PRESET.model_dump()))
+    assert [spec.digest for spec in study.specs(own)] == [spec.digest for spec in study.specs(PRESET)]
+    assert set(study.settings.model_fields) < set(DEFAULT.preset.model_fields)
+
+
+def test_a_preset_of_the_former_edition_is_recognised(measured, tmp_path):
+    """Two of its fields had other names, and its fingerprint is of another kind: measured again, not refused."""
+    former = PRESET.model_dump(mode="json")
+    former |= {"few": former.pop("extra_seeds"), "deep": former.pop("extra_depths")}
+    assert DEFAULT.preset.from_stored(former) == PRESET.model_dump(mode="json")
+    results = Results(tmp_path / "out")
+    data = results.dataset("encoding_width").assign_attrs({SETTINGS: json.dumps(former)})
+    del data.attrs[READS]
+    results.save("encoding_width", data, "former")
+    results.save("encoder", data, "former")  # stays beside the other, as it is of the same preset
+    assert measured()
+    assert set(Results(tmp_path / "out").studies) == {"encoder", "encoding_width"}
+    assert not measured()

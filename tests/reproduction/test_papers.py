@@ -1,0 +1,156 @@
+"""Another study, with a claim and a figure, costs one folder and one line."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from recombine.errors import InvalidValue
+from recombine.papers import DEFAULT, PAPERS
+from recombine.reproduction.findings import Findings
+from recombine.reproduction.reporting import write_report
+from recombine.reproduction.reproduce import reproduce
+from recombine.reproduction.results import Results
+
+PAPER = """
+from recombine.reproduction.paper import Paper
+
+QUESTIONS = (
+{lines}
+)
+PAPER = Paper.assemble(__name__, QUESTIONS, title="A toy", source="nowhere", question="Does it learn?")
+"""
+STUDY = """
+from typing import ClassVar
+
+from recombine.decoders import MLP
+from recombine.reproduction.claims import EFFECT, Claim
+from recombine.reproduction.measuring import tabulate
+from recombine.reproduction.preset import Count, Preset
+from recombine.reproduction.study import Arm, Study
+from recombine.reproduction.tables import per_seed
+from recombine.specs import RunSpec
+from recombine.tasks import BumpTask
+
+LEARNS = Claim("T{number}", "It learns {name}", premises=(), conditions=EFFECT)
+
+
+class Settings(Preset):
+    name: str = "whole"
+    seeds: int = 4
+    extra_seeds: int = 1
+    precision: str = "float32"
+    {name}_steps: Count = 4
+    variants: ClassVar = {{"small": {{"seeds": 3, "{name}_steps": 2}}}}
+
+
+class ToyStudy(Study[Settings]):
+    name = "{name}"
+    question = "Does it learn?"
+    settings = Settings
+    claims = (LEARNS,)
+
+    def arms(self, preset):
+        task = BumpTask(size=6, training="draws:8")
+        recipe = preset.recipe(steps=preset.{name}_steps, batch=4)
+        return [Arm(("mlp",), RunSpec(task=task, decoder=MLP(width=4, depth=1), recipe=recipe))]
+
+    def measure(self, trials):
+        return tabulate(trials, ("arm",), lambda run: run.scores)
+
+    def judge(self, result):
+        return [LEARNS.judge({{"mlp": {{"effect": per_seed(result["id_mse"].sel(arm="mlp"))}}}})]
+
+
+STUDY = ToyStudy()
+"""
+FIGURE = """
+from matplotlib import pyplot
+
+from recombine.reproduction.figures import FigureSpec
+
+
+def draw(result):
+    figure, ax = pyplot.subplots()
+    ax.plot(result["id_mse"].values.ravel(), "o")
+    return figure
+
+
+FIGURES = (FigureSpec("fig{number}", "Errors", ("{name}",), draw, lambda result: f"{{result.sizes['seed']}} seeds."),)
+"""
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """Writes a paper with some questions, each a folder and a line; the paper."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def paper(*names):
+        folder = tmp_path / "toy_paper"
+        folder.mkdir(exist_ok=True)
+        (folder / "__init__.py").write_text(PAPER.format(lines="\n".join(f'    "{name}",' for name in names)))
+        for number, name in enumerate(names, start=1):
+            (folder / name).mkdir(exist_ok=True)
+            (folder / name / "__init__.py").touch()
+            (folder / name / "study.py").write_text(STUDY.format(name=name, number=number))
+            (folder / name / "figure.py").write_text(FIGURE.format(name=name, number=number))
+        for module in [name for name in sys.modules if name.partition(".")[0] == "toy_paper"]:
+            del sys.modules[module]
+        importlib.invalidate_caches()
+        return importlib.import_module("toy_paper").PAPER
+
+    yield paper
+    for module in [name for name in sys.modules if name.partition(".")[0] == "toy_paper"]:
+        del sys.modules[module]
+
+
+@pytest.mark.parametrize("names", [("errors",), ("errors", "more")])
+def test_from_a_folder_and_a_line_to_the_page(package, names, tmp_path):
+    paper = package(*names)
+    assert list(paper.claims) == [f"T{number}" for number in range(1, len(names) + 1)]
+    preset = paper.preset_named("small").changed([f"{name}_steps=3" for name in names])
+    results = reproduce(paper.selected(["all"]), preset, tmp_path / "runs", tmp_path / "out", device="cpu")
+    text = write_report(Findings(paper, results)).read_text()
+    verdicts = json.loads((tmp_path / "out" / "claims.json").read_text())
+    assert {verdict["claim"]: verdict["verdict"] for verdict in verdicts} == dict.fromkeys(paper.claims, "supported")
+    for number, name in enumerate(names, start=1):
+        assert f"It learns {name}" in text
+        assert f'id="fig{number}"' in text
+        assert (tmp_path / "out" / "figures" / f"fig{number}.svg").exists()
+        assert f"{name} steps" in text
+    assert "A toy" in text
+    assert DEFAULT.title not in text
+
+
+def test_presets_are_put_together_from_the_studies(package):
+    paper = package("errors", "more")
+    assert list(paper.presets) == ["small", "whole"]
+    small = paper.presets["small"]
+    assert (small.seeds, small.errors_steps, small.more_steps) == (3, 2, 2)
+    assert paper.presets["whole"].errors_steps == 4
+    for study in paper.studies.values():
+        assert isinstance(small, study.settings)
+
+
+def test_what_comes_twice_or_is_another_papers_is_refused(package, tmp_path):
+    paper = package("errors")
+    with pytest.raises(InvalidValue, match="study: 'errors'"):
+        type(paper).assemble("toy_paper", ["errors", "errors"], title="", source="", question="")
+    with pytest.raises(InvalidValue, match="one with the settings of errors"):
+        reproduce(list(paper.studies.values()), DEFAULT.presets["quick"], tmp_path / "runs", tmp_path / "out")
+
+
+def test_papers_are_known_by_name():
+    assert PAPERS[DEFAULT.name] is DEFAULT
+
+
+def test_verdicts_are_computed_once(monkeypatch):
+    findings = Findings(DEFAULT, Results.existing(Path(__file__).parents[1] / "golden" / "results"))
+    calls = []
+    study = type(DEFAULT.studies["encodings"])
+    original = study.judge
+    monkeypatch.setattr(study, "judge", lambda self, result: calls.append(1) or original(self, result))
+    assert findings.judgements is findings.judgements
+    assert len(calls) == 1
