@@ -6,9 +6,9 @@ import torch
 import xarray
 from safetensors.torch import save_file
 
+from recombine.reproduction.profile import stage_profile
 from recombine.sweep import train
 from tests.command import captured as run
-from recombine.reproduction.profile import stage_profile
 from tests.metrics.comparison import assert_same_profile
 from tests.small import small_spec
 
