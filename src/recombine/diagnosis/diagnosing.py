@@ -44,6 +44,7 @@ from recombine.metrics import volume_element
 from recombine.metrics.profile import read_stages, stage_profile
 from recombine.metrics.registry import Stage
 from recombine.metrics.stages import INPUT, MEMORY, Encode, precision
+from recombine.training.devices import arithmetic
 
 GEOMETRIES = ("auto", "exact", "differences")
 
@@ -111,7 +112,8 @@ def diagnose(
         inputs = encode_values(values, encoding, grid).clone()  # a module may work in place
         return inputs.to(dtype) if inputs.is_floating_point() else inputs
 
-    with as_called(module, device) as forward, undisturbed(module), differentiable(module):
+    strict = arithmetic("float32")  # TF32's rounding would hide what small steps do
+    with strict, as_called(module, device) as forward, undisturbed(module), differentiable(module):
         points = grid.points.to(device, precision(device)).clone()
         subject = prepare_subject(module, forward, encoded, points, stages, memory)
         derivative = _geometry(geometry, encoding, subject, points, grid)
