@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import recombine as rc
-from recombine.errors import reason_of, shown
+from recombine.errors import quoted, reason_of
 from tests.spoilt.calls import all_calls, spec
 
 MEMORY = 16 << 30
@@ -96,7 +96,7 @@ def failures():
             try:
                 check(call, value)
             except Exception as error:
-                yield f"{call[0]}({call[1]}={shown(value)}): {reason_of(error)}"
+                yield f"{call[0]}({call[1]}={quoted(value)}): {reason_of(error)}"
 
 
 def main(examples):
