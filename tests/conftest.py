@@ -25,8 +25,8 @@ INTEGRATION = (
     "cli/test_progress.py", "cli/test_screens.py", "cli/test_streams.py", "contracts/test_dummies.py",
     "diagnosis/test_command.py", "diagnosis/test_derivatives.py", "diagnosis/test_kinds.py", "diagnosis/test_names.py",
     "diagnosis/test_public_modules.py", "metrics/test_geometry.py", "store/test_index.py", "store/test_killed.py",
-    "store/test_strangers.py", "test_diagnosis.py", "test_digests.py", "test_editions.py", "test_results.py",
-    "test_rotation.py", "test_studies.py", "test_threshold.py",
+    "store/test_strangers.py", "test_diagnosis.py", "test_digests.py", "test_editions.py", "kernels",
+    "papers", "reproduction/test_results.py",
 )  # fmt: skip
 """Files and folders of tests that start processes, draw figures, or train or differentiate for seconds."""
 

@@ -11,7 +11,7 @@ from recombine.cli import COMMANDS
 from recombine.cli.flags import PARTS as SPEC_PARTS
 from recombine.cli.flags import spec_flags
 from recombine.papers import DEFAULT
-from recombine.tasks import TASKS
+from recombine.tasks import TASKS, Task
 from recombine.training import DEVICES
 from tests.command import run
 

@@ -1,15 +1,18 @@
 """What makes a Dataset stale, and what does not."""
 
 import ast
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
 import recombine.papers.forced_rendering
+from recombine.metrics.registry import STAGE_METRICS
+from recombine.metrics.versions import FUNCTION_VERSIONS, STAGE_PROFILE
 from recombine.papers import DEFAULT
 from recombine.reproduction import fingerprints
-from recombine.reproduction.fingerprints import METRIC_VERSIONS, dataset_fingerprint, versions
+from recombine.reproduction.fingerprints import dataset_fingerprint, versions
 from recombine.reproduction.reproduce import reproduce
 from recombine.reproduction.results import READS, SETTINGS, Results
 from tests.tiny import TINY
@@ -71,8 +74,16 @@ def test_the_version_of_the_scores_does(measured, monkeypatch):
 
 def test_a_metrics_version_stales_the_studies_that_use_it(monkeypatch):
     before = {name: versions(study) for name, study in STUDIES.items()}
-    monkeypatch.setitem(METRIC_VERSIONS, "neuron_tuning", 99)
+    monkeypatch.setitem(FUNCTION_VERSIONS, "neuron_tuning", 99)
     assert [name for name, study in STUDIES.items() if versions(study) != before[name]] == ["tuning"]
+
+
+def test_a_stage_metrics_version_stales_the_studies_that_profile_stages(monkeypatch):
+    before = {name: versions(study) for name, study in STUDIES.items()}
+    metric = dataclasses.replace(STAGE_METRICS["tuning"], version=99)
+    monkeypatch.setattr("recombine.metrics.versions.versions", lambda names: {"tuning": metric.version})
+    changed = [name for name, study in STUDIES.items() if versions(study) != before[name]]
+    assert changed == [name for name, study in STUDIES.items() if STAGE_PROFILE in study.metrics] != []
 
 
 def test_an_optional_tool_is_asked_for(monkeypatch):
@@ -97,7 +108,7 @@ def imported_metrics(folder):
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_declares_the_metrics_that_it_uses(name):
     assert set(STUDIES[name].metrics) == imported_metrics(PACKAGE / name)
-    assert set(STUDIES[name].metrics) <= set(METRIC_VERSIONS)
+    assert set(STUDIES[name].metrics) <= {STAGE_PROFILE, *FUNCTION_VERSIONS}
 
 
 @pytest.mark.parametrize("name", STUDIES)

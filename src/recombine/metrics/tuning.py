@@ -20,6 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from recombine.checks import checked, grid_shape
+from recombine.errors import InvalidValue
 from recombine.metrics.registry import Column, Stage, stage_metric
 
 SILENT = 1e-12
@@ -60,6 +61,8 @@ def neuron_tuning(activations: Float[Tensor, "*member point feature"], shape: tu
     (1.0, 0.0)
     """
     shape = grid_shape(shape, activations.shape[-2])
+    if not activations.shape[-1]:
+        raise InvalidValue("activations", activations, "at least one feature")
     lead, factors = activations.ndim - 2, len(shape)
     maps = activations.double().unflatten(lead, shape)
     axes = tuple(range(lead, lead + factors))

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from recombine.errors import StoreError
+from recombine.metrics.versions import metric_versions
 from recombine.reproduction.study import Study
 from recombine.store import Run
 from recombine.store.run import ARRAYS, WEIGHTS
@@ -23,28 +24,6 @@ from recombine.training.evaluate import SCORES_VERSION
 
 LENGTH = 20
 """Hexadecimal digits of a fingerprint."""
-METRIC_VERSIONS: dict[str, int] = {
-    "averaged_codes": 1,
-    "averaged_prediction": 1,
-    "band_index": 1,
-    "block_contrast": 1,
-    "decoder_reader": 1,
-    "effective_rank": 1,
-    "features": 1,
-    "gram_matrix": 1,
-    "kernel_agreement": 1,
-    "matrix_effective_rank": 1,
-    "memorised_prediction": 1,
-    "metric_tensor": 1,
-    "neuron_tuning": 1,
-    "partial_factorization": 1,
-    "schmidt_spectrum": 1,
-    "squared_error": 1,
-    "stage_profile": 1,
-    "superposition_scores": 1,
-    "theoretical_kernel": 1,
-}
-"""Versions of the metrics that studies measure with; raise one when its numbers change."""
 
 
 def content_digest(run: Run) -> str:
@@ -61,7 +40,7 @@ def versions(study: Study[Any]) -> dict[str, int]:
     return {
         "study": study.version,
         "scores": SCORES_VERSION,
-        **{name: METRIC_VERSIONS[name] for name in study.metrics},
+        **metric_versions(study.metrics),
     }
 
 

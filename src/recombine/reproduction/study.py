@@ -88,7 +88,7 @@ class Study(ABC, Generic[P]):
     version: ClassVar[int] = 1
     """Of its own code: raise it when what is measured changes, so that Datasets are measured again."""
     metrics: ClassVar[tuple[str, ...]] = ()
-    """The metrics that it measures with, whose versions count too (`fingerprints.METRIC_VERSIONS`)."""
+    """The metrics that it measures with, whose versions count too (`recombine.metrics.versions`)."""
     claims: ClassVar[tuple[Claim, ...]] = ()
     """Claims that it decides."""
 
