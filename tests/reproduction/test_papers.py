@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import pickle
 import sys
 from pathlib import Path
 
@@ -144,6 +145,7 @@ def test_what_comes_twice_or_is_another_papers_is_refused(package, tmp_path):
 
 def test_papers_are_known_by_name():
     assert PAPERS[DEFAULT.name] is DEFAULT
+    assert pickle.loads(pickle.dumps(DEFAULT.presets)) == DEFAULT.presets
 
 
 def test_verdicts_are_computed_once(monkeypatch):

@@ -59,7 +59,7 @@ class Paper:
         claims = [claim for study in studies for claim in study.claims]
         return cls(
             name=package.rpartition(".")[2],
-            preset=assembled(study.settings for study in studies),
+            preset=assembled((study.settings for study in studies), package),
             studies=_by_name("study", studies),
             claims=_by_name("claim", sorted(claims, key=lambda claim: _number(claim.name))),
             figures=_by_name("figure", sorted(figures, key=lambda spec: (not spec.numbered, _number(spec.name)))),

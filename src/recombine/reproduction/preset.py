@@ -91,11 +91,11 @@ class Preset(Frozen):
         return self.replace(**fields) if fields else self
 
 
-def assembled(settings: Iterable[type[Preset]]) -> type[Preset]:
-    """A preset with the fields of all these."""
+def assembled(settings: Iterable[type[Preset]], module: str) -> type[Preset]:
+    """A preset with the fields of all these, for a module that calls it `Preset`."""
     classes = list(dict.fromkeys(settings))
     bases = [own for own in classes if not any(other is not own and issubclass(other, own) for other in classes)]
-    return create_model("Preset", __base__=tuple(bases))
+    return create_model("Preset", __base__=tuple(bases), __module__=module)
 
 
 def _declared(cls: type[Preset], name: str) -> list[Mapping[str, Any]]:
