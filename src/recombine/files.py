@@ -26,7 +26,7 @@ from recombine.errors import InvalidValue, StoreError
 CHUNK = 1 << 20
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
-"""What a file system answers that has no file locks."""
+"""Error numbers of a file system that has no file locks."""
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.\d+(-[0-9a-f]+)?")
 """Names under which files are written: `.NAME.PROCESS-RANDOM`."""
 

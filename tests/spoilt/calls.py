@@ -164,7 +164,7 @@ ENGINE = {
         "module": MODULE, "grid": grid(), "encode": lambda values: values, "holdout": held_out(), "stages": ["0"],
         "targets": randn(POINTS, 3), "background": 0.0, "memory": 1 << 20, "geometry": "auto",
     },
-    "evaluate": lambda: {"task": spec().task, "answer": network(), "device": CPU, "chunk": 16},
+    "evaluate": lambda: {"task": spec().task, "forward": network(), "device": CPU, "chunk": 16},
     "fit": lambda: {"ensemble": ensemble(), "state": ensemble().initial()},
     "module_reader": lambda: {"module": MODULE, "encode": lambda values: values, "names": ["0"]},
     "parse_grid": lambda: {"text": "x=0:2,y=0:1:5"},

@@ -203,3 +203,11 @@ def test_a_damaged_index_waits_for_nobody(filled):
     with Store(filled).lock("store"):
         assert Store(filled).listing() == expected
         train([small_spec("mlp", seed=40)], filled)
+
+
+def test_a_journal_that_a_kill_left_belongs_to_the_index(tmp_path):
+    """Written before the index is one with a write-ahead log."""
+    train([small_spec("mlp")], tmp_path / "store", device="cpu")
+    (tmp_path / "store" / "index.sqlite-journal").write_bytes(b"")
+    assert all(not problems for _, problems in Store(tmp_path / "store").verify())
+    assert len(Store(tmp_path / "store").listing().rows) == 1

@@ -13,7 +13,7 @@ from recombine.training import Evaluator, evaluate, scores
 CPU = torch.device("cpu")
 
 
-def answering(task, values):
+def rendering(task, values):
     """A network that returns, whatever its inputs, the targets of `values`, in grid order."""
     targets = iter(task.examples(values).targets.split(32))
     return lambda inputs: next(targets)
@@ -21,16 +21,16 @@ def answering(task, values):
 
 @pytest.mark.parametrize("polarity", ["bright", "dark"])
 @pytest.mark.parametrize("direction", ["decode", "encode"])
-def test_perfect_answers(polarity, direction):
+def test_perfect_outputs(polarity, direction):
     task = BumpTask(size=12, polarity=polarity, direction=direction)
-    result = scores(evaluate(task, answering(task, task.grid.points), CPU))
+    result = scores(evaluate(task, rendering(task, task.grid.points), CPU))
     assert result == {
         "id_mse": 0, "id_over_blank": 0, "id_accuracy": 1, "ood_mse": 0, "ood_over_blank": 0, "ood_accuracy": 1
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("encoding", ["bump", "rate", "onehot"])
-def test_blank_answers(encoding):
+def test_blank_outputs(encoding):
     for direction in ("decode", "encode"):
         task = BumpTask(size=12, encoding=encoding, direction=direction)
         result = scores(evaluate(task, lambda inputs, t=task: t.blank.expand(len(inputs), *t.blank.shape), CPU))
@@ -45,13 +45,13 @@ def test_one_pixel_off_is_a_hit_and_two_are_not(off, expected, direction):
     task = BumpTask(size=12, direction=direction)
     moved = task.grid.points + torch.tensor([off, 0])
     away = (moved[:, 0] <= 11).numpy()
-    result = evaluate(task, answering(task, moved.clamp(max=11)), CPU)["hit"].numpy()
+    result = evaluate(task, rendering(task, moved.clamp(max=11)), CPU)["hit"].numpy()
     assert (result[away] == expected).all()
 
 
 def test_no_holdout_has_no_score_outside():
     task = BumpTask(size=8, holdout="none")
-    result = scores(evaluate(task, answering(task, task.grid.points), CPU))
+    result = scores(evaluate(task, rendering(task, task.grid.points), CPU))
     assert math.isnan(result["ood_mse"])
     assert result["id_mse"] == 0
 

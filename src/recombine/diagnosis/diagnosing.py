@@ -174,7 +174,7 @@ def _geometry(setting: str, encoding: object, subject: Subject, points: Tensor, 
     if setting == "differences":
         return Geometry(None, "as asked for")
     if isinstance(encoding, Encoding) and not encoding.differentiable:
-        geometry = Geometry(None, "since one-hot codes have no derivative")
+        geometry = Geometry(None, f"since {encoding.kind} codes have no derivative")
     elif subject.rows.how == "whole":
         geometry = Geometry(None, "since the rows of a batch meet")
     else:

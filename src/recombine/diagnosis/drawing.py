@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from recombine.diagnosis.result import metric_method
 from recombine.metrics.registry import STAGE_METRICS
-from recombine.reproduction.panels import half_cell, outline, styled
+from recombine.reproduction.panels import extent_of, outline, styled
 
 if TYPE_CHECKING:
     import xarray
@@ -52,12 +52,10 @@ def volume_figure(result: xarray.Dataset) -> Figure:
 
 def _volume_panel(ax: Axes, stage: xarray.Dataset, first: str, second: str) -> None:
     x, y = stage[first].values, stage[second].values
-    half_x, half_y = half_cell(x), half_cell(y)
-    extent = (x[0] - half_x, x[-1] + half_x, y[-1] + half_y, y[0] - half_y)
     volume = stage["volume"].transpose(second, first).values
     ax.spines[:].set_visible(True)
     drawable = (volume > 0) & np.isfinite(volume)
-    image = ax.imshow(np.log10(np.where(drawable, volume, np.nan)), extent=extent, aspect="auto")
+    image = ax.imshow(np.log10(np.where(drawable, volume, np.nan)), extent=extent_of(x, y), aspect="auto")
     if drawable.any():
         outline(ax, stage["held_out"].transpose(second, first).values, x, y)
         ax.figure.colorbar(image, ax=ax, shrink=0.8)

@@ -24,11 +24,11 @@ from recombine.reproduction.results import READS, RUNS, SETTINGS, Results
 from recombine.reproduction.study import Study
 from recombine.specs import RunSpec
 from recombine.store import Run, Store
-from recombine.sweep import Progress, train
+from recombine.sweep import train
+from recombine.sweep.progress import Watch
 from recombine.sweep.provenance import provenance
 from recombine.training import resolve_device
 
-Watch = Callable[[Progress], None]
 Say = Callable[[str], None]
 Specs = dict[str, list[RunSpec]]
 """By the name of a study, what it trains."""

@@ -28,7 +28,7 @@ BUSY_SECONDS = 2.0
 REST_SECONDS = 60.0
 """How long an index that could not be written is left alone."""
 SCHEMA = 3
-SUFFIXES = ("", "-wal", "-shm")
+SUFFIXES = ("", "-wal", "-shm", "-journal")
 ASIDE = ".damaged"
 PASSING = {
     sqlite3.SQLITE_PERM, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_READONLY,

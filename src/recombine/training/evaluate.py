@@ -19,6 +19,7 @@ SCORES_VERSION = 1
 
 
 EXACT = "donot_use_mm_for_euclid_dist"
+"""How distances between codes are computed: exactly, not through a matrix product."""
 KEPT_BYTES = 2**28
 """Bytes of a grid's examples that are kept on the device; more are brought there chunk by chunk."""
 
@@ -39,18 +40,18 @@ class Evaluator:
         self.blank = torch.cat([squared_error(blank.expand_as(t), t) for _, t, _ in self.chunks]).cpu()
 
     @torch.no_grad()
-    def of(self, answer: Callable[[Tensor], Tensor], held_out: Tensor) -> Evaluation:
+    def of(self, forward: Callable[[Tensor], Tensor], held_out: Tensor) -> Evaluation:
         """Per grid point: `error`, `hit`, `blank` (the error of the empty output) and `held_out`.
 
-        `answer` maps a batch of inputs to a batch of outputs.
+        `forward` maps a batch of inputs to a batch of outputs.
         """
         errors, hit = [], []
         with arithmetic("float32"):
             for chunk in self.chunks:
                 inputs, targets, points = (part.to(self.device) for part in chunk)
-                outputs = answer(inputs)
+                outputs = forward(inputs)
                 if not isinstance(outputs, Tensor) or outputs.shape != targets.shape:
-                    raise InvalidValue("answer", outputs, f"a function that returns {tuple(targets.shape)} numbers")
+                    raise InvalidValue("forward", outputs, f"a function that returns {tuple(targets.shape)} numbers")
                 outputs = outputs.float()
                 errors.append(squared_error(outputs, targets))
                 hit.append(_hit(self.task, outputs, points))
@@ -60,14 +61,14 @@ class Evaluator:
 
 
 @checked
-def evaluate(task: Task, answer: Callable[[Tensor], Tensor], device: torch.device, chunk: int = 32) -> Evaluation:
+def evaluate(task: Task, forward: Callable[[Tensor], Tensor], device: torch.device, chunk: int = 32) -> Evaluation:
     """One member's error and hit at every grid point.
 
     Parameters
     ----------
     task
         The task whose grid is evaluated.
-    answer
+    forward
         A function from a batch of inputs to a batch of outputs, as a module.
     device
         Where it computes.
@@ -80,8 +81,8 @@ def evaluate(task: Task, answer: Callable[[Tensor], Tensor], device: torch.devic
     """
 
     def outputs(inputs: Tensor) -> Tensor:
-        with users_function("answer", answer):
-            return answer(inputs)
+        with users_function("forward", forward):
+            return forward(inputs)
 
     return Evaluator(task, device, chunk).of(outputs, task.held_out)
 

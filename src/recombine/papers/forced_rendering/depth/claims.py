@@ -71,7 +71,7 @@ def _volume(result: xarray.Dataset) -> Judgement:
             "effect": per_seed(all_depths(stage_slope(own["spread"])))
         }
         excess = last_stage(own["deviation_held"]) - last_stage(own["deviation_kept"])
-        cases[f"{code}: the answers' log10 dv departs more in the held-out region"] = {
+        cases[f"{code}: the outputs' log10 dv departs more in the held-out region"] = {
             "effect": per_seed(all_depths(excess))
         }
     return VOLUME_DISTORTED.judge(cases)

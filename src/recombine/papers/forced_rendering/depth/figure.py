@@ -40,10 +40,6 @@ def _depths(result: xarray.Dataset, encoding: str, name: str) -> list[int]:
     return [int(depth) for depth in result["depth"].values if bool(present.sel(depth=depth))]
 
 
-def _compared(result: xarray.Dataset) -> list[int]:
-    return listed_attribute(result, "compared")
-
-
 def _profiles(ax: Axes, result: xarray.Dataset, encoding: str, name: str, depths: list[int], **line: object) -> None:
     """One line per depth, over the stages."""
     every = [int(depth) for depth in result["depth"].values]  # a depth has its colour in every panel
@@ -55,19 +51,19 @@ def _profiles(ax: Axes, result: xarray.Dataset, encoding: str, name: str, depths
 
 def depth_figure(result: xarray.Dataset) -> Figure:
     """Fig. 2: probes, factorization and volume, bump against rate code."""
-    shown = int(result.attrs["shown"])
+    shown, depths = int(result.attrs["shown"]), listed_attribute(result, "compared")
     with styled():
         figure = pyplot.figure(figsize=(9.6, 7.4), layout="constrained")
         top, bottom = divided(figure, 2, 1, height_ratios=[2.9, 2.1])
         axes = top.subplots(2, 2, sharey="row", sharex=True)
         for column, encoding in enumerate(CODES):
             ax = axes[0, column]
-            _profiles(ax, result, encoding, "probe_in_sample", _compared(result))
-            _profiles(ax, result, encoding, "probe_held_out", _compared(result), linestyle="--", marker="s")
+            _profiles(ax, result, encoding, "probe_in_sample", depths)
+            _profiles(ax, result, encoding, "probe_held_out", depths, linestyle="--", marker="s")
             ax.set_ylim(-0.5, 1.05)
             letter(ax, "ab"[column], f"{encoding} code: probe R² (dashed: scored on held-out points)")
             ax = axes[1, column]
-            _profiles(ax, result, encoding, "factorization", _compared(result))
+            _profiles(ax, result, encoding, "factorization", depths)
             letter(ax, "cd"[column], f"{encoding} code: factorization")
         axes[0, 0].set_ylabel("R²")
         axes[1, 0].set_ylabel("F")
@@ -82,7 +78,7 @@ def depth_figure(result: xarray.Dataset) -> Figure:
 
 def depth_caption(result: xarray.Dataset) -> str:
     """Numbers of Fig. 2."""
-    compared = result.sel(depth=_compared(result))
+    compared = result.sel(depth=listed_attribute(result, "compared"))
     words = []
     for encoding in CODES:
         own = compared.sel(encoding=encoding)
@@ -104,7 +100,7 @@ def depth_caption(result: xarray.Dataset) -> str:
 
 
 def drawings_figure(result: xarray.Dataset) -> Figure:
-    """Fig. 10: what CNNs of each depth draw at one held-out place, and one more."""
+    """Fig. 10: what CNNs of each depth draw at three held-out positions."""
     depths = _depths(result, "bump", "drawing")
     places = range(3)
     rows = [(code, k) for code in CODES for k in places]
@@ -151,7 +147,7 @@ def volumes_figure(result: xarray.Dataset) -> Figure:
         for code in CODES
         for depth in _depths(result, code, "log_volume")
     ]
-    return volume_rows(result, rows, "log10 of the volume element by stage (columns: input, layers, answer)", 1.0)
+    return volume_rows(result, rows, "log10 of the volume element by stage (columns: input, layers, output)", 1.0)
 
 
 def volumes_caption(result: xarray.Dataset) -> str:

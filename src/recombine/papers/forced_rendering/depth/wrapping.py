@@ -39,7 +39,7 @@ def wrapping_figure(result: xarray.Dataset) -> Figure:
             surface[..., 0], surface[..., 1], surface[..., 2], facecolors=colors, rstride=1, cstride=1, shade=False,
             linewidth=0.15, edgecolor=(1, 1, 1, 0.5), antialiased=True,
         )  # fmt: skip
-        curved.set_title("(embedding) answers, 3 main directions", loc="left", fontsize=9)
+        curved.set_title("(embedding) outputs, 3 main directions", loc="left", fontsize=9)
         curved.set_xticklabels([])
         curved.set_yticklabels([])
         curved.set_zticklabels([])

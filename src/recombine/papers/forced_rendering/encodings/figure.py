@@ -89,7 +89,7 @@ def _superposition_row(figure: SubFigure, result: xarray.Dataset) -> None:
     left, right = divided(figure, 1, 2, width_ratios=[3.3, 2.6])
     axes = left.subplots(1, 5)
     panels = result["panel_image"].sel(encoding="bump")
-    titles = {OUTPUT: "answer", X_ALONE: "x, mean y", Y_ALONE: "mean x, y", SUM: "Σ memories", TRUTH: "truth"}
+    titles = {OUTPUT: "output", X_ALONE: "x, mean y", Y_ALONE: "mean x, y", SUM: "Σ memories", TRUTH: "truth"}
     for ax, (name, title) in zip(axes, titles.items(), strict=True):
         drawn_image(ax, panels.sel(panel=name).values, None, result.attrs["place"])
         ax.set_title(f"(d) {title}" if name == OUTPUT else title, loc="left", fontsize=9)

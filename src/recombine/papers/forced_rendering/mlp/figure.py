@@ -33,7 +33,7 @@ def mlp_volumes_figure(result: xarray.Dataset) -> Figure:
     ]
     depth = int(result.attrs["cnn_depth"])
     rows += [(f"{c}\nCNN {depth}", result["log_volume"].sel(encoding=c, decoder=CNN_ARM, depth=depth)) for c in CODES]
-    return volume_rows(result, rows, "log10 of the volume element by stage (columns: input, layers, answer)", 1.0)
+    return volume_rows(result, rows, "log10 of the volume element by stage (columns: input, layers, output)", 1.0)
 
 
 def _contrast(result: xarray.Dataset, code: str, decoder: str) -> float:
