@@ -13,7 +13,7 @@ from recombine.errors import InvalidValue
 from recombine.specs import RunSpec
 from recombine.store import Store
 from recombine.sweep import train
-from tests.command import run
+from tests.command import captured, run
 from tests.small import small_spec
 
 SPECS = {
@@ -128,3 +128,10 @@ def test_list_and_export_take_conditions(tmp_path, monkeypatch, capsys):
     assert copied.spec.seed == 1
     command = re.search("trained by: (.*)", output(f"runs show {copied.key}"))[1]
     assert command == train_command(row(copied.spec)[1])
+
+
+def test_fields_to_filter_by_are_named_as_fields(store_path, capsys):
+    train([small_spec("mlp")], store_path, device="cpu")
+    code, _, err = captured("runs list --where nothing=3", capsys)
+    assert code == 2
+    assert " allow_unseen," in err

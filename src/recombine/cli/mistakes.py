@@ -33,7 +33,7 @@ def message(error: RecombineError, words: list[str]) -> str:
     if isinstance(error, InvalidValue):
         flag = _flag(error.field, flags)
         field = flag or _part(error, flags) or ARGUMENTS.get((words[0] if words else "", error.field), error.field)
-        allowed = error.allowed.replace("allow_unseen", "--allow-unseen")
+        allowed = error.allowed.replace("or allow_unseen", "or --allow-unseen")
         return str(InvalidValue(field, _value(error.value, flags.get(flag or "", [])), allowed))
     field, colon, rest = str(error).partition(": ")
     is_set = bool(os.environ.get(VARIABLE)) and rest.startswith(repr(os.environ[VARIABLE]))
