@@ -51,7 +51,9 @@ def planted(path):
     """A library of somebody else's, with the digest that fits it."""
     source = path.parent / "planted.cpp"
     source.write_text('extern "C" int answer() { return 13; }')
-    subprocess.run([*build._compiler(), "-shared", "-fPIC", str(source), "-o", str(path / build.LIBRARY)], check=True)
+    subprocess.run(
+        [*build.find_compiler(), "-shared", "-fPIC", str(source), "-o", str(path / build.LIBRARY)], check=True
+    )
     source.unlink()
     (path / cache.DIGEST).write_text(hashlib.sha256((path / build.LIBRARY).read_bytes()).hexdigest())
 

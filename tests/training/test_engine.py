@@ -106,8 +106,8 @@ def test_batched_way_gives_the_same_gradients(kind):
     weights = ensemble.initial().weights
     rows = torch.stack([schedule.table[:16] for schedule in ensemble.schedules])
     batch = (ensemble.examples.inputs[rows], ensemble.examples.targets[rows], torch.full((3, 16), 1 / 16))
-    in_turn, slow = ensemble._in_turn(weights, *batch, torch.ones(3, dtype=torch.bool))
-    batched, fast = ensemble._batched(weights, *batch)
+    in_turn, slow = ensemble.gradients_in_turn(weights, *batch, torch.ones(3, dtype=torch.bool))
+    batched, fast = ensemble.batched_gradients(weights, *batch)
     assert torch.allclose(in_turn.total, batched.total, rtol=1e-5)
     assert torch.allclose(in_turn.error, batched.error, rtol=1e-5)
     assert torch.allclose(slow, fast, atol=1e-5, rtol=1e-4)

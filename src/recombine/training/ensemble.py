@@ -128,18 +128,22 @@ class Ensemble:
         """
         inputs, targets = self.examples.inputs[rows], self.examples.targets[rows]
         if self.batched:
-            return self._batched(weights, inputs, targets, shares)
-        return self._in_turn(weights, inputs, targets, shares, active)
+            return self.batched_gradients(weights, inputs, targets, shares)
+        return self.gradients_in_turn(weights, inputs, targets, shares, active)
 
-    def _batched(self, weights: Tensor, inputs: Tensor, targets: Tensor, shares: Tensor) -> tuple[Loss, Tensor]:
+    def batched_gradients(
+        self, weights: Tensor, inputs: Tensor, targets: Tensor, shares: Tensor
+    ) -> tuple[Loss, Tensor]:
+        """All members in one program."""
         leaves = weights.detach().requires_grad_()
         total, error = self.objective.member_losses(leaves, inputs, targets, shares, self.loss_weights)
         (gradient,) = torch.autograd.grad(total.sum(), leaves)
         return Loss(total.detach(), error.detach()), gradient
 
-    def _in_turn(
+    def gradients_in_turn(
         self, weights: Tensor, inputs: Tensor, targets: Tensor, shares: Tensor, active: Tensor
     ) -> tuple[Loss, Tensor]:
+        """One member after the other; zero for those that are not active."""
         totals, errors = torch.full((2, len(self)), torch.nan)
         gradient = torch.zeros_like(weights)
         for k in torch.nonzero(active).flatten().tolist():

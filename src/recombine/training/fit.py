@@ -80,12 +80,12 @@ class Stepper:
         self.cursor.zero_()
         with arithmetic(self.ensemble.recipe.precision):
             if self.ensemble.device.type == "cuda":
-                self._replay(span)
+                self.replay(span)
                 self._ahead = self._predicted(first, alive, span)
                 torch.cuda.synchronize(self.ensemble.device)
             else:
                 for _ in range(span):
-                    self._step()
+                    self.step()
         errors, last = self.errors[:span].cpu(), self.state.step.tolist()
         for k, (before, after) in enumerate(zip(first, last, strict=True)):
             self.state.errors[k] = torch.cat([self.state.errors[k], errors[: after - before, k]])
@@ -95,9 +95,9 @@ class Stepper:
         side = _side(self.ensemble.device)
         side.wait_stream(torch.cuda.current_stream())
         with arithmetic(self.ensemble.recipe.precision), torch.cuda.stream(side):
-            self._step()
+            self.step()
 
-    def _step(self) -> None:
+    def step(self) -> None:
         """One step of all members, reading and writing buffers at fixed addresses only."""
         state, recipe = self.state, self.ensemble.recipe
         rows, shares, active = (part.index_select(0, self.cursor).squeeze(0) for part in self.batches)
@@ -112,7 +112,8 @@ class Stepper:
         self.errors.index_copy_(0, self.cursor, loss.error[None].to(self.errors.dtype))
         self.cursor += 1
 
-    def _replay(self, span: int) -> None:
+    def replay(self, span: int) -> None:
+        """Take steps by the CUDA graph, made before the first of them."""
         if self.graph is None:
             self.graph = self._captured()
         for _ in range(span):
@@ -140,12 +141,12 @@ class Stepper:
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(WARM_UP_STEPS):
-                self._step()
+                self.step()
         torch.cuda.current_stream().wait_stream(side)
         torch.cuda.empty_cache()  # a graph has memory of its own
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=side):
-            self._step()
+            self.step()
         for tensor, before in zip(changing, copies, strict=True):
             tensor.copy_(before)
         return graph

@@ -82,7 +82,7 @@ def _warn_once(reason: str) -> None:
 
 
 def _built() -> ctypes.CDLL:
-    compiler, path = _compiler(), _folder()
+    compiler, path = find_compiler(), _folder()
     build = f"kernels-{_digest(compiler)}"
     with opened(path) as folder:
         if has_unfinished(folder):
@@ -101,7 +101,7 @@ def _loaded(descriptor: int, build: Path) -> ctypes.CDLL:
     return ctypes.CDLL(str(checked if checked.exists() else build / LIBRARY))
 
 
-def _compiler() -> list[str]:
+def find_compiler() -> list[str]:
     """The command, perhaps with words of its own; `CXX` without a word is as good as none."""
     named = shlex.split(os.environ.get("CXX", ""))
     for words in [named] if named else [[name] for name in COMPILERS]:
