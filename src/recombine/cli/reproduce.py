@@ -21,13 +21,13 @@ from recombine.papers import DEFAULT as PAPER
 from recombine.reproduction.claims import Judgement
 from recombine.reproduction.findings import Findings
 from recombine.reproduction.report.markdown import escaped
+from recombine.reproduction.report.sentences import interval_text, network_count, robustness, sentence, verdict_text
 from recombine.reproduction.report.verdicts import (
-    case_text,
+    causes_table,
     claim_by_claim,
-    headline,
+    evidence,
     markdown_table,
     provenance_table,
-    tally,
     with_blocks,
 )
 from recombine.reproduction.results import Results
@@ -35,8 +35,11 @@ from recombine.store import store_path
 from recombine.store.names import MARKER
 from recombine.training import DEVICES
 
-COLORS = {"supported": "green", "partly supported": "yellow", "not supported": "red", "undecided": "yellow"}
-BLOCKS = ("verdicts", "claims", "provenance")
+COLORS = {
+    "supported": "green", "partly supported": "yellow", "not supported": "red", "reversed": "red",
+    "undecided": "yellow", "not decidable": "yellow", "direction only": "", "exploratory": "",
+}  # fmt: skip
+BLOCKS = ("verdicts", "causes", "claims", "provenance")
 """Names of marked blocks of a document, other than captions."""
 
 
@@ -81,6 +84,7 @@ def reproduce(
         results = run(
             studies, settings, store, out, device=device, members=members,
             processes=processes or available_cores(), watch=bar, say=bar.say,
+            claims=PAPER.claims.values(),
         )  # fmt: skip
         findings = Findings(PAPER, results)
         page = written(findings, bar.say_above)
@@ -116,12 +120,16 @@ def written(findings: Findings, note: Callable[[str], None] = lambda line: None)
 def _print_verdicts(judgements: Sequence[Judgement]) -> None:
     columns = [
         Column("claim", [judgement.claim for judgement in judgements], Holds.NAMES),
-        Column("verdict", [Text(j.verdict, style=COLORS[j.verdict]) for j in judgements], Holds.NAMES),
-        Column("seeds", [str(judgement.seeds or "–") for judgement in judgements]),
-        Column("cases", [tally(judgement) for judgement in judgements], Holds.PROSE),
-        Column("weakest case, mean [interval]", [headline(judgement) for judgement in judgements], Holds.PROSE),
+        Column("verdict", [Text(verdict_text(j), style=COLORS[j.verdict]) for j in judgements], Holds.NAMES),
+        Column("learnt", [network_count(judgement) for judgement in judgements]),
+        Column("evidence", [sentence(judgement) for judgement in judgements], Holds.PROSE),
+        Column("robustness", [robustness(judgement) for judgement in judgements], Holds.PROSE),
     ]
+    if any(judgement.verdict == "direction only" for judgement in judgements):
+        columns.insert(2, Column("reference", [judgement.reference or "–" for judgement in judgements], Holds.NAMES))
     write_table(console(), columns)
+    if late := [judgement.claim for judgement in judgements if judgement.timing == "after the data"]:
+        say(f"criteria changed after the data: {listed(late)}")
 
 
 def report(
@@ -146,7 +154,9 @@ def report(
 def _blocks(findings: Findings) -> dict[str, str]:
     """Everything that can stand between marks."""
     judgements, provenance = findings.judgements, findings.results.provenance
-    texts = (markdown_table(judgements), claim_by_claim(judgements), provenance_table(provenance))
+    texts = (
+        markdown_table(judgements), causes_table(judgements), claim_by_claim(judgements), provenance_table(provenance),
+    )  # fmt: skip
     captions = {f"caption_{name}": escaped(findings.caption(spec)) for name, spec in findings.figures.items()}
     return {**dict(zip(BLOCKS, texts, strict=True)), **captions}
 
@@ -190,13 +200,16 @@ def claims(
 
 
 def _print_cases(judgement: Judgement) -> None:
-    paragraph(f"{judgement.claim}: {judgement.text}")
-    paragraph(f"criterion: {judgement.criterion}")
+    paragraph(f"{judgement.claim}: {judgement.text} ({judgement.where})")
+    tests = [(kind, test) for kind, tests in evidence(judgement) for test in tests]
     columns = [
-        Column("case", [case.name for case in judgement.cases], Holds.NAMES),
-        Column("outcome", [case.outcome for case in judgement.cases], Holds.NAMES),
-        Column("evidence, mean [interval]", [case_text(case) for case in judgement.cases], Holds.PROSE),
+        Column("", [kind for kind, _ in tests]),
+        Column("case", [test.case for _, test in tests], Holds.NAMES),
+        Column("outcome", [test.outcome for _, test in tests], Holds.NAMES),
+        Column("learnt", [f"{test.learnt}/{test.trained}" for _, test in tests]),
+        Column("estimate [95 % interval]", [interval_text(test.interval) for _, test in tests]),
+        Column("claimed", [f"{test.statistic} {test.claimed}" for _, test in tests], Holds.PROSE),
     ]
-    if judgement.cases:
+    if tests:
         write_table(console(), columns)
-    say(f"verdict: {judgement.verdict}")
+    say(f"verdict: {verdict_text(judgement)}")

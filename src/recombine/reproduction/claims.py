@@ -1,116 +1,69 @@
-"""How a claim is decided: criteria as code, verdicts computed from data.
+"""How a claim is decided: criteria as code, registered before the data, verdicts computed from networks that learnt.
 
-A claim is judged case by case (for instance one case per encoding). Each case has *premises*, without which it says
-nothing, and *conditions*; both compare a mean over seeds with a threshold through a bootstrap confidence interval:
+A claim makes one or more *statements*. Each has a criterion (`criteria`) and a function from Datasets to samples, one
+per *case*, for instance one per encoding; a statement on a case is a *test*. The first case is the one that the paper
+shows. Beside them stand
 
-- `holds` when the whole interval lies on the claimed side, `fails` when it lies on the other, `open` otherwise;
-- a case `holds` when premises and conditions all hold, `fails` when the premises hold and a condition fails,
-  and is `open` in between (a network that did not learn its training data decides nothing);
-- a score that a case needs and does not have leaves its condition open, with the reason: what was not measured cannot
-  hold. Cases that are each about one of a claim's conditions (`Claim.one_condition_per_case`) need only that one;
-- a seed counts for a case when all of the case's scores have a value for it, and is left out of all of them otherwise;
-- the claim is *supported* when every case holds, *not supported* when every case fails, *undecided* when every case is
-  open, and *partly supported* when some hold; with none that holds and some that fails it is *not supported* too.
+- *alternatives*: other measures, stages, rows or conventions, judged by the same criterion and compared with the first
+  case: "agree 5 of 6" tells whether a verdict hangs on a choice;
+- *controls*: the same difference between failing networks and others (composing ones, untrained ones, ones trained on
+  the whole grid): whether what the paper gives as the cause is peculiar to networks that fail.
 
-Multiple comparisons: a case needs all its conditions at once, which needs no correction; the cases of a claim are
-separate statements, so their intervals are widened together (Bonferroni: 1 − 0.05 / cases). Claims are not corrected
-for one another: each is a question of its own.
-
-Where a claim is a comparison, each case is one statement, in the direction in which the paper makes it, and its score
-`effect` (`EFFECT`) is positive when the statement is true of a seed.
+All primary tests of a paper share one error rate (Holm). A claim is *supported* when all its tests are, *partly
+supported* when some are, *not supported* when none is and some are not (*reversed* when all that are decided are), *not
+decidable* when too few networks learnt, and *undecided* otherwise. With few networks there are directions, no verdicts.
+*Exploratory* claims have numbers and no verdict.
 
 No torch here: claims read numbers, wherever they came from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from math import inf, isfinite
-from typing import Any, Literal
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
+from recombine.reproduction.criteria import (
+    DIRECTIONS,
+    FEWEST_LEARNT,
+    FEWEST_NETWORKS,
+    Criterion,
+    Outcome,
+    holm_levels,
+)
+from recombine.reproduction.intervals import CONFIDENCE, Interval
+from recombine.reproduction.registration import digest
+from recombine.reproduction.samples import Sample
 
-from recombine.errors import InvalidValue, listed
-from recombine.reproduction.intervals import CONFIDENCE, FEWEST_SEEDS, Absent, Interval, Values, bootstrap
+if TYPE_CHECKING:
+    import xarray
 
-Outcome = Literal["holds", "fails", "open"]
-Verdict = Literal["supported", "partly supported", "not supported", "undecided"]
-
-
-@dataclass(frozen=True)
-class Condition:
-    """A score, and which side of a threshold its mean is claimed to be on."""
-
-    score: str
-    side: Literal["below", "above"]
-    threshold: float
-
-    def outcome(self, interval: Interval | None) -> Outcome:
-        """Where the interval lies."""
-        if interval is None or interval.seeds < FEWEST_SEEDS:
-            return "open"
-        below, above = interval.high < self.threshold, interval.low > self.threshold
-        claimed, opposite = (below, above) if self.side == "below" else (above, below)
-        return "holds" if claimed else "fails" if opposite else "open"
-
-    def strength(self, interval: Interval | None) -> float:
-        """How far the mean lies on the claimed side, in half widths of the interval: beyond about ±1 it decides.
-
-        0 where nothing is known: no score, too few seeds, or an interval without an end.
-        """
-        if interval is None or interval.seeds < FEWEST_SEEDS:
-            return 0.0
-        distance = interval.mean - self.threshold if self.side == "above" else self.threshold - interval.mean
-        half_width = (interval.high - interval.low) / 2
-        if half_width > 0:
-            return distance / half_width
-        return inf if distance > 0 else -inf if distance < 0 else 0.0
-
-    def __str__(self) -> str:
-        return f"{self.score} {'<' if self.side == 'below' else '>'} {self.threshold:g}"
+Data = Mapping[str, "xarray.Dataset"]
+"""Datasets by study."""
+Samples = Callable[[Data], Mapping[str, Sample]]
+"""Samples by the name of their case, from the Datasets that are there; those that cannot be had are left out."""
+Verdict = Literal[
+    "supported", "partly supported", "not supported", "reversed", "undecided", "not decidable", "direction only",
+    "exploratory",
+]  # fmt: skip
+Timing = Literal["before the data", "after the data", "not registered"]
+"""When a criterion was written, as far as a results folder can tell."""
 
 
-EFFECT = (Condition("effect", "above", 0.0),)
-"""The condition of a comparison."""
+def no_samples(data: Data) -> dict[str, Sample]:
+    """Of a statement without alternatives or controls."""
+    return {}
 
 
 @dataclass(frozen=True)
-class CaseResult:
-    """The outcome of one case, with its evidence."""
+class Statement:
+    """One thing that a claim says, and how it is tested."""
 
-    name: str
-    outcome: Outcome
-    evidence: dict[str, Interval]
-    outcomes: dict[str, Outcome]
-    strength: float = 0.0
-    """The least of its premises' and conditions' (`Condition.strength`): the smaller, the weaker the case."""
-    absent: dict[str, str] = field(default_factory=dict)
-    """Scores that it needs and that are missing, and why."""
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """A claim's verdict with the evidence."""
-
-    claim: str
-    text: str
-    criterion: str
-    verdict: Verdict
-    cases: list[CaseResult] = field(default_factory=list)
-    confidence: float = CONFIDENCE
-    """Of each case's intervals, after correction for the number of cases."""
-
-    @property
-    def seeds(self) -> int:
-        """Fewest seeds behind any interval; 0 where there is none."""
-        return min((interval.seeds for case in self.cases for interval in case.evidence.values()), default=0)
-
-    def record(self) -> dict[str, Any]:
-        """Plain data for a JSON file; what is not a finite number (an open end of an interval) is null."""
-        plain = _plain(asdict(self))
-        assert isinstance(plain, dict)
-        return plain
+    criterion: Criterion
+    cases: Samples
+    alternatives: Samples = no_samples
+    controls: Samples = no_samples
 
 
 @dataclass(frozen=True)
@@ -119,67 +72,189 @@ class Claim:
 
     name: str
     text: str
-    premises: tuple[Condition, ...]
-    conditions: tuple[Condition, ...]
-    one_condition_per_case: bool = False
-    """Whether each case is about one of the conditions only, the one whose score it has."""
+    """What is claimed, in the paper's words."""
+    where: str
+    """Section and figure."""
+    statements: tuple[Statement, ...]
+    studies: tuple[str, ...]
+    """Whose Datasets its tests read."""
+    beside: tuple[str, ...] = ()
+    """Whose Datasets alternatives and controls read besides."""
+    exploratory: bool = False
+    ours: bool = False
+    """Whether the paper does not make it."""
+
+    def digests(self) -> dict[str, str]:
+        """By statistic, the digest of the statement's criterion and of the code behind its cases."""
+        return {
+            statement.criterion.statistic: digest(self.name, asdict(statement.criterion), statement.cases)
+            for statement in self.statements
+        }
+
+
+@dataclass(frozen=True)
+class Test:
+    """A criterion on one sample, and what came of it."""
+
+    case: str
+    statistic: str
+    claimed: str
+    """The range in which the statistic is claimed to lie, in words."""
+    outcome: Outcome
+    interval: Interval
+    """At 95 %, whatever the level that decided."""
+    learnt: int
+    trained: int
+    level: float = CONFIDENCE
+    """Confidence of the interval that decided: Holm's for primary tests."""
+    timing: Timing = "before the data"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A claim's verdict with the evidence."""
+
+    claim: str
+    text: str
+    where: str
+    verdict: Verdict
+    tests: list[Test] = field(default_factory=list)
+    alternatives: list[Test] = field(default_factory=list)
+    controls: list[Test] = field(default_factory=list)
+    ours: bool = False
+    """Whether the paper does not make it."""
+    reference: str = ""
+    """The verdict of the reference results, where there are any."""
 
     @property
-    def criterion(self) -> str:
-        """The criterion in words, from the conditions themselves."""
-        premises = ", ".join(map(str, self.premises))
-        return (f"{premises}; while " if premises else "") + ", ".join(map(str, self.conditions))
+    def networks(self) -> int:
+        """Fewest learnt networks behind any test; 0 without one."""
+        return min((test.learnt for test in self.tests), default=0)
 
     @property
-    def scores(self) -> list[str]:
-        """Names of the scores that its premises and conditions are about, each once."""
-        return list(dict.fromkeys(c.score for c in (*self.premises, *self.conditions)))
+    def timing(self) -> Timing:
+        """The latest of its tests' timings."""
+        timings = {test.timing for test in self.tests}
+        return next((t for t in ("after the data", "not registered") if t in timings), "before the data")
 
-    def judge(self, cases: Mapping[str, Mapping[str, Values]]) -> Judgement:
-        """The verdict on the cases.
+    def differing(self) -> list[Test]:
+        """Alternatives whose outcome is not that of the first case of their statement."""
+        first = self._first_outcomes()
+        return [test for test in self.alternatives if test.outcome != first.get(test.statistic)]
 
-        Parameters
-        ----------
-        cases
-            By the case's name, its scores by theirs: values over seeds, an interval, or that the score is missing.
+    def _first_outcomes(self) -> dict[str, Outcome]:
+        return {test.statistic: test.outcome for test in reversed(self.tests)}
 
-        Returns
-        -------
-        Judgement
-            The verdict with every case's outcome and evidence.
-        """
-        level = 1 - (1 - CONFIDENCE) / max(1, len(cases))
-        results = [self._case(name, scores, level) for name, scores in cases.items()]
-        verdict = _verdict([case.outcome for case in results])
-        return Judgement(self.name, self.text, self.criterion, verdict, results, level)
-
-    def _case(self, name: str, scores: Mapping[str, Values], level: float) -> CaseResult:
-        if not any(c.score in scores for c in self.conditions):
-            raise InvalidValue("case", name, f"one with {listed(c.score for c in self.conditions)}")
-        needed = [*self.premises, *(c for c in self.conditions if c.score in scores or not self.one_condition_per_case)]
-        values = {c.score: scores.get(c.score, Absent()) for c in needed}
-        evidence = _intervals(name, values, level)
-        outcomes = {str(c): c.outcome(evidence.get(c.score)) for c in needed}
-        conditions = [outcomes[str(c)] for c in needed if c not in self.premises]
-        outcome: Outcome = "open"
-        if all(outcomes[str(c)] == "holds" for c in self.premises):
-            outcome = "fails" if "fails" in conditions else "open" if "open" in conditions else "holds"
-        absent = {score: value.reason for score, value in values.items() if isinstance(value, Absent)}
-        strength = min(c.strength(evidence.get(c.score)) for c in needed)
-        return CaseResult(name, outcome, evidence, outcomes, strength, absent)
+    def record(self) -> dict[str, Any]:
+        """Plain data for a JSON file; what is not a finite number (an open end of an interval) is null."""
+        plain = _plain({**asdict(self), "timing": self.timing, "networks": self.networks})
+        assert isinstance(plain, dict)
+        return plain
 
 
-def _intervals(case: str, scores: Mapping[str, Values], level: float) -> dict[str, Interval]:
-    """The scores that are not missing as intervals, over the seeds for which all of them have a value."""
-    present = {score: value for score, value in scores.items() if not isinstance(value, Absent)}
-    lists = {score: np.asarray(v, dtype=float) for score, v in present.items() if not isinstance(v, Interval)}
-    if len({len(values) for values in lists.values()}) > 1:
-        raise InvalidValue("case", case, "one whose scores have the same seeds")
-    counts = np.all([np.isfinite(values) for values in lists.values()], axis=0) if lists else None
-    return {
-        score: value if isinstance(value, Interval) else bootstrap(lists[score][counts].tolist(), level)
-        for score, value in present.items()
-    }
+Registered = Mapping[str, Mapping[str, str]]
+"""By claim and statistic, the digest under which data were collected."""
+
+
+def judge(claims: Iterable[Claim], data: Data, registered: Registered | None = None) -> list[Judgement]:
+    """Verdicts on the claims whose Datasets are there.
+
+    Parameters
+    ----------
+    claims
+        The claims of a paper; their primary tests are corrected for one another.
+    data
+        Datasets by study.
+    registered
+        Digests under which the data were collected; none where nothing is known.
+
+    Returns
+    -------
+    list of Judgement
+        In the order of the claims.
+    """
+    judged = [claim for claim in claims if all(study in data for study in claim.studies)]
+    raw = [_tested(claim, data, registered) for claim in judged]
+    primary = [test for claim, tests in zip(judged, raw, strict=True) if not claim.exploratory for test in tests]
+    decisive = [(s, sample) for (s, _, sample, _) in primary if _barred(s.criterion, sample) is None]
+    levels = iter(holm_levels([s.criterion.p_value(sample.estimate) for s, sample in decisive]))
+    judgements = []
+    for claim, tests in zip(judged, raw, strict=True):
+        results = [
+            _result(s.criterion, case, sample, timing, None if claim.exploratory else levels)
+            for s, case, sample, timing in tests
+        ]
+        verdict: Verdict = "exploratory" if claim.exploratory else _verdict([test.outcome for test in results])
+        judgements.append(
+            Judgement(
+                claim.name,
+                claim.text,
+                claim.where,
+                verdict,
+                results,
+                alternatives=_beside([(s.criterion, s.alternatives(data)) for s in claim.statements]),
+                controls=_beside([(s.criterion, s.controls(data)) for s in claim.statements]),
+                ours=claim.ours,
+            )
+        )
+    return judgements
+
+
+def _beside(samples: Sequence[tuple[Criterion, Mapping[str, Sample]]]) -> list[Test]:
+    """Alternatives or controls, judged one by one."""
+    return [
+        _result(criterion, name, sample, "before the data", None)
+        for criterion, own in samples
+        for name, sample in own.items()
+    ]
+
+
+def _tested(claim: Claim, data: Data, registered: Registered | None) -> list[tuple[Statement, str, Sample, Timing]]:
+    """The samples of every test of a claim, with when its criterion was written."""
+    own, digests = (registered or {}).get(claim.name, {}), claim.digests()
+    tests: list[tuple[Statement, str, Sample, Timing]] = []
+    for statement in claim.statements:
+        known = own.get(statement.criterion.statistic)
+        unregistered: Timing = "not registered" if registered is None else "after the data"
+        timing: Timing = "before the data" if known == digests[statement.criterion.statistic] else unregistered
+        tests += [(statement, case, sample, timing) for case, sample in statement.cases(data).items()]
+    return tests
+
+
+def _barred(criterion: Criterion, sample: Sample) -> Outcome | None:
+    """Why there is no verdict on a sample: too few networks, or too few of them that learnt."""
+    if not sample.estimate.networks:
+        return "not measured" if not sample.networks_trained else "not decidable"
+    if sample.networks_learnt < FEWEST_LEARNT * sample.networks_trained:
+        return "not decidable"
+    if sample.estimate.networks < FEWEST_NETWORKS:
+        return criterion.direction(sample.estimate.value)
+    return None
+
+
+def _result(criterion: Criterion, case: str, sample: Sample, timing: Timing, levels: Iterator[float] | None) -> Test:
+    outcome, level = _barred(criterion, sample), CONFIDENCE
+    if outcome is None:
+        level = CONFIDENCE if levels is None else next(levels)
+        outcome = criterion.outcome(sample.estimate.interval(level))
+    return Test(
+        case, criterion.statistic, criterion.range, outcome, sample.estimate.interval(), sample.networks_learnt,
+        sample.networks_trained, level, timing,
+    )  # fmt: skip
+
+
+def _verdict(outcomes: Sequence[Outcome]) -> Verdict:
+    """Of a claim, from those of its tests."""
+    distinct = set(outcomes)
+    if distinct & set(DIRECTIONS):
+        return "direction only"
+    if distinct == {"supported"}:
+        return "supported"
+    if "supported" in distinct:
+        return "partly supported"
+    if distinct & {"not supported", "reversed"}:
+        return "reversed" if "not supported" not in distinct else "not supported"
+    return "undecided" if "undecided" in distinct else "not decidable"
 
 
 def _plain(value: Any) -> Any:
@@ -189,12 +264,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
     return None if isinstance(value, float) and not isfinite(value) else value
-
-
-def _verdict(outcomes: list[Outcome]) -> Verdict:
-    distinct = set(outcomes)
-    if distinct == {"holds"}:
-        return "supported"
-    if "holds" in distinct:
-        return "partly supported"
-    return "not supported" if "fails" in distinct else "undecided"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from recombine.reproduction.claims import Judgement
+from recombine.reproduction.claims import Judgement, judge
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.paper import Paper
 from recombine.reproduction.results import Results
@@ -37,12 +38,9 @@ class Findings:
     @cached_property
     def judgements(self) -> list[Judgement]:
         """The verdicts that the Datasets give, in the order of the claims."""
-        verdicts = {
-            judgement.claim: judgement
-            for name in self.studies
-            for judgement in self.paper.studies[name].judge(self.results.dataset(name))
-        }
-        return [verdicts[claim] for claim in self.paper.claims if claim in verdicts]
+        data = {name: self.results.dataset(name) for name in self.studies}
+        judgements = judge(self.paper.claims.values(), data, self.results.registered)
+        return [replace(own, reference=self.paper.reference.get(own.claim, "")) for own in judgements]
 
     @cached_property
     def figures(self) -> dict[str, FigureSpec]:

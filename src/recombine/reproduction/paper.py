@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
+from importlib import import_module, resources
+from importlib.util import find_spec
 from typing import Any
 
 from recombine.errors import InvalidValue, listed
@@ -15,12 +17,17 @@ from recombine.reproduction.figures import FigureSpec, full_name
 from recombine.reproduction.preset import Preset, assembled
 from recombine.reproduction.study import Study
 
+REFERENCE = "reference.json"
+"""File of a paper's package with the verdicts of its reference results."""
+
 
 @dataclass(frozen=True)
 class Paper:
     """A paper that can be re-run."""
 
     name: str
+    package: str
+    """Name of the package that it is put together from."""
     title: str
     source: str
     """Where it appeared."""
@@ -42,8 +49,8 @@ class Paper:
         Parameters
         ----------
         package
-            Name of the package. A folder in it has `study.py`, which defines `STUDY`, and `figure.py`, which defines
-            `FIGURES`.
+            Name of the package. A folder in it has `study.py`, which defines `STUDY`, `figure.py`, which defines
+            `FIGURES`, and may have `claims.py`, which defines `CLAIMS`.
         questions
             Names of the folders, in the order in which a report tells them.
         about
@@ -56,9 +63,10 @@ class Paper:
         """
         studies: list[Study[Any]] = [import_module(f"{package}.{name}.study").STUDY for name in questions]
         figures = [spec for name in questions for spec in import_module(f"{package}.{name}.figure").FIGURES]
-        claims = [claim for study in studies for claim in study.claims]
+        claims = [claim for name in questions for claim in _claims(package, name)]
         return cls(
             name=package.rpartition(".")[2],
+            package=package,
             preset=assembled((study.settings for study in studies), package),
             studies=_by_name("study", studies),
             claims=_by_name("claim", sorted(claims, key=lambda claim: _number(claim.name))),
@@ -71,6 +79,12 @@ class Paper:
         """Every preset by name, the paper's own settings last."""
         default = self.preset.default()
         return {**{name: self.preset.variant(name) for name in self.preset.variant_names()}, default.name: default}
+
+    @cached_property
+    def reference(self) -> dict[str, str]:
+        """By claim, the verdict of the reference results that the package comes with; empty where there are none."""
+        text = resources.files(self.package).joinpath(REFERENCE)
+        return dict(json.loads(text.read_text())) if text.is_file() else {}
 
     def preset_named(self, name: str) -> Preset:
         """A preset by its name."""
@@ -94,7 +108,6 @@ class Paper:
 
     def selected(self, words: Iterable[str]) -> list[Study[Any]]:
         """The studies that some figures, claims or studies need, in the report's order."""
-        deciding = {claim.name: study.name for study in self.studies.values() for claim in study.claims}
         names: list[str] = []
         for word in words:
             name = full_name(word)
@@ -104,11 +117,18 @@ class Paper:
                 names.append(name)
             elif name in self.figures:
                 names += self.figures[name].studies
-            elif word.upper() in deciding:
-                names.append(deciding[word.upper()])
+            elif word.upper() in self.claims:
+                names += (*self.claims[word.upper()].studies, *self.claims[word.upper()].beside)
             else:
                 raise InvalidValue("what", word, self.choices)
         return [study for name, study in self.studies.items() if name in names]
+
+
+def _claims(package: str, question: str) -> tuple[Claim, ...]:
+    """The claims of a question; extras have none."""
+    if find_spec(f"{package}.{question}.claims") is None:
+        return ()
+    return tuple(import_module(f"{package}.{question}.claims").CLAIMS)
 
 
 def _by_name(kind: str, records: Sequence[Any]) -> dict[str, Any]:

@@ -44,6 +44,8 @@ class Preset(Frozen):
     """Seeds where a claim is judged."""
     extra_seeds: Seeds
     """Seeds of extras that no claim rests on; never more than `seeds`."""
+    first_seed: Count
+    """The first of the seeds."""
     precision: Precision
     """Arithmetic of training; measurements are always in float32."""
 

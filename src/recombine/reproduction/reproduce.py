@@ -18,6 +18,7 @@ import torch
 from recombine.checks import items
 from recombine.digests import LIST
 from recombine.errors import InvalidValue, listed
+from recombine.reproduction.claims import Claim
 from recombine.reproduction.fingerprints import content_digest, dataset_fingerprint, versions
 from recombine.reproduction.preset import Preset
 from recombine.reproduction.results import READS, RUNS, SETTINGS, Results
@@ -45,6 +46,7 @@ def reproduce(
     processes: int | None = None,
     watch: Watch | None = None,
     say: Say = lambda line: None,
+    claims: Iterable[Claim] = (),
 ) -> Results:
     """The studies' results in a folder; runs that several studies share are trained once.
 
@@ -68,6 +70,8 @@ def reproduce(
         Called with the progress of training.
     say
         Called with a line of text about each step.
+    claims
+        Claims whose criteria are registered in the folder before anything is trained.
 
     Returns
     -------
@@ -86,6 +90,7 @@ def reproduce(
     spent = 0.0 if all_replaced else float(results.noted.get("wall_seconds", 0.0))
     store = store if isinstance(store, Store) else Store(store)
     processes = processes if resolved.type == "cpu" else None
+    _register(results, claims, studies, preset, store)
 
     def trained(specs: Sequence[RunSpec]) -> dict[str, Run]:
         runs = train(specs, store, device=device, members=members, processes=processes, watch=watch)
@@ -105,6 +110,25 @@ def reproduce(
         if results.studies and not replaced:
             note_time()
     return results
+
+
+def _register(
+    results: Results, claims: Iterable[Claim], studies: Sequence[Study[Any]], preset: Preset, store: Store
+) -> None:
+    """Write down criteria of which no data exist yet; of others, what was written down before stays."""
+    known, current = results.registered, {claim.name: claim.digests() for claim in claims}
+    studied = {study.name for study in studies if _collected(study, preset, store)} | set(results.studies)
+    if known is None and studied:
+        return
+    fresh = [claim.name for claim in claims if not studied & {*claim.studies}]
+    updated = {**(known or {}), **{name: current[name] for name in fresh}}
+    if updated and updated != known:
+        results.register(updated)
+
+
+def _collected(study: Study[Any], preset: Preset, store: Store) -> bool:
+    """Whether some run that a study asks for first is there already."""
+    return any(spec.digest in store for spec in study.specs(preset))
 
 
 def _require_settings(studies: Sequence[Study[Any]], preset: Preset) -> None:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 DATA, SUFFIX = "data", ".nc"
 PROVENANCE = "provenance.json"
 RUNS = "runs.json"
+CRITERIA = "criteria.json"
+"""Digests of the criteria under which the data of a folder were collected."""
 SOURCE = "measured_by"
 """Attribute of a Dataset with its fingerprint."""
 SETTINGS = "settings"
@@ -89,13 +91,23 @@ class Results:
 
     def damaged(self) -> dict[str, str]:
         """Files that are read back and are not as they were written, and how."""
-        read_back = [n for n in self.digests.names() if n in (PROVENANCE, RUNS, LIST) or _is_dataset(n)]
+        read_back = [n for n in self.digests.names() if n in (PROVENANCE, RUNS, CRITERIA, LIST) or _is_dataset(n)]
         problems = {name: self.digests.problem(name) for name in read_back}
         return {name: problem for name, problem in problems.items() if problem}
 
+    @property
+    def registered(self) -> dict[str, dict[str, str]] | None:
+        """By claim and statistic, the digest of the criterion that data were collected under; none if not known."""
+        content = self._read(CRITERIA)
+        return None if content is None else dict(parsed_json(content))
+
+    def register(self, criteria: Mapping[str, Mapping[str, str]]) -> None:
+        """Write down the digests of criteria, before data are collected."""
+        self.digests.replace({CRITERIA: json.dumps(criteria, indent=1, sort_keys=True).encode()})
+
     def forget_notes(self) -> None:
         """Delete what was noted of the folder where it cannot be read."""
-        for name in (PROVENANCE, RUNS):
+        for name in (PROVENANCE, RUNS, CRITERIA):
             try:
                 self._read(name)
             except InvalidValue:

@@ -1,4 +1,4 @@
-"""What a study is: arms to train, a measurement of the runs, and the claims that it decides.
+"""What a study is: arms to train, and a measurement of the runs.
 
 A study's result is one labelled Dataset; figures are drawn from Datasets alone and claims are judged on them. Studies
 share runs freely: a spec that several ask for is trained once.
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import torch
 
 from recombine.errors import InvalidValue
-from recombine.reproduction.claims import Claim, Judgement
 from recombine.reproduction.preset import Preset
 from recombine.specs import RunSpec
 from recombine.store import Run
@@ -89,8 +88,6 @@ class Study(ABC, Generic[P]):
     """Of its own code: raise it when what is measured changes, so that Datasets are measured again."""
     metrics: ClassVar[tuple[str, ...]] = ()
     """The metrics that it measures with, whose versions count too (`recombine.metrics.versions`)."""
-    claims: ClassVar[tuple[Claim, ...]] = ()
-    """Claims that it decides."""
 
     @abstractmethod
     def arms(self, preset: P) -> list[Arm]:
@@ -107,10 +104,6 @@ class Study(ABC, Generic[P]):
     @abstractmethod
     def measure(self, trials: Trials[P]) -> xarray.Dataset:
         """The Dataset of the finished runs."""
-
-    def judge(self, result: xarray.Dataset) -> list[Judgement]:
-        """Verdicts on the claims that it decides."""
-        return []
 
     def specs(self, preset: P) -> list[RunSpec]:
         """What to train, seed by seed."""
@@ -131,4 +124,5 @@ class Study(ABC, Generic[P]):
 
 
 def _seeds(arm: Arm, preset: Preset) -> range:
-    return range(min(preset.extra_seeds, preset.seeds) if arm.extra else preset.seeds)
+    number = min(preset.extra_seeds, preset.seeds) if arm.extra else preset.seeds
+    return range(preset.first_seed, preset.first_seed + number)

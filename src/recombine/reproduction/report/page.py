@@ -9,10 +9,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from recombine.reproduction.claims import Judgement
-from recombine.reproduction.report.verdicts import case_text
-
-INDICATIVE = 8
-"""With fewer seeds than this an interval is little more than the range of the values, and the page says so."""
+from recombine.reproduction.report.sentences import interval_text, network_count, robustness, sentence, verdict_text
+from recombine.reproduction.report.verdicts import evidence
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,8 @@ def page(
     environment = Environment(
         loader=PackageLoader("recombine.reproduction.report", "."), autoescape=True, undefined=StrictUndefined
     )
-    environment.filters["case_text"] = case_text
+    for shown in (interval_text, network_count, robustness, sentence, verdict_text, evidence):
+        environment.filters[shown.__name__] = shown
     seeds = preset.get("seeds", 0)
     return environment.get_template("page.html.j2").render(
         title=title,
@@ -69,7 +68,10 @@ def page(
         settings={name: value for name, value in preset.items() if name != "name"},
         facts={name: value for name, value in provenance.items() if name != "preset" and value is not None},
         seeds=seeds,
-        indicative=0 < seeds < INDICATIVE,
+        directions=any(judgement.verdict == "direction only" for judgement in judgements),
+        late=[judgement.claim for judgement in judgements if judgement.timing == "after the data"],
+        unregistered=any(judgement.timing == "not registered" for judgement in judgements),
+        causes=[judgement for judgement in judgements if judgement.controls],
         runs=provenance.get("runs", 0),
         judgements=judgements,
         figures=figures,

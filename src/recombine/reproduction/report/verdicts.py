@@ -4,74 +4,80 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from typing import Any
 
-from recombine.reproduction.claims import CaseResult, Judgement
-from recombine.reproduction.intervals import Interval
+from recombine.reproduction.claims import Judgement, Test
 from recombine.reproduction.report.markdown import escaped, row
+from recombine.reproduction.report.sentences import (
+    interval_text,
+    network_count,
+    robustness,
+    sentence,
+    verdict_text,
+)
 
 MARK = re.compile(r"<!-- (\w+): begin -->\n.*?<!-- \1: end -->", re.DOTALL)
 """`recombine report --write FILE` writes the block of that name between such marks."""
 
 
-def interval_text(interval: Interval) -> str:
-    """Mean and interval."""
-    if not interval.seeds:
-        return "no value"
-    return f"{interval.mean:.3g} [{_limit(interval.low)}, {_limit(interval.high)}]"
-
-
-def _limit(value: float) -> str:
-    """An end of an interval; one that is open is infinite."""
-    return f"{value:.3g}" if isfinite(value) else "∞" if value > 0 else "-∞"
-
-
-def case_text(case: CaseResult) -> str:
-    """All evidence of a case in one line, and what is missing."""
-    evidence = [f"{name.replace('_', ' ')} {interval_text(interval)}" for name, interval in case.evidence.items()]
-    return "; ".join([*evidence, *(f"no {name.replace('_', ' ')}: {why}" for name, why in case.absent.items())])
-
-
-def tally(judgement: Judgement) -> str:
-    """How many cases hold, fail and are open."""
-    counts = {o: sum(case.outcome == o for case in judgement.cases) for o in ("holds", "fails", "open")}
-    words = {"holds": "hold" if counts["holds"] != 1 else "holds", "fails": "fail" if counts["fails"] != 1 else "fails"}
-    text = ", ".join(f"{count} {words.get(outcome, outcome)}" for outcome, count in counts.items() if count)
-    return f"{text} of {len(judgement.cases)}"
-
-
-def headline(judgement: Judgement) -> str:
-    """The evidence of the weakest case: a failing one if there is any, and of those the one that fails most clearly."""
-    if not judgement.cases:
-        return ""
-    order = {"fails": 0, "open": 1, "holds": 2}
-    case = min(judgement.cases, key=lambda case: (order[case.outcome], case.strength))
-    return f"{case.name}: {case_text(case)}"
-
-
 def markdown_table(judgements: Sequence[Judgement]) -> str:
     """The verdicts as a Markdown table."""
-    lines = ["| claim | verdict | cases | seeds | weakest case, mean [interval] |", "|---|---|---|---|---|"]
+    referenced = _has_reference(judgements)
+    heads = ["claim", "verdict", *(["reference"] if referenced else []), "evidence", "robustness", "learnt / trained"]
+    lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
     for judgement in judgements:
-        text = f"**{judgement.claim}** {judgement.text}"
-        cells = (text, judgement.verdict, tally(judgement), str(judgement.seeds or "–"), headline(judgement))
+        reference = [judgement.reference or "–"] if referenced else []
+        cells = (
+            f"**{judgement.claim}** {judgement.text} ({judgement.where})", verdict_text(judgement), *reference,
+            sentence(judgement), robustness(judgement), network_count(judgement),
+        )  # fmt: skip
         lines.append(row(cells))
     return "\n".join(lines)
 
 
+def _has_reference(judgements: Sequence[Judgement]) -> bool:
+    """Whether some claim has a direction only, beside which the reference verdict is shown."""
+    return any(judgement.verdict == "direction only" for judgement in judgements)
+
+
 def claim_by_claim(judgements: Sequence[Judgement]) -> str:
-    """Every claim with its criterion and the evidence of every case, as Markdown."""
+    """Every claim with the evidence of every test, alternative and control, as Markdown."""
     parts = []
     for judgement in judgements:
-        parts.append(f"### {escaped(judgement.claim)}: {judgement.verdict}\n\n{escaped(judgement.text)}\n")
-        parts.append(f"Criterion: {escaped(judgement.criterion.replace('_', ' '))}.")
-        if judgement.cases:
-            level = f"{100 * judgement.confidence:.4g} %"
-            lines = [f"\n| case | evidence, mean [{level} interval] | outcome |", "|---|---|---|"]
-            lines += [row((case.name, case_text(case), case.outcome)) for case in judgement.cases]
-            parts.append("\n".join(lines) + "\n")
+        parts.append(f"### {escaped(judgement.claim)}: {verdict_text(judgement)}\n")
+        parts.append(f"{escaped(judgement.text)} ({escaped(judgement.where)}).\n\n{escaped(sentence(judgement))}\n")
+        rows = [
+            row((kind, test.case, test.statistic, interval_text(test.interval), test.claimed, *_outcome(test)))
+            for kind, tests in evidence(judgement)
+            for test in tests
+        ]
+        if rows:
+            head = "| | case | statistic | estimate [95 % interval] | claimed | outcome | learnt / trained |"
+            parts.append("\n".join([head, "|---|---|---|---|---|---|---|", *rows]) + "\n")
     return "\n".join(parts)
+
+
+def evidence(judgement: Judgement) -> list[tuple[str, list[Test]]]:
+    """Tests, alternatives and controls, by what they are called."""
+    return [
+        ("test", judgement.tests), ("alternative", judgement.alternatives), ("control", judgement.controls),
+    ]  # fmt: skip
+
+
+def _outcome(test: Test) -> tuple[str, str]:
+    late = f" ({test.timing})" if test.timing == "after the data" else ""
+    return f"{test.outcome}{late}", f"{test.learnt}/{test.trained}"
+
+
+def causes_table(judgements: Sequence[Judgement]) -> str:
+    """What the paper gives as causes of failure, each with its controls, as Markdown."""
+    lines = ["| claim | difference between failing networks and | estimate [95 % interval] | claimed | outcome |"]
+    lines.append("|---|---|---|---|---|")
+    for judgement in judgements:
+        for test in judgement.controls:
+            name = f"**{judgement.claim}** {test.statistic}"
+            lines.append(row((name, test.case, interval_text(test.interval), test.claimed, test.outcome)))
+    return "\n".join(lines)
 
 
 def provenance_table(provenance: Mapping[str, Any]) -> str:

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import torch
 
-from recombine.papers.forced_rendering.depth.claims import CLAIMS, judge
 from recombine.papers.forced_rendering.labels import CODES
 from recombine.papers.forced_rendering.presets import BumpPreset
-from recombine.reproduction.claims import Claim, Judgement
 from recombine.reproduction.measuring import DRAWING, base_attributes, drawings, outputs, tabulate, with_positions
 from recombine.reproduction.preset import AnyNumber, Several
 from recombine.reproduction.profile import STAGE_DIMS, stage_profile
@@ -49,7 +47,6 @@ class DepthStudy(Study[Settings]):
     question: ClassVar[str] = "Where inside the network does factorization break, and does depth help?"
     settings: ClassVar[type[Settings]] = Settings
     metrics: ClassVar[tuple[str, ...]] = ("stage_profile",)
-    claims: ClassVar[tuple[Claim, ...]] = CLAIMS
 
     def arms(self, preset: Settings) -> list[Arm]:
         both = [
@@ -71,9 +68,6 @@ class DepthStudy(Study[Settings]):
             trials, size=preset.size, compared=list(preset.depths), shown=preset.pictured_depth
         )
         return with_positions(result, trials.first.spec, "log_volume").assign(surface=surface).assign_attrs(attributes)
-
-    def judge(self, result: xarray.Dataset) -> list[Judgement]:
-        return judge(result)
 
 
 def _surface(run: Run, device: torch.device) -> tuple[tuple[str, ...], np.ndarray]:

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from recombine.encodings import ENCODINGS
-from recombine.papers.forced_rendering.encodings.claims import CLAIMS, judge
 from recombine.papers.forced_rendering.encodings.labels import BOX, CROSS, DARK
 from recombine.papers.forced_rendering.presets import BumpPreset
-from recombine.reproduction.claims import Claim, Judgement
 from recombine.reproduction.measuring import (
     DRAWING,
     base_attributes,
@@ -39,7 +37,6 @@ class EncodingStudy(Study[BumpPreset]):
     name: ClassVar[str] = "encodings"
     question: ClassVar[str] = "Does any disentangled encoding let a plain decoder compose?"
     settings: ClassVar[type[BumpPreset]] = BumpPreset
-    claims: ClassVar[tuple[Claim, ...]] = CLAIMS
 
     def arms(self, preset: BumpPreset) -> list[Arm]:
         arms = [Arm((encoding, BOX), preset.spec(encoding=encoding)) for encoding in ENCODINGS if encoding != "polar"]
@@ -65,9 +62,6 @@ class EncodingStudy(Study[BumpPreset]):
         ).assign_coords(region=list(specs), x=coordinates["x"], y=coordinates["y"], axis=["x", "y"]).assign_attrs(
             base_attributes(trials, size=trials.preset.size)
         )  # fmt: skip
-
-    def judge(self, result: xarray.Dataset) -> list[Judgement]:
-        return judge(result)
 
 
 def _blank(run: Run) -> float:

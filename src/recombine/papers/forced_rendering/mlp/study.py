@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from recombine.decoders import MLP
 from recombine.papers.forced_rendering.labels import CODES
-from recombine.papers.forced_rendering.mlp.claims import CLAIMS, judge
 from recombine.papers.forced_rendering.mlp.labels import CNN_ARM, MLP_ARM
 from recombine.papers.forced_rendering.presets import BumpPreset
-from recombine.reproduction.claims import Claim, Judgement
 from recombine.reproduction.measuring import base_attributes, grid_variables, tabulate
 from recombine.reproduction.preset import Count, Several
 from recombine.reproduction.profile import STAGE_DIMS, stage_profile
@@ -44,7 +42,6 @@ class MLPStudy(Study[Settings]):
     question: ClassVar[str] = "Do MLPs fail in the same way as CNNs?"
     settings: ClassVar[type[Settings]] = Settings
     metrics: ClassVar[tuple[str, ...]] = ("stage_profile",)
-    claims: ClassVar[tuple[Claim, ...]] = CLAIMS
 
     def arms(self, preset: Settings) -> list[Arm]:
         widths = {"bump": preset.mlp_bump_width, "rate": preset.mlp_rate_width}
@@ -65,9 +62,6 @@ class MLPStudy(Study[Settings]):
             trials, size=preset.size, cnn_depth=preset.depth, mlp_depths=list(preset.mlp_depths)
         )
         return result.assign(**grid_variables(trials.first.spec)).assign_attrs(attributes)
-
-    def judge(self, result: xarray.Dataset) -> list[Judgement]:
-        return judge(result)
 
 
 STUDY = MLPStudy()

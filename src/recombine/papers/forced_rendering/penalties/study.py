@@ -14,10 +14,8 @@ import torch
 from recombine.decoders import LowRank
 from recombine.decoders.low_rank import LowRankEmbedding
 from recombine.metrics import band_index, matrix_effective_rank
-from recombine.papers.forced_rendering.penalties.claims import CLAIMS, judge
 from recombine.papers.forced_rendering.penalties.labels import ARMS, BOTH, ENTROPY, NONE, RAW, UNIT, VARIANCE
 from recombine.papers.forced_rendering.presets import Common
-from recombine.reproduction.claims import Claim, Judgement
 from recombine.reproduction.measuring import base_attributes, grid_variables, tabulate
 from recombine.reproduction.preset import Count, Positive
 from recombine.reproduction.profile import STAGE_DIMS, stage_profile
@@ -73,7 +71,6 @@ class PenaltyStudy(Study[Settings]):
     question: ClassVar[str] = "Do penalties on rendered embeddings make a network compose?"
     settings: ClassVar[type[Settings]] = Settings
     metrics: ClassVar[tuple[str, ...]] = ("band_index", "matrix_effective_rank", "stage_profile")
-    claims: ClassVar[tuple[Claim, ...]] = CLAIMS
 
     def arms(self, preset: Settings) -> list[Arm]:
         arms = [Arm((arm, UNIT), penalised_spec(preset, arm)) for arm in ARMS]
@@ -95,9 +92,6 @@ class PenaltyStudy(Study[Settings]):
         return result.assign(**grid_variables(trials.first.spec)).assign_coords(factor=["x", "y"]).assign_attrs(
             base_attributes(trials, size=preset.penalty_size, sigma=preset.penalty_sigma)
         )  # fmt: skip
-
-    def judge(self, result: xarray.Dataset) -> list[Judgement]:
-        return judge(result)
 
 
 def _drawn_arms(embedding: xarray.DataArray) -> xarray.DataArray:

@@ -15,10 +15,8 @@ from recombine.metrics import effective_rank, gram_matrix, partial_factorization
 from recombine.papers.forced_rendering.penalties.labels import BOTH, NONE
 from recombine.papers.forced_rendering.penalties.study import Settings as PenaltySettings
 from recombine.papers.forced_rendering.penalties.study import penalised_spec
-from recombine.papers.forced_rendering.regimes.claims import CLAIMS, judge
 from recombine.papers.forced_rendering.regimes.labels import FAILING, PENALISED, STRIPES, STRIPES_BUMPS, UNPENALISED
 from recombine.papers.forced_rendering.stripes.study import Settings as StripeSettings
-from recombine.reproduction.claims import Claim, Judgement
 from recombine.reproduction.measuring import base_attributes, outputs, tabulate
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.reproduction.tables import first_seed
@@ -42,7 +40,6 @@ class RegimeStudy(Study[Settings]):
     question: ClassVar[str] = "Do memorising and composing networks sit in different kernel regimes?"
     settings: ClassVar[type[Settings]] = Settings
     metrics: ClassVar[tuple[str, ...]] = ("effective_rank", "gram_matrix", "partial_factorization", "schmidt_spectrum")
-    claims: ClassVar[tuple[Claim, ...]] = CLAIMS
 
     def arms(self, preset: Settings) -> list[Arm]:
         return [
@@ -59,9 +56,6 @@ class RegimeStudy(Study[Settings]):
         result = tabulate(trials, ("arm",), lambda run: _measured(run, trials.device, run.key in pictured), inner)
         ideal = {name: first_seed(result[name]) for name in list(result) if str(name).startswith("ideal_")}
         return result.assign(ideal).assign_attrs(base_attributes(trials, size=trials.preset.size))
-
-    def judge(self, result: xarray.Dataset) -> list[Judgement]:
-        return judge(result)
 
 
 def _measured(run: Run, device: torch.device, with_ideal: bool) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
-from recombine.papers.forced_rendering.rotation.claims import gap_speed
 from recombine.papers.forced_rendering.rotation.labels import BLEND, INPUT, OUTPUT, TRUTH
+from recombine.papers.forced_rendering.rotation.speeds import gap_speed
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.panels import HOLDOUT_COLOR, divided, seed_count, styled
 

@@ -18,7 +18,6 @@ import torch
 from recombine.decoders import CNN
 from recombine.metrics import Reader, decoder_reader, features, metric_tensor
 from recombine.papers.forced_rendering.presets import WithDepth
-from recombine.papers.forced_rendering.rotation.claims import CLAIMS, judge
 from recombine.papers.forced_rendering.rotation.embedding import embedder
 from recombine.papers.forced_rendering.rotation.gap import (
     by_digit,
@@ -29,7 +28,6 @@ from recombine.papers.forced_rendering.rotation.gap import (
     linear_blend,
 )
 from recombine.papers.forced_rendering.rotation.labels import BLEND, MANY, ONE, OUTPUT, TRUTH
-from recombine.reproduction.claims import Claim, Judgement
 from recombine.reproduction.measuring import base_attributes, outputs, tabulate
 from recombine.reproduction.preset import Count, Positive
 from recombine.reproduction.profile import MEMORY
@@ -77,7 +75,6 @@ class RotationStudy(Study[Settings]):
     question: ClassVar[str] = "How does a network fill a gap between the angles that it was trained on?"
     settings: ClassVar[type[Settings]] = Settings
     metrics: ClassVar[tuple[str, ...]] = ("decoder_reader", "features", "metric_tensor", "squared_error")
-    claims: ClassVar[tuple[Claim, ...]] = CLAIMS
 
     def arms(self, preset: Settings) -> list[Arm]:
         arms = [Arm((ONE,), _spec(preset, angles=preset.angles))]
@@ -102,9 +99,6 @@ class RotationStudy(Study[Settings]):
         return result.assign(embedding=(("stage", "angle", "axis"), embedded)).assign_coords(stage=stages).assign_attrs(
             base_attributes(trials, size=preset.rotation_size, embedding=method, digits=preset.digits)
         )  # fmt: skip
-
-    def judge(self, result: xarray.Dataset) -> list[Judgement]:
-        return judge(result)
 
 
 def _spec(preset: Settings, **task: Any) -> RunSpec:

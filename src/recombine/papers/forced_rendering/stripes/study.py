@@ -14,9 +14,7 @@ import torch
 
 from recombine.metrics import decoder_reader, features
 from recombine.papers.forced_rendering.presets import BumpPreset
-from recombine.papers.forced_rendering.stripes.claims import CLAIMS, judge
 from recombine.papers.forced_rendering.stripes.labels import FULL, PERCENT, WITH, WITHOUT
-from recombine.reproduction.claims import Claim, Judgement
 from recombine.reproduction.measuring import DRAWING, base_attributes, drawings, tabulate, with_positions
 from recombine.reproduction.preset import Several
 from recombine.reproduction.profile import STAGE_DIMS, stage_profile
@@ -58,7 +56,6 @@ class StripeStudy(Study[Settings]):
     question: ClassVar[str] = "Do examples of single factors make a network compose?"
     settings: ClassVar[type[Settings]] = Settings
     metrics: ClassVar[tuple[str, ...]] = ("decoder_reader", "features", "stage_profile")
-    claims: ClassVar[tuple[Claim, ...]] = CLAIMS
 
     def arms(self, preset: Settings) -> list[Arm]:
         arms = [Arm((WITH, bumps), preset.striped_spec(bumps)) for bumps in preset.bumps]
@@ -87,9 +84,6 @@ class StripeStudy(Study[Settings]):
             trials, size=preset.size, shown=preset.pictured_bumps, full=preset.samples, added=list(preset.bumps),
             percents=list(preset.percents),
         ))  # fmt: skip
-
-    def judge(self, result: xarray.Dataset) -> list[Judgement]:
-        return judge(result)
 
 
 def _stripe_images(spec: RunSpec) -> np.ndarray:

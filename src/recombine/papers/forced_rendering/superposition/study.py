@@ -23,9 +23,7 @@ from recombine.metrics import (
     theoretical_kernel,
 )
 from recombine.papers.forced_rendering.presets import BumpPreset
-from recombine.papers.forced_rendering.superposition.claims import CLAIMS, judge
 from recombine.papers.forced_rendering.superposition.labels import JUDGED_KERNELS, KERNELS, PANELS
-from recombine.reproduction.claims import Claim, Judgement
 from recombine.reproduction.measuring import base_attributes, sample_points, tabulate
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.reproduction.tables import first_seed
@@ -48,7 +46,6 @@ class SuperpositionStudy(Study[BumpPreset]):
         "averaged_codes", "averaged_prediction", "block_contrast", "gram_matrix", "kernel_agreement",
         "memorised_prediction", "superposition_scores", "theoretical_kernel",
     )  # fmt: skip
-    claims: ClassVar[tuple[Claim, ...]] = CLAIMS
 
     def arms(self, preset: BumpPreset) -> list[Arm]:
         return [Arm((encoding,), preset.spec(encoding=encoding)) for encoding in ("bump", "rate")]
@@ -69,9 +66,6 @@ class SuperpositionStudy(Study[BumpPreset]):
         position = sample_points(first.spec)[0].tolist()
         attributes = base_attributes(trials, size=trials.preset.size, kept=kept, place=position)
         return result.assign_coords(kernel=list(KERNELS), panel=list(PANELS)).assign_attrs(attributes)
-
-    def judge(self, result: xarray.Dataset) -> list[Judgement]:
-        return judge(result)
 
 
 def _measured(run: Run, device: torch.device, pictured: bool) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from recombine.errors import InvalidValue
 from recombine.papers.forced_rendering.presets import WithLearningRate
 from recombine.papers.forced_rendering.threshold.labels import BUMPS, STRIPES, TARGET, Family, Protocol
 from recombine.papers.forced_rendering.threshold.psychometric import Threshold, exact_threshold, fitted, threshold
-from recombine.reproduction.intervals import CONFIDENCE, bootstrap
+from recombine.reproduction.intervals import CONFIDENCE, TrimmedMean
 from recombine.reproduction.preset import Count, Several
 from recombine.reproduction.study import DONE
 from recombine.specs import Recipe, RunSpec
@@ -140,7 +140,7 @@ class Cell:
     def suffices(self, points: Points) -> bool:
         """Whether stripes alone reach the target."""
         alone = points.accuracy[points.examples == self.stripes]
-        return len(alone) > 0 and bootstrap(alone.tolist()).low >= TARGET
+        return len(alone) > 0 and TrimmedMean.of(alone).interval().low >= TARGET
 
     def _count(self, networks: int, fewest: int) -> int:
         """Stripes get half as many networks."""

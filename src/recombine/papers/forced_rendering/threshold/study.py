@@ -34,11 +34,9 @@ import numpy as np
 import torch
 
 from recombine.errors import InvalidValue
-from recombine.papers.forced_rendering.threshold.claims import CLAIMS, judge
 from recombine.papers.forced_rendering.threshold.design import Cell, Settings, bumps_of, whole_accuracy
 from recombine.papers.forced_rendering.threshold.exponents import with_exponents
 from recombine.papers.forced_rendering.threshold.labels import FAMILIES, PROTOCOLS, TARGET
-from recombine.reproduction.claims import Claim, Judgement
 from recombine.reproduction.intervals import CONFIDENCE
 from recombine.reproduction.study import DONE, Arm, Study, Trials
 from recombine.specs import RunSpec
@@ -54,7 +52,6 @@ class ThresholdStudy(Study[Settings]):
     name: ClassVar[str] = "threshold"
     question: ClassVar[str] = "How does the data needed for 90 % accuracy grow with the image?"
     settings: ClassVar[type[Settings]] = Settings
-    claims: ClassVar[tuple[Claim, ...]] = CLAIMS
 
     def cells(self, preset: Settings) -> list[Cell]:
         """Every threshold to be fit."""
@@ -110,9 +107,6 @@ class ThresholdStudy(Study[Settings]):
             steps=preset.threshold_steps, epochs=preset.threshold_epochs, width=preset.threshold_width,
             depth=preset.threshold_depth,
         )  # fmt: skip
-
-    def judge(self, result: xarray.Dataset) -> list[Judgement]:
-        return judge(result)
 
 
 NETWORK = ("bumps", "examples", "accuracy", "whole_accuracy", "held_out_accuracy")

@@ -14,9 +14,7 @@ import torch
 
 from recombine.metrics import decoder_reader, features, neuron_tuning
 from recombine.papers.forced_rendering.stripes.study import Settings as StripeSettings
-from recombine.papers.forced_rendering.tuning.claims import CLAIMS, judge
 from recombine.papers.forced_rendering.tuning.labels import ARMS
-from recombine.reproduction.claims import Claim, Judgement
 from recombine.reproduction.measuring import base_attributes, grid_variables, tabulate
 from recombine.reproduction.preset import Count
 from recombine.reproduction.study import Arm, Study, Trials
@@ -49,7 +47,6 @@ class TuningStudy(Study[Settings]):
     question: ClassVar[str] = "What are the neurons of a composing network tuned to?"
     settings: ClassVar[type[Settings]] = Settings
     metrics: ClassVar[tuple[str, ...]] = ("decoder_reader", "features", "neuron_tuning")
-    claims: ClassVar[tuple[Claim, ...]] = CLAIMS
 
     def arms(self, preset: Settings) -> list[Arm]:
         decoder = preset.cnn(preset.tuning_depth)
@@ -65,9 +62,6 @@ class TuningStudy(Study[Settings]):
         return result.assign(map=first_seed(result["map"]), **grid_variables(trials.first.spec)).assign_coords(
             shown=names
         ).assign_attrs(base_attributes(trials, size=preset.size, bumps=max(preset.bumps)))  # fmt: skip
-
-    def judge(self, result: xarray.Dataset) -> list[Judgement]:
-        return judge(result)
 
 
 def _shown_stages(depth: int) -> list[int]:

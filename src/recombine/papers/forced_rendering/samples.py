@@ -1,0 +1,70 @@
+"""Samples from studies' Datasets: which networks count, and numbers per network.
+
+A network counts only if it learnt what it was trained on: its error there is below a tenth of that of a blank image,
+and more than 95 % of its bumps are in place (tasks without bumps: the error alone).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recombine.reproduction.intervals import Estimate, Share, TrimmedMean
+from recombine.reproduction.samples import Sample
+
+if TYPE_CHECKING:
+    import xarray
+
+LEARNT_ERROR = 0.1
+"""Over that of a blank image."""
+LEARNT_ACCURACY = 0.95
+
+
+def learnt(networks: xarray.Dataset) -> xarray.DataArray:
+    """Whether each network learnt what it was trained on."""
+    fitted = networks["id_over_blank"] < LEARNT_ERROR
+    return fitted & (networks["id_accuracy"] > LEARNT_ACCURACY) if "id_accuracy" in networks else fitted
+
+
+def trained(networks: xarray.Dataset) -> xarray.DataArray:
+    """Whether each network was trained, to its end or not."""
+    return networks["trained"] == 1 if "trained" in networks else networks["id_over_blank"].notnull()
+
+
+def sample(
+    values: xarray.DataArray,
+    *networks: xarray.Dataset,
+    estimated: Callable[[np.ndarray], Estimate] = TrimmedMean.of,
+) -> Sample:
+    """Numbers over seeds, of the seeds whose networks all learnt.
+
+    Parameters
+    ----------
+    values
+        One number per seed.
+    *networks
+        The networks that each number is about, over the same seeds: one Dataset, or those that are compared.
+    estimated
+        The estimate: a trimmed mean, or a share.
+
+    Returns
+    -------
+    Sample
+        With which of the networks learnt and were trained.
+    """
+    counted = [learnt(part) & trained(part) for part in networks]
+    return Sample(
+        np.asarray(values.values, dtype=float), _everywhere(counted), _everywhere(map(trained, networks)), estimated
+    )
+
+
+def _everywhere(parts: Iterable[xarray.DataArray]) -> np.ndarray:
+    """Whether something is true of all networks of a seed."""
+    return np.asarray(np.logical_and.reduce([np.asarray(part.values, dtype=bool) for part in parts]))
+
+
+def share(values: xarray.DataArray, *networks: xarray.Dataset) -> Sample:
+    """A share of seeds, from what is true (1) or not (0) of each."""
+    return sample(values, *networks, estimated=Share.of)
