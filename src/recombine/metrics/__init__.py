@@ -1,6 +1,7 @@
 """Measurements: noun in, number out; no plotting, no training."""
 
 from recombine.metrics.bands import Band, band_alignment, band_position, mean_band_index
+from recombine.metrics.combinations import nonnegative_superposition, stripe_superposition
 from recombine.metrics.cross_terms import cross_terms
 from recombine.metrics.errors import extreme_pixel, hits, region_mean, squared_error
 from recombine.metrics.factorization import interaction_weights, partial_factorization
@@ -13,8 +14,10 @@ from recombine.metrics.kernels import (
     theoretical_kernel,
 )
 from recombine.metrics.metric_tensors import finite_difference_metric, metric_tensor
+from recombine.metrics.nonnegative import nonnegative_weights
 from recombine.metrics.probes import LinearProbe, probe_scores
 from recombine.metrics.ranks import band_index, effective_rank, matrix_effective_rank, schmidt_spectrum
+from recombine.metrics.regions import distance_inside, interior
 from recombine.metrics.roughness import laplacian, roughness
 from recombine.metrics.stages import Reader, Tap, decoder_reader, ensemble_reader, features, stage_sizes
 from recombine.metrics.superposition import (
@@ -42,6 +45,7 @@ __all__ = [
     "block_contrast",
     "cross_terms",
     "decoder_reader",
+    "distance_inside",
     "effective_rank",
     "ensemble_reader",
     "explained_variance",
@@ -52,6 +56,7 @@ __all__ = [
     "held_out_statistics",
     "hits",
     "interaction_weights",
+    "interior",
     "kernel_agreement",
     "laplacian",
     "local_factorization",
@@ -62,6 +67,8 @@ __all__ = [
     "memorised_prediction",
     "metric_tensor",
     "neuron_tuning",
+    "nonnegative_superposition",
+    "nonnegative_weights",
     "partial_factorization",
     "probe_scores",
     "region_mean",
@@ -69,6 +76,7 @@ __all__ = [
     "schmidt_spectrum",
     "squared_error",
     "stage_sizes",
+    "stripe_superposition",
     "superposition_scores",
     "theoretical_kernel",
     "volume_element",
