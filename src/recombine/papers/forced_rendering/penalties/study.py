@@ -58,8 +58,8 @@ class Settings(Common):
             "penalty_size": 12,
             "penalty_other_size": 10,
             "penalty_sigma": 1.0,
-            "penalty_epochs": 80,
-            "penalty_lr": 5e-3,
+            "penalty_epochs": 60,
+            "penalty_lr": 2e-2,
         }
     }
 

@@ -70,7 +70,7 @@ def regimes_caption(result: xarray.Dataset) -> str:
     return (
         f"Kernel (cosine Gram matrix) of the outputs over the whole grid, {seed_count(result['schmidt_rank'])}. "
         "Effective number of Schmidt terms, weight in single-factor terms, and relative distance to the kernel of "
-        f"ideal bumps: {words}. Dotted, ideal bumps at each arm's own settings, whose distance is 0: {ideal}. A.4 calls "
+        f"ideal bumps: {words}. Dotted, ideal bumps at each arm's settings, whose distance is 0: {ideal}. A.4 calls "
         "one Schmidt term purely factorized, A.5 calls one N-factor term memorisation; the ideal kernel is both."
     )
 
