@@ -65,8 +65,8 @@ def band_position(images: Float[Tensor, "*shape y x"]) -> Band:
     >>> band.axis.item(), band.position.item(), band.strength.item()
     (1, 2, 1.0)
     """
-    if not images.shape[-1] or not images.shape[-2]:
-        raise InvalidValue("images", images, "at least one pixel")
+    if not images.numel():
+        raise InvalidValue("images", images, "at least one image of at least one pixel")
     image = images.double()
     rows, columns = image.mean(dim=-1), image.mean(dim=-2)
     vertical = columns.var(dim=-1, correction=0) > rows.var(dim=-1, correction=0)
