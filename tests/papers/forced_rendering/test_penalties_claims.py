@@ -43,10 +43,15 @@ def penalties(**values):
     [(1.0, 0.9, [YES, YES]), (6.0, 0.9, [NO, YES]), (1.0, 0.15, [YES, NO]), (1.0, -0.5, [YES, "reversed"])],
 )
 def test_low_rank_and_bands_at_the_coordinate(rank, aligned, expected):
-    found = verdict_of(C7, penalties(rank=[8.0, 2.0, rank, rank], aligned=[0.1, 0.1, aligned, aligned]))
+    shares = [0.1, 0.1, aligned, aligned]
+    found = verdict_of(
+        C7, penalties(rank=[8.0, 2.0, rank, rank], aligned=shares, aligned_any=shares, aligned_wide=[0.5] * 4)
+    )
     assert outcomes(found.tests) == expected
-    assert [test.case for test in found.alternatives] == [RAW, "N = 28", "variance only"] * 2
-    assert found.differing() == []
+    conventions = [RAW, "N = 28", "variance only"]
+    assert [test.case for test in found.alternatives] == [*conventions * 2, "bands of any strength", "within 3 px"]
+    assert found.alternatives[-1].outcome == NO
+    assert {test.case for test in found.differing()} == ({"within 3 px"} if expected[1] != NO else set())
 
 
 def test_embeddings_with_bands_at_their_values_are_aligned():
@@ -60,8 +65,20 @@ def test_embeddings_with_bands_at_their_values_are_aligned():
     assert found["aligned"].tolist() == pytest.approx(
         [1.0, 0.0, (6 + 2) / 12]
     )  # mirrored: the two middle values are near
+    assert found["aligned_wide"].tolist() == pytest.approx([1.0, 0.0, (6 + 4) / 12])
     assert found["rank"].tolist() == pytest.approx([1.0, 1.0, 1.0])
     assert found["band"].tolist() == pytest.approx([1.0, 1.0, 1.0])
+
+
+def test_an_image_with_a_brightest_row_but_no_band_is_not_aligned():
+    dots = torch.zeros(1, 2, 6, 6, 6)
+    values = torch.arange(6)
+    dots[0, :, values, values, values] = 1.0
+    dots[0, 0, values, values, values] += 1e-3 * torch.ones(6)
+    slanted = dots + 1e-3 * dots.sum(dim=-2, keepdim=True) * torch.tensor([1.0, 0.0])[None, :, None, None, None]
+    found = embedding_scores(slanted)
+    assert found["aligned_any"].item() >= 0.5
+    assert found["aligned"].item() == 0
 
 
 # -- C8 ----------------------------------------------------------------------------------------------------------------
