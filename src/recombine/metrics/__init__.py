@@ -4,6 +4,7 @@ from recombine.metrics.combinations import nonnegative_superposition, stripe_sup
 from recombine.metrics.errors import extreme_pixel, hits, region_mean, squared_error
 from recombine.metrics.factorization import interaction_weights, partial_factorization
 from recombine.metrics.geometry import local_factorization, mean_factorization, volume_element
+from recombine.metrics.kernel_families import FamilyAgreement, family_kernels, kernel_families
 from recombine.metrics.kernels import (
     KernelAgreement,
     block_contrast,
@@ -29,6 +30,7 @@ from recombine.metrics.tuning import Tuning, neuron_tuning
 from recombine.metrics.volume_statistics import held_out_statistics, log_volume
 
 __all__ = [
+    "FamilyAgreement",
     "KernelAgreement",
     "LinearProbe",
     "Reader",
@@ -44,6 +46,7 @@ __all__ = [
     "ensemble_reader",
     "explained_variance",
     "extreme_pixel",
+    "family_kernels",
     "features",
     "finite_difference_metric",
     "gram_matrix",
@@ -52,6 +55,7 @@ __all__ = [
     "interaction_weights",
     "interior",
     "kernel_agreement",
+    "kernel_families",
     "local_factorization",
     "log_volume",
     "matrix_effective_rank",
