@@ -118,6 +118,10 @@ def family_kernels(
     """
     if family not in FAMILIES:
         raise InvalidValue("family", family, f"one of {', '.join(FAMILIES)}")
+    if not len(widths):
+        raise InvalidValue("widths", widths, "at least one width")
+    for width in widths:
+        number("widths", width, at_least=1e-3, at_most=1e9)
     distances = (rows.double()[:, None, :] - columns.double()[None, :, :]).abs()
     return torch.stack(
         [
@@ -162,7 +166,7 @@ def kernel_families(
     """
     shape = grid_shape(shape, len(held_out))
     rows = held_out if rows is None else rows
-    _validate(held_out, rows, widths)
+    _validate(held_out, rows)
     places = torch.cartesian_prod(*(torch.arange(n, device=gram.device) for n in shape)).reshape(-1, len(shape))
     kept = torch.nonzero(~held_out).flatten()
     halves = _halves(places[kept], shape)
@@ -187,11 +191,7 @@ def kernel_families(
     )
 
 
-def _validate(held_out: Tensor, rows: Tensor, widths: Sequence[float]) -> None:
-    if not len(widths):
-        raise InvalidValue("widths", widths, "at least one width")
-    for width in widths:
-        number("widths", width, at_least=1e-3, at_most=1e9)
+def _validate(held_out: Tensor, rows: Tensor) -> None:
     if not bool(rows.any()) or bool((rows & ~held_out).any()):
         raise InvalidValue("rows", int(rows.sum()), "a mask of held-out points, at least one")
 
