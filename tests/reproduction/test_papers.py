@@ -59,7 +59,7 @@ class ToyStudy(Study[Settings]):
         return [Arm(("mlp",), RunSpec(task=task, decoder=MLP(width=4, depth=1), recipe=recipe))]
 
     def measure(self, trials):
-        return tabulate(trials, ("arm",), lambda run: run.scores)
+        return tabulate(trials, ("arm",), lambda batch: batch.scores)
 
     def judge(self, result):
         return [LEARNS.judge({{"mlp": {{"effect": per_seed(result["id_mse"].sel(arm="mlp"))}}}})]

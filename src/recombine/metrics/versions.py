@@ -17,7 +17,6 @@ FUNCTION_VERSIONS: dict[str, int] = {
     "averaged_prediction": 1,
     "band_index": 1,
     "block_contrast": 1,
-    "decoder_reader": 1,
     "effective_rank": 1,
     "features": 1,
     "gram_matrix": 1,
