@@ -117,8 +117,8 @@ def test_batches_cover_the_runs_in_order_one_at_a_time_on_a_cpu(runs_of):
 
 
 def test_as_many_runs_fit_as_memory_allows():
-    spec = small_spec("cnn")  # 64 points; the largest stage has 8 channels of 64 pixels
-    each = 64 * (28 * 8 * 64 + 64 * 64)
+    spec = small_spec("mlp")  # 64 points; the largest stage is the output, of 64 pixels
+    each = 64 * (28 * 64 + 8 * 8 * 64)
     assert fitting_runs(spec, 5 * each) == 5
     assert fitting_runs(spec, 5 * each - 1) == 4
     assert fitting_runs(spec, 1) == 1
