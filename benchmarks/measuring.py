@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Sequence
+from functools import partial
 
 from rich.console import Console
 from rich.table import Table
@@ -21,6 +23,12 @@ from recombine.sweep import train
 from recombine.training import device_name, resolve_device
 
 DECODERS = ("cnn", "mlp", "low_rank")
+
+
+def profiles(batches: Sequence[Batch]) -> None:
+    """What is timed."""
+    for batch in batches:
+        stage_profile(batch)
 
 
 def main() -> None:
@@ -38,9 +46,8 @@ def main() -> None:
         members = min(words.members, fitting_runs(spec, budget(device)))
         with tempfile.TemporaryDirectory() as folder:
             runs = train(spec.seeds(range(members)), folder, device=words.device)
-            single, whole = [Batch([run], device) for run in runs], Batch(runs, device)
-            turn = median_seconds(lambda own=single: [stage_profile(one) for one in own], device, words.repeats)
-            together = median_seconds(lambda own=whole: stage_profile(own), device, words.repeats)
+            ways = [[Batch([run], device) for run in runs], [Batch(runs, device)]]
+            turn, together = (median_seconds(partial(profiles, way), device, words.repeats) for way in ways)
         ratio = f"{turn / together:.2f}"
         table.add_row(str(spec.decoder), str(members), f"{turn:.3f}", f"{together:.3f}", ratio)
     Console(width=110).print(table)
