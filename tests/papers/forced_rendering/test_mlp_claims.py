@@ -6,7 +6,7 @@ from recombine.papers.forced_rendering.labels import CODES
 from recombine.papers.forced_rendering.mlp.claims import CLAIMS, matched_depth
 from recombine.papers.forced_rendering.mlp.labels import CNN_ARM, MLP_ARM
 from recombine.reproduction.claims import judge
-from tests.papers.forced_rendering.planted import ABSENT, FAILED, UNLEARNT, line, planted
+from tests.papers.forced_rendering.planted_stages import ABSENT, FAILED, UNLEARNT, line, planted
 
 MLP_DEPTHS = (3, 4, 5, 6)
 CNN_DEPTH = 4
