@@ -38,8 +38,8 @@ def linear_blend(task: RotationTask, angles: Float[Tensor, " angle"]) -> Float[T
 
 
 def closer_to_blend(
-    drawn: Float[Tensor, "angle y x"], truths: Float[Tensor, "angle y x"], blends: Float[Tensor, "angle y x"]
-) -> Float[Tensor, " angle"]:
+    drawn: Float[Tensor, "*member angle y x"], truths: Float[Tensor, "angle y x"], blends: Float[Tensor, "angle y x"]
+) -> Float[Tensor, "*member angle"]:
     """log10 of the root-mean-square distance to the truth over that to the blend, image by image."""
     to_truth, to_blend = (squared_error(drawn, other).sqrt().clamp(min=NEGLIGIBLE) for other in (truths, blends))
     return (to_truth / to_blend).log10()
