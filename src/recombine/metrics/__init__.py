@@ -1,5 +1,6 @@
 """Measurements: noun in, number out; no plotting, no training."""
 
+from recombine.metrics.combinations import nonnegative_superposition, stripe_superposition
 from recombine.metrics.errors import extreme_pixel, hits, region_mean, squared_error
 from recombine.metrics.factorization import interaction_weights, partial_factorization
 from recombine.metrics.geometry import local_factorization, mean_factorization, volume_element
@@ -11,8 +12,10 @@ from recombine.metrics.kernels import (
     theoretical_kernel,
 )
 from recombine.metrics.metric_tensors import finite_difference_metric, metric_tensor
+from recombine.metrics.nonnegative import nonnegative_weights
 from recombine.metrics.probes import LinearProbe, probe_scores
 from recombine.metrics.ranks import band_index, effective_rank, matrix_effective_rank, schmidt_spectrum
+from recombine.metrics.regions import distance_inside, interior
 from recombine.metrics.stages import Reader, Tap, decoder_reader, ensemble_reader, features, stage_sizes
 from recombine.metrics.superposition import (
     averaged_codes,
@@ -35,6 +38,7 @@ __all__ = [
     "band_index",
     "block_contrast",
     "decoder_reader",
+    "distance_inside",
     "effective_rank",
     "ensemble_reader",
     "explained_variance",
@@ -45,6 +49,7 @@ __all__ = [
     "held_out_statistics",
     "hits",
     "interaction_weights",
+    "interior",
     "kernel_agreement",
     "local_factorization",
     "log_volume",
@@ -53,12 +58,15 @@ __all__ = [
     "memorised_prediction",
     "metric_tensor",
     "neuron_tuning",
+    "nonnegative_superposition",
+    "nonnegative_weights",
     "partial_factorization",
     "probe_scores",
     "region_mean",
     "schmidt_spectrum",
     "squared_error",
     "stage_sizes",
+    "stripe_superposition",
     "superposition_scores",
     "theoretical_kernel",
     "volume_element",
