@@ -1,6 +1,8 @@
 """Measurements: noun in, number out; no plotting, no training."""
 
+from recombine.metrics.bands import Band, band_alignment, band_position, mean_band_index
 from recombine.metrics.combinations import nonnegative_superposition, stripe_superposition
+from recombine.metrics.cross_terms import cross_terms
 from recombine.metrics.errors import extreme_pixel, hits, region_mean, squared_error
 from recombine.metrics.factorization import interaction_weights, partial_factorization
 from recombine.metrics.geometry import local_factorization, mean_factorization, volume_element
@@ -16,6 +18,7 @@ from recombine.metrics.nonnegative import nonnegative_weights
 from recombine.metrics.probes import LinearProbe, probe_scores
 from recombine.metrics.ranks import band_index, effective_rank, matrix_effective_rank, schmidt_spectrum
 from recombine.metrics.regions import distance_inside, interior
+from recombine.metrics.roughness import laplacian, roughness
 from recombine.metrics.stages import Reader, Tap, decoder_reader, ensemble_reader, features, stage_sizes
 from recombine.metrics.superposition import (
     averaged_codes,
@@ -28,6 +31,7 @@ from recombine.metrics.tuning import Tuning, neuron_tuning
 from recombine.metrics.volume_statistics import held_out_statistics, log_volume
 
 __all__ = [
+    "Band",
     "KernelAgreement",
     "LinearProbe",
     "Reader",
@@ -35,8 +39,11 @@ __all__ = [
     "Tuning",
     "averaged_codes",
     "averaged_prediction",
+    "band_alignment",
     "band_index",
+    "band_position",
     "block_contrast",
+    "cross_terms",
     "decoder_reader",
     "distance_inside",
     "effective_rank",
@@ -51,9 +58,11 @@ __all__ = [
     "interaction_weights",
     "interior",
     "kernel_agreement",
+    "laplacian",
     "local_factorization",
     "log_volume",
     "matrix_effective_rank",
+    "mean_band_index",
     "mean_factorization",
     "memorised_prediction",
     "metric_tensor",
@@ -63,6 +72,7 @@ __all__ = [
     "partial_factorization",
     "probe_scores",
     "region_mean",
+    "roughness",
     "schmidt_spectrum",
     "squared_error",
     "stage_sizes",
