@@ -15,6 +15,7 @@ from recombine.metrics.kernels import (
 )
 from recombine.metrics.metric_tensors import finite_difference_metric, metric_tensor
 from recombine.metrics.nonnegative import nonnegative_weights
+from recombine.metrics.peaks import peak_scores, separate_peaks
 from recombine.metrics.probes import LinearProbe, probe_scores
 from recombine.metrics.ranks import band_index, effective_rank, matrix_effective_rank, schmidt_spectrum
 from recombine.metrics.regions import distance_inside, interior
@@ -70,10 +71,12 @@ __all__ = [
     "nonnegative_superposition",
     "nonnegative_weights",
     "partial_factorization",
+    "peak_scores",
     "probe_scores",
     "region_mean",
     "roughness",
     "schmidt_spectrum",
+    "separate_peaks",
     "squared_error",
     "stage_sizes",
     "stripe_superposition",

@@ -33,6 +33,7 @@ FUNCTION_VERSIONS: dict[str, int] = {
     "neuron_tuning": 1,
     "nonnegative_superposition": 1,
     "partial_factorization": 1,
+    "peak_scores": 1,
     "schmidt_spectrum": 1,
     "squared_error": 1,
     "stripe_superposition": 1,
