@@ -18,18 +18,19 @@ from recombine.papers.forced_rendering.superposition.statistics import (
     aligned_artefacts,
     averages_superposed,
     beyond_truth,
+    binary_kernel,
     contrast,
     equally_superposed,
     over_product,
     over_radial,
+    over_rivals,
     over_truth,
     several_peaks,
-    shift_p,
     superposed,
     superposed_outputs,
 )
 from recombine.reproduction.claims import Claim, Data, Statement
-from recombine.reproduction.criteria import above, below, effect
+from recombine.reproduction.criteria import above, effect
 from recombine.reproduction.samples import Sample
 
 if TYPE_CHECKING:
@@ -95,50 +96,25 @@ def superposition_controls(data: Data) -> dict[str, Sample]:
 # -- C3: the kernel --------------------------------------------------------------------------------------------------
 
 
-def over_product_cases(data: Data) -> dict[str, Sample]:
+def kernel_cases(data: Data) -> dict[str, Sample]:
     """Cosine similarity."""
-    return {"bump": _of(data, over_product)}
+    return {"bump": _of(data, binary_kernel)}
 
 
-def over_radial_cases(data: Data) -> dict[str, Sample]:
-    """Cosine similarity."""
-    return {"bump": _of(data, over_radial)}
-
-
-def shift_cases(data: Data) -> dict[str, Sample]:
-    """Cosine similarity."""
-    return {"bump": _of(data, shift_p)}
-
-
-def over_product_alternatives(data: Data) -> dict[str, Sample]:
-    """Other similarities, rows and the rate code."""
-    return {**_similarities(data, over_product), "rate": _of(data, over_product, "rate")}
-
-
-def over_radial_alternatives(data: Data) -> dict[str, Sample]:
-    """Other similarities, rows and the rate code."""
-    return {**_similarities(data, over_radial), "rate": _of(data, over_radial, "rate")}
-
-
-def shift_alternatives(data: Data) -> dict[str, Sample]:
-    """The rate code."""
-    return {"rate": _of(data, shift_p, "rate")}
-
-
-def over_product_controls(data: Data) -> dict[str, Sample]:
-    """Failing networks less controls."""
-    return less_controls(data, over_product)
-
-
-def over_radial_controls(data: Data) -> dict[str, Sample]:
-    """Failing networks less controls."""
-    return less_controls(data, over_radial)
-
-
-def _similarities(data: Data, statistic: Callable[..., xarray.DataArray]) -> dict[str, Sample]:
-    """Everything but cosine similarity of the interior."""
+def kernel_alternatives(data: Data) -> dict[str, Sample]:
+    """Other similarities and rows, against each rival alone, and the rate code."""
     others = [name for name in SIMILARITIES if name != COSINE]
-    return {f"bump, {name}": _of(data, partial(statistic, similarity=name)) for name in others}
+    return {
+        **{f"bump, {name}": _of(data, partial(over_rivals, similarity=name)) for name in others},
+        "bump, less the product kernel alone": _of(data, over_product),
+        "bump, less the radial kernel alone": _of(data, over_radial),
+        "rate": _of(data, binary_kernel, "rate"),
+    }
+
+
+def kernel_controls(data: Data) -> dict[str, Sample]:
+    """Failing networks less controls."""
+    return less_controls(data, over_rivals)
 
 
 # -- C14: blocks -----------------------------------------------------------------------------------------------------
@@ -208,19 +184,10 @@ CLAIMS = (
         "§3.3, Fig. 1e",
         statements=(
             Statement(
-                effect("correlation of the OR kernel less that of the product kernel", 0.05),
-                over_product_cases,
-                over_product_alternatives,
-                over_product_controls,
-            ),
-            Statement(
-                effect("correlation of the OR kernel less that of the radial kernel", 0.05),
-                over_radial_cases,
-                over_radial_alternatives,
-                over_radial_controls,
-            ),
-            Statement(
-                below("p-value of the OR kernel against shifted ones", 0.05), shift_cases, shift_alternatives
+                effect("correlation of the OR kernel less that of the better of product and radial kernels", 0.05),
+                kernel_cases,
+                kernel_alternatives,
+                kernel_controls,
             ),
         ),
         studies=("superposition",),

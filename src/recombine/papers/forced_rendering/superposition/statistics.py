@@ -9,6 +9,9 @@ from recombine.papers.forced_rendering.superposition.labels import CONTRASTS, CO
 if TYPE_CHECKING:
     import xarray
 
+SHIFT_LEVEL = 0.05
+"""Share of shifted kernels that may agree as well as the OR kernel does."""
+
 
 def superposed(networks: xarray.Dataset) -> xarray.DataArray:
     """Variance explained by training images that share x or y, less by as many that share neither."""
@@ -50,9 +53,16 @@ def over_radial(networks: xarray.Dataset, similarity: str = COSINE) -> xarray.Da
     return _agreement(networks, "or", similarity) - _agreement(networks, "radial", similarity)
 
 
-def shift_p(networks: xarray.Dataset) -> xarray.DataArray:
-    """Share of shifted kernels that agree as well as the OR kernel."""
-    return networks["kernel_p"]
+def over_rivals(networks: xarray.Dataset, similarity: str = COSINE) -> xarray.DataArray:
+    """Correlation of the OR kernel less that of the better of product and radial kernels."""
+    product, radial = over_product(networks, similarity), over_radial(networks, similarity)
+    return product.where(product < radial, radial)
+
+
+def binary_kernel(networks: xarray.Dataset) -> xarray.DataArray:
+    """`over_rivals`; at most 0 where OR kernels that are shifted over the grid agree as well as it does."""
+    margin = over_rivals(networks)
+    return margin.where(networks["kernel_p"] < SHIFT_LEVEL, margin.clip(max=0))
 
 
 def contrast(networks: xarray.Dataset, blocks: str = COSINE) -> xarray.DataArray:
