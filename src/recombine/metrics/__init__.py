@@ -6,6 +6,7 @@ from recombine.metrics.cross_terms import cross_terms
 from recombine.metrics.errors import extreme_pixel, hits, region_mean, squared_error
 from recombine.metrics.factorization import interaction_weights, partial_factorization
 from recombine.metrics.geometry import local_factorization, mean_factorization, volume_element
+from recombine.metrics.kernel_families import FamilyAgreement, family_kernels, kernel_families
 from recombine.metrics.kernels import (
     KernelAgreement,
     block_contrast,
@@ -33,6 +34,7 @@ from recombine.metrics.volume_statistics import held_out_statistics, log_volume
 
 __all__ = [
     "Band",
+    "FamilyAgreement",
     "KernelAgreement",
     "LinearProbe",
     "Reader",
@@ -51,6 +53,7 @@ __all__ = [
     "ensemble_reader",
     "explained_variance",
     "extreme_pixel",
+    "family_kernels",
     "features",
     "finite_difference_metric",
     "gram_matrix",
@@ -59,6 +62,7 @@ __all__ = [
     "interaction_weights",
     "interior",
     "kernel_agreement",
+    "kernel_families",
     "laplacian",
     "local_factorization",
     "log_volume",

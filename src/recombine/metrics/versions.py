@@ -26,6 +26,7 @@ FUNCTION_VERSIONS: dict[str, int] = {
     "gram_matrix": 1,
     "interior": 1,
     "kernel_agreement": 1,
+    "kernel_families": 1,
     "matrix_effective_rank": 1,
     "mean_band_index": 1,
     "memorised_prediction": 1,
