@@ -18,6 +18,7 @@ from recombine.papers.forced_rendering.controls.labels import (
     WHOLE,
 )
 from recombine.papers.forced_rendering.depth.statistics import factorization_fall, probe_fall
+from recombine.papers.forced_rendering.superposition.statistics import several_peaks, superposed
 from recombine.reproduction.batches import Batch
 from recombine.reproduction.initial import initial_runs
 from recombine.reproduction.profile import stage_profile
@@ -83,6 +84,9 @@ def test_every_arm_is_measured_and_drawn(tmp_path):
         assert factorization_fall(own).notnull().all()
         assert probe_fall(own).notnull().all()
         assert bool(own["id_over_blank"].isnull().all()) == (arm in INITIAL)
+        assert bool((own["trained"] == 0).all()) == (arm in INITIAL)
+        assert superposed(own).notnull().all()
+        assert several_peaks(own).notnull().all()
     first = stage_profile(Batch(initial_runs(arms(preset)[FAILING].seeds([0])), torch.device("cpu")), maps=False)
     untrained = result["factorization"].sel(arm=UNTRAINED).isel(seed=0).dropna("stage")
     np.testing.assert_allclose(untrained, first["factorization"][0], rtol=1e-5)

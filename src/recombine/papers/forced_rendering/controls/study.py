@@ -33,7 +33,7 @@ from recombine.papers.forced_rendering.superposition.measuring import (
 )
 from recombine.reproduction.batches import Batch
 from recombine.reproduction.initial import initial_runs
-from recombine.reproduction.measuring import base_attributes, tabulate
+from recombine.reproduction.measuring import TRAINED, base_attributes, tabulate
 from recombine.reproduction.profile import STAGE_DIMS, stage_profile
 from recombine.reproduction.study import Arm, Labels, Study, Trials
 from recombine.specs import RunSpec
@@ -70,8 +70,9 @@ class ControlStudy(Study[Settings]):
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
         result = tabulate(_with_untrained(trials), ("arm",), _measured, {**_superposition_dims(), **STAGE_DIMS})
+        trained = result[TRAINED].where(~result["arm"].isin(list(INITIAL)), 0.0)
         attributes = base_attributes(trials, size=trials.preset.size, depth=trials.preset.depth)
-        return result.assign_coords(SUPERPOSITION_COORDS).assign_attrs(attributes)
+        return result.assign({TRAINED: trained}).assign_coords(SUPERPOSITION_COORDS).assign_attrs(attributes)
 
 
 def _kept(spec: RunSpec) -> int:
