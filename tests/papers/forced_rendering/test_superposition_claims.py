@@ -25,7 +25,7 @@ SEEDS = 12
 SUPERPOSING = {
     "matched": 0.8, "mismatched": 0.2, "truth": 0.1, "beyond_truth": 0.7, "own_matched": 0.8, "own_mismatched": 0.2,
     "memorised": 0.7, "memorised_null": 0.0, "averaged": 0.9, "averaged_null": 0.1, "kernel_or": 0.8,
-    "kernel_product": 0.5, "kernel_radial": 0.4, "kernel_sum": 0.8, "kernel_p": 0.01, "contrast": 1.0,
+    "kernel_product": 0.5, "kernel_radial": 0.4, "kernel_sum": 0.8, "kernel_p": 0.01, "block_contrast": 1.0,
     "several_peaks": 0.7, "away_aligned": 0.9, "away_chance": 0.4,
 }  # fmt: skip
 
@@ -34,7 +34,7 @@ def networks(seed=0, *, id_over_blank=0.01, seeds=SEEDS, **changed):
     generator = np.random.default_rng(seed)
     values = {}
     for name, value in {**SUPERPOSING, **changed}.items():
-        inner = {f"kernel_{family}": "similarity" for family in FAMILIES} | {"contrast": "blocks"}
+        inner = {f"kernel_{family}": "similarity" for family in FAMILIES} | {"block_contrast": "blocks"}
         sizes = {"similarity": len(SIMILARITIES), "blocks": len(CONTRASTS)}
         dims = ("seed", *([inner[name]] if name in inner else []))
         values[name] = (dims, value + 0.01 * generator.normal(size=(seeds, *(sizes[dim] for dim in dims[1:]))))
@@ -129,8 +129,8 @@ def test_every_similarity_stands_beside_the_kernel():
     ("rate", "verdict"), [(0.5, "supported"), (0.95, "not supported"), (1.5, "reversed"), (0.9, "undecided")]
 )
 def test_blocks(rate, verdict):
-    more = {(code, DARK): networks(k, seeds=8, contrast=1.0) for k, code in enumerate(("bump", "rate"))}
-    found = judged("C14", superposition=superposition(networks(), networks(1, contrast=rate), more))
+    more = {(code, DARK): networks(k, seeds=8, block_contrast=1.0) for k, code in enumerate(("bump", "rate"))}
+    found = judged("C14", superposition=superposition(networks(), networks(1, block_contrast=rate), more))
     assert found.verdict == verdict
     dark = [test for test in found.alternatives if test.case.endswith("dark bumps")]
     assert {test.outcome for test in dark} == {"not supported"}
