@@ -37,7 +37,15 @@ from recombine.papers.forced_rendering.superposition.measuring import (
     superposition_scores_of,
 )
 from recombine.reproduction.batches import Batch
-from recombine.reproduction.measuring import DRAWING, Measured, base_attributes, drawings, tabulate, with_positions
+from recombine.reproduction.measuring import (
+    DRAWING,
+    TRAINED,
+    Measured,
+    base_attributes,
+    drawings,
+    tabulate,
+    with_positions,
+)
 from recombine.reproduction.preset import AnyNumber, Count
 from recombine.reproduction.profile import STAGE_DIMS, stage_profile
 from recombine.reproduction.study import Arm, Study, Trials
@@ -99,7 +107,7 @@ class AttentionStudy(Study[Settings]):
             {**SUPERPOSITION_DIMS, **STAGE_DIMS},
         ).isel(variant=0, drop=True)  # fmt: skip
         attributes = base_attributes(trials, size=trials.preset.attention_size)
-        found = result.merge(looked_into).assign_coords(SUPERPOSITION_COORDS)
+        found = result.merge(looked_into.drop_vars(TRAINED), join="left").assign_coords(SUPERPOSITION_COORDS)
         return with_positions(found, trials.first.spec).assign_attrs(attributes)
 
 
