@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -15,6 +16,7 @@ STEP = 4
 """Widths of pixel tokens are multiples of this."""
 
 
+@cache
 def parameters(decoder: DecoderSpec, interface: Interface) -> int:
     """Numbers that are trained."""
     with torch.device("meta"):
@@ -22,6 +24,7 @@ def parameters(decoder: DecoderSpec, interface: Interface) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
+@cache
 def operations(decoder: DecoderSpec, interface: Interface) -> int:
     """Floating-point operations for one image, counted on no device at all."""
     with torch.device("meta"), FlopCounterMode(display=False) as counter:

@@ -30,9 +30,22 @@ from recombine.papers.forced_rendering.attention.labels import (
 )
 from recombine.papers.forced_rendering.attention.matching import matched, operations, parameters
 from recombine.papers.forced_rendering.presets import BumpPreset
-from recombine.papers.forced_rendering.superposition.measuring import SUPERPOSITION_METRICS, superposition_scores_of
+from recombine.papers.forced_rendering.superposition.measuring import (
+    SUPERPOSITION_COORDS,
+    SUPERPOSITION_DIMS,
+    SUPERPOSITION_METRICS,
+    superposition_scores_of,
+)
 from recombine.reproduction.batches import Batch
-from recombine.reproduction.measuring import DRAWING, Measured, base_attributes, drawings, tabulate, with_positions
+from recombine.reproduction.measuring import (
+    DRAWING,
+    TRAINED,
+    Measured,
+    base_attributes,
+    drawings,
+    tabulate,
+    with_positions,
+)
 from recombine.reproduction.preset import AnyNumber, Count
 from recombine.reproduction.profile import STAGE_DIMS, stage_profile
 from recombine.reproduction.study import Arm, Study, Trials
@@ -89,12 +102,13 @@ class AttentionStudy(Study[Settings]):
 
         result = tabulate(trials, ("decoder", "variant"), measured, {"drawing": DRAWING})
         few = {labels: trials[labels][: trials.preset.extra_seeds] for labels in trials if labels[1] == BASE}
-        stages = tabulate(
+        looked_into = tabulate(
             Trials(trials.preset, trials.device, few), ("decoder", "variant"), partial(_one_by_one, _looked_into),
-            STAGE_DIMS,
-        ).isel(variant=0, drop=True).drop_vars("log_volume")  # fmt: skip
+            {**SUPERPOSITION_DIMS, **STAGE_DIMS},
+        ).isel(variant=0, drop=True)  # fmt: skip
         attributes = base_attributes(trials, size=trials.preset.attention_size)
-        return with_positions(result.merge(stages), trials.first.spec).assign_attrs(attributes)
+        found = result.merge(looked_into.drop_vars(TRAINED), join="left").assign_coords(SUPERPOSITION_COORDS)
+        return with_positions(found, trials.first.spec).assign_attrs(attributes)
 
 
 def _coordinate_arms(preset: Settings) -> Iterator[Arm]:
@@ -140,7 +154,7 @@ def _other_arms(
 
 def _looked_into(batch: Batch) -> dict[str, np.ndarray]:
     """Stages, superposition and kernel of networks on the paper's task."""
-    return {**stage_profile(batch), **superposition_scores_of(batch)}
+    return {**stage_profile(batch, maps=False), **superposition_scores_of(batch)}
 
 
 def _one_by_one(measure: Callable[[Batch], Mapping[str, np.ndarray]], batch: Batch) -> dict[str, np.ndarray]:

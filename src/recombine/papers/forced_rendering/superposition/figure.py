@@ -52,6 +52,7 @@ SHOWN = {"cosine": COSINE, "l2": DISTANCE, "overlap": overlap(SHOWN_THRESHOLD)}
 def kernels_caption(result: xarray.Dataset) -> str:
     """The block contrasts in words."""
     networks = result.sel(decoder=CNN_ARM)
+    seeds = seed_count(networks["block_contrast"].sel(encoding="bump"))
     words = []
     for kernel, name in SHOWN.items():
         means = contrast(networks, name).mean("seed")
@@ -60,7 +61,7 @@ def kernels_caption(result: xarray.Dataset) -> str:
     return (
         "Matrices over the grid for the first seed's outputs, kept combinations before held-out ones (dashed). Block "
         "contrast of held-out with kept outputs (similarity of pairs that share x or y less that of pairs that share "
-        f"none, over the spread), mean over {seed_count(networks['contrast'].sel(encoding='bump'))}, bump against rate "
+        f"none, over the spread), mean over {seeds}, bump against rate "
         f"code: {'; '.join(words)}."
     )
 

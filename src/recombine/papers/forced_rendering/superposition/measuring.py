@@ -8,7 +8,7 @@ All in the interior of the hold-out unless a name says otherwise. Names of the n
 - `memorised`, `averaged`, with `…_null`: by the sum of all matching outputs with equal weights, and by D(x̄) + D(ȳ);
 - `kernel_or`, `kernel_product`, `kernel_radial`, `kernel_sum`: correlation of a family of kernels with the similarity
   of held-out and kept outputs, by `SIMILARITIES`; `kernel_p`: of `or` against shifted ones, for cosine alone;
-- `contrast`: block contrast, by `CONTRASTS`;
+- `block_contrast`: block contrast, by `CONTRASTS`;
 - `several_peaks`, `peak_count`, `centred_peaks`, `aligned`, `aligned_chance`, `away_aligned`, `away_chance`: see
   `recombine.metrics.peaks`.
 """
@@ -49,7 +49,7 @@ SUPERPOSITION_METRICS = (
     "peak_scores", "superposition_scores",
 )  # fmt: skip
 """What `superposition_scores_of` measures with."""
-SUPERPOSITION_DIMS = {**{f"kernel_{family}": ("similarity",) for family in FAMILIES}, "contrast": ("blocks",)}
+SUPERPOSITION_DIMS = {**{f"kernel_{family}": ("similarity",) for family in FAMILIES}, "block_contrast": ("blocks",)}
 """Dimensions of what it gives that has some beside the networks'."""
 SUPERPOSITION_COORDS = {"similarity": list(SIMILARITIES), "blocks": list(CONTRASTS)}
 SHIFTS = 99
@@ -153,7 +153,7 @@ def _kernels(task: Task, drawn: Tensor) -> dict[str, Tensor]:
     contrasts[FULL_MATRIX] = block_contrast(grams[COSINE], points)
     return {
         **fits,
-        "contrast": torch.stack([contrasts[name] for name in CONTRASTS], dim=1),
+        "block_contrast": torch.stack([contrasts[name] for name in CONTRASTS], dim=1),
     }
 
 

@@ -67,7 +67,7 @@ def binary_kernel(networks: xarray.Dataset) -> xarray.DataArray:
 
 def contrast(networks: xarray.Dataset, blocks: str = COSINE) -> xarray.DataArray:
     """Block contrast."""
-    return networks["contrast"].isel(blocks=CONTRASTS.index(blocks))
+    return networks["block_contrast"].isel(blocks=CONTRASTS.index(blocks))
 
 
 def several_peaks(networks: xarray.Dataset) -> xarray.DataArray:

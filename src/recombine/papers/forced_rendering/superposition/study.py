@@ -36,7 +36,7 @@ from recombine.papers.forced_rendering.superposition.measuring import (
     superposition_scores_of,
 )
 from recombine.reproduction.batches import Batch
-from recombine.reproduction.measuring import Measured, base_attributes, sample_points, tabulate
+from recombine.reproduction.measuring import TRAINED, Measured, base_attributes, sample_points, tabulate
 from recombine.reproduction.preset import AnyNumber
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.tasks import Task
@@ -92,7 +92,7 @@ class SuperpositionStudy(Study[Settings]):
         order, kept = _matrix_order(spec.task)
         positions = spec.task.grid.points[order]
         binary = theoretical_kernel("binary", positions[kept:], positions[:kept])
-        result = result.merge(pictures.isel(seed=0, drop=True)).assign(
+        result = result.merge(pictures.isel(seed=0, drop=True).drop_vars(TRAINED), join="left").assign(
             binary=(("held_row", "kept_column"), binary.numpy().astype(np.float32))
         )
         position = sample_points(spec)[0].tolist()
