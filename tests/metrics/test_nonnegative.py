@@ -73,7 +73,7 @@ def test_weights_known_answers():
     planted = noise(4, 3, 8, seed=1).clamp(min=0)
     signals = (planted[..., None, :] @ columns)[..., 0, :]
     weights = nonnegative_weights(columns @ columns.mT, (columns @ signals[..., None])[..., 0])
-    torch.testing.assert_close(weights, planted, atol=1e-7, rtol=1e-7)
+    assert torch.allclose(weights, planted, atol=1e-7, rtol=1e-7)
     positive = columns.abs()
     opposed = nonnegative_weights(positive @ positive.mT, -positive.sum(dim=-1))
     assert not opposed.any()
@@ -84,7 +84,7 @@ def test_what_pivoting_leaves_open_is_finished_by_descent(monkeypatch):
     columns, signals = noise(6, 8, 30), noise(6, 30, seed=2)
     before = fast_explained(columns, signals)
     monkeypatch.setattr(solver, "PIVOTS", 1)
-    torch.testing.assert_close(fast_explained(columns, signals), before, atol=1e-8, rtol=0)
+    assert torch.allclose(fast_explained(columns, signals), before, atol=1e-8, rtol=0)
     monkeypatch.setattr(solver, "SWEEPS", 0)
     assert (before - fast_explained(columns, signals)).max() > 1e-3  # one round is too few
 
@@ -204,8 +204,8 @@ def test_members_apart_and_in_parts(monkeypatch):
         )
         for name, scores in together.items():
             assert scores.shape == (2, 3)
-            torch.testing.assert_close(scores, parts[name])
-            torch.testing.assert_close(scores[1, 2], alone[name])
+            assert torch.allclose(scores, parts[name])
+            assert torch.allclose(scores[1, 2], alone[name])
 
 
 # -- stripes -------------------------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ def test_stripes_known_answers():
     assert scores["stripe_share"][0] > 0.75
     assert scores["bump_share"][1] > 0.75
     assert scores["bump_share"][0] < scores["bump_share"][2] < scores["bump_share"][1]
-    torch.testing.assert_close((scores["stripe_share"] + scores["bump_share"])[:3], torch.ones(3).double())
+    assert torch.allclose((scores["stripe_share"] + scores["bump_share"])[:3], torch.ones(3).double())
     assert (scores["stripes"] < scores["both"] + 1e-9).all()
 
 

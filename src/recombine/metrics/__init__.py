@@ -6,6 +6,7 @@ from recombine.metrics.cross_terms import cross_terms
 from recombine.metrics.errors import extreme_pixel, hits, region_mean, squared_error
 from recombine.metrics.factorization import interaction_weights, partial_factorization
 from recombine.metrics.geometry import local_factorization, mean_factorization, volume_element
+from recombine.metrics.kernel_families import FamilyAgreement, family_kernels, kernel_families
 from recombine.metrics.kernels import (
     KernelAgreement,
     block_contrast,
@@ -15,6 +16,7 @@ from recombine.metrics.kernels import (
 )
 from recombine.metrics.metric_tensors import finite_difference_metric, metric_tensor
 from recombine.metrics.nonnegative import nonnegative_weights
+from recombine.metrics.peaks import peak_scores, separate_peaks
 from recombine.metrics.probes import LinearProbe, probe_scores
 from recombine.metrics.ranks import band_index, effective_rank, matrix_effective_rank, schmidt_spectrum
 from recombine.metrics.regions import distance_inside, interior
@@ -32,6 +34,7 @@ from recombine.metrics.volume_statistics import held_out_statistics, log_volume
 
 __all__ = [
     "Band",
+    "FamilyAgreement",
     "KernelAgreement",
     "LinearProbe",
     "Reader",
@@ -50,6 +53,7 @@ __all__ = [
     "ensemble_reader",
     "explained_variance",
     "extreme_pixel",
+    "family_kernels",
     "features",
     "finite_difference_metric",
     "gram_matrix",
@@ -58,6 +62,7 @@ __all__ = [
     "interaction_weights",
     "interior",
     "kernel_agreement",
+    "kernel_families",
     "laplacian",
     "local_factorization",
     "log_volume",
@@ -70,10 +75,12 @@ __all__ = [
     "nonnegative_superposition",
     "nonnegative_weights",
     "partial_factorization",
+    "peak_scores",
     "probe_scores",
     "region_mean",
     "roughness",
     "schmidt_spectrum",
+    "separate_peaks",
     "squared_error",
     "stage_sizes",
     "stripe_superposition",

@@ -75,9 +75,13 @@ def share(values: xarray.DataArray, *networks: xarray.Dataset) -> Sample:
     return sample(values, *networks, estimated=Share.of)
 
 
-def decades(larger: xarray.DataArray, smaller: xarray.DataArray) -> xarray.DataArray:
-    """log10 of one number over another, seed by seed."""
-    import xarray
+def some_distances(values: xarray.DataArray) -> list[int]:
+    """The smallest, a middle and the largest distance at which there are values."""
+    there = [int(d) for d in values["distance"].values if values.sel(distance=d).notnull().any()]
+    return list(dict.fromkeys(there[k] for k in np.linspace(0, len(there) - 1, 3).astype(int))) if there else []
 
-    ratio: xarray.DataArray = xarray.apply_ufunc(np.log10, larger / smaller)
-    return ratio
+
+def decades(above: xarray.DataArray, below: xarray.DataArray) -> xarray.DataArray:
+    """log10 of one number over another."""
+    ratio = above / below
+    return ratio.copy(data=np.log10(ratio.values))
