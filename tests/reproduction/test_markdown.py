@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from recombine.reproduction.claims import CaseResult, Judgement
+from recombine.reproduction.claims import Judgement, Test
 from recombine.reproduction.intervals import Interval
 from recombine.reproduction.report.markdown import escaped, row
-from recombine.reproduction.report.verdicts import claim_by_claim, markdown_table, provenance_table
+from recombine.reproduction.report.verdicts import causes_table, claim_by_claim, markdown_table, provenance_table
 from recombine.reproduction.results import Results
 from tests.command import run
 from tests.golden import RESULTS
@@ -29,13 +29,14 @@ def markup(text):
 
 
 def judged(name):
-    case = CaseResult(name, "holds", {name: Interval(1, 0, 2, 3)}, {name: "holds"}, absent={name: name})
-    return [Judgement("C1", name, name, "supported", [case])]
+    test = Test(name, name, name, "supported", Interval(1.0, 0.0, 2.0, 3), 3, 3)
+    return [Judgement("C1", name, name, "supported", [test], [test], [test])]
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_name_becomes_markup(text):
-    blocks = [markdown_table(judged(text)), claim_by_claim(judged(text)), provenance_table({"device": text, text: 1})]
+    tables = [make(judged(text)) for make in (markdown_table, claim_by_claim, causes_table)]
+    blocks = [*tables, provenance_table({"device": text, text: 1})]
     for block in blocks:
         assert not markup(block), block
     rows = [line for line in blocks[0].splitlines() if line.startswith("|")]

@@ -27,21 +27,18 @@ STUDY = """
 from typing import ClassVar
 
 from recombine.decoders import MLP
-from recombine.reproduction.claims import EFFECT, Claim
 from recombine.reproduction.measuring import tabulate
 from recombine.reproduction.preset import Count, Preset
 from recombine.reproduction.study import Arm, Study
-from recombine.reproduction.tables import per_seed
 from recombine.specs import RunSpec
 from recombine.tasks import BumpTask
-
-LEARNS = Claim("T{number}", "It learns {name}", premises=(), conditions=EFFECT)
 
 
 class Settings(Preset):
     name: str = "whole"
     seeds: int = 4
     extra_seeds: int = 1
+    first_seed: Count = 0
     precision: str = "float32"
     {name}_steps: Count = 4
     variants: ClassVar = {{"small": {{"seeds": 3, "{name}_steps": 2}}}}
@@ -51,7 +48,6 @@ class ToyStudy(Study[Settings]):
     name = "{name}"
     question = "Does it learn?"
     settings = Settings
-    claims = (LEARNS,)
 
     def arms(self, preset):
         task = BumpTask(size=6, training="draws:8")
@@ -59,13 +55,25 @@ class ToyStudy(Study[Settings]):
         return [Arm(("mlp",), RunSpec(task=task, decoder=MLP(width=4, depth=1), recipe=recipe))]
 
     def measure(self, trials):
-        return tabulate(trials, ("arm",), lambda run: run.scores)
-
-    def judge(self, result):
-        return [LEARNS.judge({{"mlp": {{"effect": per_seed(result["id_mse"].sel(arm="mlp"))}}}})]
+        return tabulate(trials, ("arm",), lambda batch: batch.scores)
 
 
 STUDY = ToyStudy()
+"""
+CLAIMS = """
+import numpy as np
+
+from recombine.reproduction.claims import Claim, Statement
+from recombine.reproduction.criteria import above
+from recombine.reproduction.samples import Sample
+
+
+def errors(data):
+    values = data["{name}"]["id_mse"].sel(arm="mlp").values
+    return {{"mlp": Sample(values, np.isfinite(values), np.isfinite(values))}}
+
+
+CLAIMS = (Claim("T{number}", "It learns {name}", "§1", (Statement(above("error", 0.0), errors),), ("{name}",)),)
 """
 FIGURE = """
 from matplotlib import pyplot
@@ -96,6 +104,7 @@ def package(tmp_path, monkeypatch):
             (folder / name).mkdir(exist_ok=True)
             (folder / name / "__init__.py").touch()
             (folder / name / "study.py").write_text(STUDY.format(name=name, number=number))
+            (folder / name / "claims.py").write_text(CLAIMS.format(name=name, number=number))
             (folder / name / "figure.py").write_text(FIGURE.format(name=name, number=number))
         for module in [name for name in sys.modules if name.partition(".")[0] == "toy_paper"]:
             del sys.modules[module]
@@ -111,11 +120,14 @@ def package(tmp_path, monkeypatch):
 def test_from_a_folder_and_a_line_to_the_page(package, names, tmp_path):
     paper = package(*names)
     assert list(paper.claims) == [f"T{number}" for number in range(1, len(names) + 1)]
-    preset = paper.preset_named("small").changed([f"{name}_steps=3" for name in names])
-    results = reproduce(paper.selected(["all"]), preset, tmp_path / "runs", tmp_path / "out", device="cpu")
+    changes = ["seeds=8", *(f"{name}_steps=3" for name in names)]
+    preset, claims = paper.preset_named("small").changed(changes), list(paper.claims.values())
+    places = (tmp_path / "runs", tmp_path / "out")
+    results = reproduce(paper.selected(["all"]), preset, *places, device="cpu", claims=claims)
     text = write_report(Findings(paper, results)).read_text()
     verdicts = json.loads((tmp_path / "out" / "claims.json").read_text())
     assert {verdict["claim"]: verdict["verdict"] for verdict in verdicts} == dict.fromkeys(paper.claims, "supported")
+    assert {verdict["timing"] for verdict in verdicts} == {"before the data"}
     for number, name in enumerate(names, start=1):
         assert f"It learns {name}" in text
         assert f'id="fig{number}"' in text
@@ -151,8 +163,6 @@ def test_papers_are_known_by_name():
 def test_verdicts_are_computed_once(monkeypatch):
     findings = Findings(DEFAULT, Results.existing(Path(__file__).parents[1] / "golden" / "results"))
     calls = []
-    study = type(DEFAULT.studies["encodings"])
-    original = study.judge
-    monkeypatch.setattr(study, "judge", lambda self, result: calls.append(1) or original(self, result))
+    monkeypatch.setattr("recombine.reproduction.findings.judge", lambda *given: calls.append(1) or [])
     assert findings.judgements is findings.judgements
     assert len(calls) == 1

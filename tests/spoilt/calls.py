@@ -96,6 +96,7 @@ def exhausted(function):
 MODULE = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 3))
 CPU = torch.device("cpu")
 METRICS = {
+    "Band": lambda: {"axis": torch.ones(3).long(), "position": torch.ones(3).long(), "strength": torch.ones(3)},
     "KernelAgreement": lambda: {"agreement": {"binary": torch.ones(())}, "p_value": torch.ones(())},
     "LinearProbe": lambda: {"ridge": 1e-3},
     "Tuning": lambda: {"curves": (), "stripe_index": torch.ones(3), "localisation_index": torch.ones(3)},
@@ -103,8 +104,13 @@ METRICS = {
     "averaged_prediction": lambda: {
         "signal": lambda part: part, "codes": randn(5, 4), "sizes": [2, 2], "training": randn(6, 4)
     },
+    "band_alignment": lambda: {
+        "images": randn(2, 3, 5, 4), "coordinates": torch.rand(2, 3), "axes": (1, 0), "tolerance": 1.0
+    },
     "band_index": lambda: {"images": randn(2, 5, 4)},
+    "band_position": lambda: {"images": randn(2, 5, 4)},
     "block_contrast": lambda: {"gram": gram(), "positions": grid().points},
+    "cross_terms": lambda: {"metric": randn(POINTS, 2, 2)},
     "decoder_reader": lambda: {"decoder": network(), "encode": codes},
     "effective_rank": lambda: {"spectrum": torch.rand(4)},
     "ensemble_reader": lambda: {
@@ -122,9 +128,11 @@ METRICS = {
     "kernel_agreement": lambda: {
         "gram": gram(), "positions": grid().points, "held_out": held_out(), "width": 1.0, "permutations": 9, "seed": 0
     },
+    "laplacian": lambda: {"values": randn(POINTS), "shape": SHAPE},
     "local_factorization": lambda: {"metric": randn(POINTS, 2, 2)},
     "log_volume": lambda: {"metric": randn(POINTS, 2, 2)},
     "matrix_effective_rank": lambda: {"images": randn(2, 5, 4)},
+    "mean_band_index": lambda: {"maps": randn(2, 5, 4)},
     "mean_factorization": lambda: {"metric": randn(POINTS, 2, 2), "averaging": "means"},
     "memorised_prediction": lambda: {
         "signals": randn(POINTS, 5), "positions": grid().points, "held_out": held_out()
@@ -138,6 +146,7 @@ METRICS = {
         "features": randn(POINTS, 4), "values": grid().points, "held_out": held_out(), "ridge": 1e-3
     },
     "region_mean": lambda: {"values": randn(POINTS), "region": held_out()},
+    "roughness": lambda: {"values": randn(POINTS), "shape": SHAPE, "region": held_out()},
     "schmidt_spectrum": lambda: {"gram": gram(), "shape": SHAPE},
     "squared_error": lambda: {"outputs": randn(2, POINTS, 4), "targets": randn(POINTS, 4)},
     "stage_sizes": lambda: {"reader": reader(), "points": spec().task.grid.points[:4], "members": 0},

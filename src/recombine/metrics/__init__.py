@@ -1,5 +1,7 @@
 """Measurements: noun in, number out; no plotting, no training."""
 
+from recombine.metrics.bands import Band, band_alignment, band_position, mean_band_index
+from recombine.metrics.cross_terms import cross_terms
 from recombine.metrics.errors import extreme_pixel, hits, region_mean, squared_error
 from recombine.metrics.factorization import interaction_weights, partial_factorization
 from recombine.metrics.geometry import local_factorization, mean_factorization, volume_element
@@ -13,6 +15,7 @@ from recombine.metrics.kernels import (
 from recombine.metrics.metric_tensors import finite_difference_metric, metric_tensor
 from recombine.metrics.probes import LinearProbe, probe_scores
 from recombine.metrics.ranks import band_index, effective_rank, matrix_effective_rank, schmidt_spectrum
+from recombine.metrics.roughness import laplacian, roughness
 from recombine.metrics.stages import Reader, Tap, decoder_reader, ensemble_reader, features, stage_sizes
 from recombine.metrics.superposition import (
     averaged_codes,
@@ -25,6 +28,7 @@ from recombine.metrics.tuning import Tuning, neuron_tuning
 from recombine.metrics.volume_statistics import held_out_statistics, log_volume
 
 __all__ = [
+    "Band",
     "KernelAgreement",
     "LinearProbe",
     "Reader",
@@ -32,8 +36,11 @@ __all__ = [
     "Tuning",
     "averaged_codes",
     "averaged_prediction",
+    "band_alignment",
     "band_index",
+    "band_position",
     "block_contrast",
+    "cross_terms",
     "decoder_reader",
     "effective_rank",
     "ensemble_reader",
@@ -46,9 +53,11 @@ __all__ = [
     "hits",
     "interaction_weights",
     "kernel_agreement",
+    "laplacian",
     "local_factorization",
     "log_volume",
     "matrix_effective_rank",
+    "mean_band_index",
     "mean_factorization",
     "memorised_prediction",
     "metric_tensor",
@@ -56,6 +65,7 @@ __all__ = [
     "partial_factorization",
     "probe_scores",
     "region_mean",
+    "roughness",
     "schmidt_spectrum",
     "squared_error",
     "stage_sizes",

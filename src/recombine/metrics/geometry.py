@@ -163,6 +163,21 @@ def evaluate_factorization(stage: Stage) -> dict[str, Tensor]:
 
 
 @stage_metric(
+    "factorization_held_out",
+    Column("factorization_held", "mean of factorization over held-out points", "Eq. 7, 42"),
+    Column("factorization_kept", "mean of factorization over kept points", "Eq. 7, 42"),
+    needs=(Need.METRIC, Need.SEVERAL_FACTORS, Need.HOLDOUT),
+)
+def evaluate_factorization_held_out(stage: Stage) -> dict[str, Tensor]:
+    """Factorization of a stage in the held-out region, and in the kept one."""
+    factorization = local_factorization(stage.metric)
+    return {
+        "factorization_held": factorization[..., stage.held_out].nanmean(dim=-1),
+        "factorization_kept": factorization[..., ~stage.held_out].nanmean(dim=-1),
+    }
+
+
+@stage_metric(
     "factorization_differences",
     Column("factorization_differences", "factorization_mean by finite differences, however g is computed", "Eq. 7"),
     needs=(Need.DIFFERENCES, Need.SEVERAL_FACTORS),

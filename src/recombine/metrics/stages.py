@@ -10,7 +10,7 @@ Rows must not meet inside the network (no batch statistics): a row's activations
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -80,7 +80,7 @@ class _Walk(nn.Module):
 
 @checked
 def ensemble_reader(decoder: nn.Module, weights: Mapping[str, Tensor], encode: Encode) -> Reader:
-    """A reader of all members of an ensemble at once.
+    """A reader of all members of an ensemble at once; one alone is run as it is, without `vmap`.
 
     Parameters
     ----------
@@ -105,10 +105,21 @@ def ensemble_reader(decoder: nn.Module, weights: Mapping[str, Tensor], encode: E
     def read(values: Tensor, tap: Tap) -> None:
         inputs = encode(values)
         tap(INPUT, inputs.expand(members, *inputs.shape))
-        for name, activation in vmap(lambda member: functional_call(walk, member, (inputs,)))(stacked).items():
+        for name, activation in over_members(walk, stacked, inputs).items():
             tap(name, activation)
 
     return read
+
+
+def over_members(module: nn.Module, weights: Mapping[str, Tensor], inputs: Tensor) -> Any:
+    """What a module gives for the same inputs with each member's weights, with a leading member axis.
+
+    A tensor or a dict of tensors, as the module gives.
+    """
+    if len(next(iter(weights.values()))) > 1:
+        return vmap(lambda member: functional_call(module, member, (inputs,)))(dict(weights))
+    alone = functional_call(module, {name: weight[0] for name, weight in weights.items()}, (inputs,))
+    return alone[None] if isinstance(alone, Tensor) else {name: activation[None] for name, activation in alone.items()}
 
 
 def precision(device: torch.device) -> torch.dtype:

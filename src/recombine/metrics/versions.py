@@ -15,7 +15,9 @@ STAGE_PROFILE = "stage_profile"
 FUNCTION_VERSIONS: dict[str, int] = {
     "averaged_codes": 1,
     "averaged_prediction": 1,
+    "band_alignment": 1,
     "band_index": 1,
+    "band_position": 1,
     "block_contrast": 1,
     "decoder_reader": 1,
     "effective_rank": 1,
@@ -23,6 +25,7 @@ FUNCTION_VERSIONS: dict[str, int] = {
     "gram_matrix": 1,
     "kernel_agreement": 1,
     "matrix_effective_rank": 1,
+    "mean_band_index": 1,
     "memorised_prediction": 1,
     "metric_tensor": 1,
     "neuron_tuning": 1,

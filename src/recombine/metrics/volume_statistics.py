@@ -1,10 +1,12 @@
 """How the volume element varies over a factor grid, and whether the held-out region differs (Fig. 2e–f).
 
 Conventions: `log_volume` is log10 of the volume element, floored at `FLOOR` so that flat places count as flat, not as
-infinitely so. Spreads are standard deviations over points. Regions: *held* (held out) and *kept*.
+infinitely so. Spreads are standard deviations over points. Regions: *held* (held out) and *kept*. A region's spread is
+about its own mean, so that a region of larger or smaller volume as a whole has no more spread for it; the *excess* is
+the held-out region's spread less the kept one's. Deviations are from the mean of the kept points.
 
 Known answers: a stage of constant volume has spread, contrast and deviations 0; one whose volume is ten times as large
-in the held-out region as elsewhere has contrast 1.
+in the held-out region as elsewhere has contrast 1 and excess 0.
 """
 
 from __future__ import annotations
@@ -59,24 +61,28 @@ def held_out_statistics(
     Returns
     -------
     dict of Tensor
-        One number per member: the standard deviation (`spread_held`), the mean minus that of the kept points
-        (`contrast`), and the root mean square distance to the mean of the kept points (`deviation_held`).
+        One number per member: the standard deviation (`spread_held`), the same less that of the kept points
+        (`spread_excess`), the mean minus that of the kept points (`contrast`), and the root mean square distance to the
+        mean of the kept points (`deviation_held`).
     """
-    held, mean = volume[..., held_out], volume[..., ~held_out].mean(dim=-1)
+    held, kept = volume[..., held_out], volume[..., ~held_out]
+    spread, mean = held.std(dim=-1, correction=0), kept.mean(dim=-1)
     return {
-        "spread_held": held.std(dim=-1, correction=0),
+        "spread_held": spread,
+        "spread_excess": spread - kept.std(dim=-1, correction=0),
         "contrast": held.mean(dim=-1) - mean,
         "deviation_held": (held - mean[..., None]).square().mean(dim=-1).sqrt(),
     }
 
 
-_FLOORED = f"of log10 volume, floored at {FLOOR:g}"
+FLOORED = f"of log10 volume, floored at {FLOOR:g}"
+"""In descriptions of columns."""
 
 
 @stage_metric(
     "volume_spread_differences",
     Column(
-        "log_volume_spread_differences", f"standard deviation {_FLOORED}, by finite differences", "Eq. 6",
+        "log_volume_spread_differences", f"standard deviation {FLOORED}, by finite differences", "Eq. 6",
         study="spread_differences",
     ),
     needs=(Need.DIFFERENCES,),
@@ -89,7 +95,7 @@ def evaluate_volume_spread_differences(stage: Stage) -> dict[str, Tensor]:
 @stage_metric(
     "volume_spread",
     Column("log_volume", f"log10 volume at each point, floored at {FLOOR:g}", "Eq. 6, 39", dims=("point",)),
-    Column("log_volume_spread", f"standard deviation {_FLOORED}", "Fig. 2e–f", study="spread"),
+    Column("log_volume_spread", f"standard deviation {FLOORED}", "Fig. 2e–f", study="spread"),
     needs=(Need.METRIC,),
 )
 def evaluate_volume_spread(stage: Stage) -> dict[str, Tensor]:
@@ -100,9 +106,9 @@ def evaluate_volume_spread(stage: Stage) -> dict[str, Tensor]:
 
 @stage_metric(
     "volume_kept",
-    Column("log_volume_spread_kept", f"standard deviation {_FLOORED}, kept points", study="spread_kept"),
+    Column("log_volume_spread_kept", f"standard deviation {FLOORED}, kept points", study="spread_kept"),
     Column(
-        "log_volume_deviation_kept", f"RMS distance {_FLOORED}, of kept points to their mean", study="deviation_kept"
+        "log_volume_deviation_kept", f"RMS distance {FLOORED}, of kept points to their mean", study="deviation_kept"
     ),
     needs=(Need.METRIC,),
 )  # fmt: skip
@@ -114,13 +120,18 @@ def evaluate_volume_kept(stage: Stage) -> dict[str, Tensor]:
 
 @stage_metric(
     "volume_held_out",
-    Column("log_volume_spread_held", f"standard deviation {_FLOORED}, held-out points", study="spread_held"),
-    Column("log_volume_contrast", f"mean {_FLOORED}, held-out minus kept points", study="contrast"),
+    Column("log_volume_spread_held", f"standard deviation {FLOORED}, held-out points", study="spread_held"),
     Column(
-        "log_volume_deviation_held", f"RMS distance {_FLOORED}, of held-out points to the mean of kept points",
+        "log_volume_spread_excess", f"standard deviation {FLOORED}, of held-out points minus that of kept points",
+        "Fig. 2e–f", study="spread_excess",
+    ),
+    Column("log_volume_contrast", f"mean {FLOORED}, held-out minus kept points", study="contrast"),
+    Column(
+        "log_volume_deviation_held", f"RMS distance {FLOORED}, of held-out points to the mean of kept points",
         study="deviation_held",
     ),
     needs=(Need.METRIC, Need.HOLDOUT),
+    version=2,
 )  # fmt: skip
 def evaluate_volume_held_out(stage: Stage) -> dict[str, Tensor]:
     """How the volume varies over the held-out points, and how they differ from the kept ones."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from recombine.errors import InvalidValue
-from recombine.reproduction.study import DONE, Trials
+from recombine.reproduction.batches import Batch, batches
+from recombine.reproduction.study import DONE, Labels, Trials
 from recombine.reproduction.tables import keep_first
 from recombine.specs import RunSpec
 from recombine.store import Run
@@ -18,23 +19,22 @@ from recombine.store import Run
 if TYPE_CHECKING:
     import xarray
 
-BATCH = 256
-"""Rows that a network is run on at a time."""
 SAMPLE_POSITIONS = ((0.5, 0.5), (0.25, 0.25), (0.75, 0.25), (0.25, 0.75))
 """Where in the held-out region drawings are kept, as shares of its extent along x and y."""
 DRAWING = ("sample", "row", "column")
 """Dimensions of the drawings at those positions."""
 
 Measured = Mapping[str, Any]
+"""Arrays or tensors by name, each with a leading member axis: one row per run of a batch."""
 
 
 def tabulate(
     trials: Trials[Any],
     dims: Sequence[str],
-    measure: Callable[[Run], Measured],
+    measure: Callable[[Batch], Measured],
     inner: Mapping[str, Sequence[str]] | None = None,
 ) -> xarray.Dataset:
-    """A Dataset over the arms' labels and the seed of what is measured on each run.
+    """A Dataset over the arms' labels and the seed of what is measured on each run, a batch of an arm's runs at a time.
 
     Arrays of different lengths, arms with fewer seeds and labels that were not trained together are filled up with NaN,
     and so are runs that diverged, which are not measured: a network that stopped half-way is no example of what
@@ -47,9 +47,9 @@ def tabulate(
     dims
         Names of the dimensions that the arms' labels are along.
     measure
-        Gives the numbers and arrays of one run, by name.
+        Gives the numbers and arrays of a batch of runs by name, one row per run.
     inner
-        Names of the dimensions that a measured array has of its own.
+        Names of the dimensions that a run's array has of its own.
 
     Returns
     -------
@@ -60,10 +60,14 @@ def tabulate(
 
     inner = inner or {}
     labels = [list(dict.fromkeys(arm[k] for arm in trials)) for k in range(len(dims))]
-    every = {(arm, seed): run for arm, runs in trials.items() for seed, run in enumerate(runs)}
-    rows = {where: measure(run) for where, run in every.items() if run.status == DONE}
+    rows: dict[tuple[Labels, int], dict[str, np.ndarray]] = {}
+    for arm, runs in trials.items():
+        done = [seed for seed, run in enumerate(runs) if run.status == DONE]
+        measured = _measured([runs[seed] for seed in done], trials.device, measure)
+        rows |= {(arm, seed): row for seed, row in zip(done, measured, strict=True)}
     if not rows:
-        raise InvalidValue("runs", f"all {len(every)} diverged", "some that train to their end: a smaller lr may do")
+        every = sum(len(runs) for _, runs in trials.items())
+        raise InvalidValue("runs", f"all {every} diverged", "some that train to their end: a smaller lr may do")
     outer = (*(len(label) for label in labels), trials.seeds)
     tables = {name: np.full((*outer, *own), np.nan, dtype=np.float32) for name, own in _shapes(rows.values()).items()}
     for (arm, seed), values in rows.items():
@@ -75,6 +79,20 @@ def tabulate(
     }
     variables = {name: ((*dims, "seed", *inner.get(name, ())), table) for name, table in tables.items()}
     return xarray.Dataset(variables, coords={**coords, "seed": np.arange(trials.seeds)})
+
+
+def _measured(
+    runs: Sequence[Run], device: torch.device, measure: Callable[[Batch], Measured]
+) -> Iterator[dict[str, np.ndarray]]:
+    """What is measured on each of an arm's runs."""
+    for batch in batches(runs, device):
+        values = {name: value.cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+                  for name, value in measure(batch).items()}  # fmt: skip
+        for name, value in values.items():
+            if value.shape[:1] != (len(batch),):
+                raise InvalidValue(f"measured {name}", value, f"one row for each of {len(batch)} runs")
+        for member in range(len(batch)):
+            yield {name: value[member] for name, value in values.items()}
 
 
 def _shapes(rows: Iterable[Measured]) -> dict[str, tuple[int, ...]]:
@@ -98,9 +116,9 @@ def base_attributes(trials: Trials[Any], **more: Any) -> dict[str, Any]:
     return {"preset": trials.preset.name, "background": trials.first.spec.task.background, **more}
 
 
-def grid_map(run: Run, name: str) -> np.ndarray:
-    """A stored array over grid points as an image of the (x, y) grid: `[y, x]`."""
-    return np.asarray(run.arrays()[name]).reshape(run.spec.task.grid.shape).T.astype(np.float32)
+def grid_maps(batch: Batch, name: str) -> np.ndarray:
+    """A stored array over grid points as images of the (x, y) grid: `[member, y, x]`."""
+    return batch.stored(name).reshape(len(batch), *batch.task.grid.shape).swapaxes(1, 2).astype(np.float32)
 
 
 def sample_points(spec: RunSpec) -> Tensor:
@@ -113,17 +131,9 @@ def sample_points(spec: RunSpec) -> Tensor:
     return torch.stack(nearest).double()
 
 
-@torch.no_grad()
-def outputs(run: Run, values: Tensor, device: torch.device) -> Tensor:
-    """The network's outputs for rows of factor values, on the CPU."""
-    module = run.module().to(device)
-    inputs = run.spec.task.examples(values).inputs
-    return torch.cat([module(part.to(device)).float().cpu() for part in inputs.split(BATCH)])
-
-
-def drawings(run: Run, device: torch.device) -> np.ndarray:
-    """The network's outputs at held-out positions, over `DRAWING`."""
-    return outputs(run, sample_points(run.spec), device).numpy()
+def drawings(batch: Batch) -> Tensor:
+    """The networks' outputs at held-out positions, over members and `DRAWING`."""
+    return batch.outputs(sample_points(batch.spec))
 
 
 def with_positions(result: xarray.Dataset, spec: RunSpec, *means: str) -> xarray.Dataset:

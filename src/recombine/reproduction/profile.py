@@ -1,4 +1,4 @@
-"""The registered metrics of every stage of a run's network, as studies keep them. Stage 0 is the input code."""
+"""The registered metrics of every stage of runs' networks, as studies keep them. Stage 0 is the input code."""
 
 from __future__ import annotations
 
@@ -8,61 +8,61 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from recombine.metrics import decoder_reader, metric_tensor
+from recombine.metrics import metric_tensor
 from recombine.metrics.profile import read_stages
 from recombine.metrics.profile import stage_profile as registered_profile
 from recombine.metrics.registry import STAGE_METRICS, Column, Need
-from recombine.store import Run
+from recombine.reproduction.batches import Batch
 
-MEMORY = {"cpu": 1 << 30, "cuda": 16 << 30}
-"""Bytes that a measurement may keep at a time."""
 PROBES = frozenset({"probe_in_sample", "probe_held_out"})
 """Registered metrics that fit linear probes, the slowest ones."""
 
 
-def stage_profile(run: Run, device: torch.device, *, probes: bool = True, maps: bool = True) -> dict[str, np.ndarray]:
-    """The registered metrics of every stage of a network over a two-factor grid, one row per stage.
+def stage_profile(batch: Batch, *, probes: bool = True, maps: bool = True) -> dict[str, np.ndarray]:
+    """The registered metrics of every stage of networks over a two-factor grid.
 
     Parameters
     ----------
-    run
-        A finished run.
-    device
-        Where the network is measured.
+    batch
+        Finished runs of one arm.
     probes
         Whether linear probes are fitted.
     maps
-        Whether columns that have a number at every grid point are kept, as `[stage, y, x]`.
+        Whether columns that have a number at every grid point are kept, as `[member, stage, y, x]`.
 
     Returns
     -------
     dict of ndarray
-        By the column's name in studies. Values per factor are averaged. Codes without a derivative have finite
-        differences only.
+        `[member, stage, …]` by the column's name in studies. Values per factor are averaged. Codes without a derivative
+        have finite differences only.
     """
-    task, module = run.spec.task, run.module().to(device)
-    points = task.grid.points.to(device)
-    reader = decoder_reader(module, lambda values: task.codes(values).float())
-    memory = MEMORY[device.type]
-    exact = metric_tensor(reader, points, memory=memory) if task.encoding.differentiable else None
+    task, reader, memory = batch.task, batch.reader(), batch.memory
+    points = task.grid.points.to(batch.device)
+    exact = metric_tensor(reader, points, members=1, memory=memory) if task.encoding.differentiable else None
     metrics = [metric for metric in STAGE_METRICS.in_studies() if probes or metric.name not in PROBES]
     targets = task.render(task.grid.points) if any(Need.TARGETS in metric.needs for metric in metrics) else None
-    stages = read_stages(reader, points, task.grid, task.held_out, exact=exact, targets=targets, memory=memory)
+    stages = read_stages(
+        reader, points, task.grid, task.held_out, exact=exact, targets=targets, members=1, memory=memory
+    )
     columns = registered_profile(stages, [metric.name for metric in metrics]).columns
     return {
-        column.study_name: torch.stack([_row(column, value, task.grid.shape) for value in columns[column.name]])
-        .float().cpu().numpy()
+        column.study_name: torch.stack([_rows(column, value, len(batch), task.grid.shape)
+                                        for value in columns[column.name]], dim=1).float().cpu().numpy()
         for metric in metrics
         for column in metric.columns
         if column.name in columns and (maps or "point" not in column.dims)
     }  # fmt: skip
 
 
-def _row(column: Column, value: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """A stage's value of a column: means over factors, maps as `[y, x]`."""
+def _rows(column: Column, value: Tensor, members: int, shape: tuple[int, ...]) -> Tensor:
+    """A stage's values of a column, one row per member: means over factors, maps as `[y, x]`.
+
+    A metric that does not depend on the activations may have no member axis.
+    """
+    value = value.expand(members, *value.shape[value.ndim - len(column.dims) :])
     if column.dims == ("point",):
-        return value.reshape(shape).T
-    return value.mean(dim=column.dims.index("factor")) if "factor" in column.dims else value
+        return value.unflatten(1, shape).mT
+    return value.mean(dim=1 + column.dims.index("factor")) if "factor" in column.dims else value
 
 
 class _StageDims(Mapping[str, Sequence[str]]):

@@ -67,9 +67,9 @@ class Trials(Generic[P]):
         return next((run for run in runs if run.status == DONE), runs[0])
 
     @property
-    def pictured(self) -> set[str]:
-        """Keys of the runs that pictures are of, one per arm."""
-        return {self.pictured_run(*labels).key for labels in self}
+    def pictured(self) -> Trials[P]:
+        """The runs that pictures are of, one per arm."""
+        return Trials(self.preset, self.device, {labels: [self.pictured_run(*labels)] for labels in self})
 
     @property
     def seeds(self) -> int:

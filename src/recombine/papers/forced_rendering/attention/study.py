@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from recombine.decoders import CoordinateMLP, DecoderSpec, Transformer
 from recombine.papers.forced_rendering.presets import BumpPreset
+from recombine.reproduction.batches import Batch
 from recombine.reproduction.measuring import DRAWING, base_attributes, drawings, tabulate, with_positions
 from recombine.reproduction.preset import Count, Several
 from recombine.reproduction.study import Arm, Study, Trials
-from recombine.store import Run
 
 if TYPE_CHECKING:
     import xarray
@@ -60,8 +60,8 @@ class AttentionStudy(Study[Settings]):
         ]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
-        def measured(run: Run) -> dict[str, object]:
-            return {**run.scores, "drawing": drawings(run, trials.device)}
+        def measured(batch: Batch) -> dict[str, object]:
+            return {**batch.scores, "drawing": drawings(batch)}
 
         result = tabulate(trials, ("decoder", "depth"), measured, {"drawing": DRAWING})
         attributes = base_attributes(trials, size=trials.preset.attention_size)

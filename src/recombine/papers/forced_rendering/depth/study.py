@@ -13,11 +13,11 @@ import torch
 
 from recombine.papers.forced_rendering.labels import CODES
 from recombine.papers.forced_rendering.presets import BumpPreset
-from recombine.reproduction.measuring import DRAWING, base_attributes, drawings, outputs, tabulate, with_positions
+from recombine.reproduction.batches import Batch
+from recombine.reproduction.measuring import DRAWING, base_attributes, drawings, tabulate, with_positions
 from recombine.reproduction.preset import AnyNumber, Several
 from recombine.reproduction.profile import STAGE_DIMS, stage_profile
 from recombine.reproduction.study import Arm, Study, Trials
-from recombine.store import Run
 
 if TYPE_CHECKING:
     import xarray
@@ -57,23 +57,22 @@ class DepthStudy(Study[Settings]):
         return both + [Arm(("bump", depth), preset.spec(decoder=preset.cnn(depth))) for depth in preset.extra_depths]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
-        def measured(run: Run) -> dict[str, object]:
-            profile = stage_profile(run, trials.device)
-            return {**run.scores, **profile, "drawing": drawings(run, trials.device)}
+        def measured(batch: Batch) -> dict[str, object]:
+            return {**batch.scores, **stage_profile(batch), "drawing": drawings(batch)}
 
         result = tabulate(trials, ("encoding", "depth"), measured, {**STAGE_DIMS, "drawing": DRAWING})
         preset = trials.preset
-        surface = _surface(trials.pictured_run("bump", preset.pictured_depth), trials.device)
+        surface = _surface(Batch([trials.pictured_run("bump", preset.pictured_depth)], trials.device))
         attributes = base_attributes(
             trials, size=preset.size, compared=list(preset.depths), shown=preset.pictured_depth
         )
         return with_positions(result, trials.first.spec, "log_volume").assign(surface=surface).assign_attrs(attributes)
 
 
-def _surface(run: Run, device: torch.device) -> tuple[tuple[str, ...], np.ndarray]:
+def _surface(batch: Batch) -> tuple[tuple[str, ...], np.ndarray]:
     """Fig. 5 from a real network: its outputs over the grid, along their three largest directions."""
-    task = run.spec.task
-    flat = outputs(run, task.grid.points, device).flatten(1).double()
+    task = batch.task
+    flat = batch.outputs(task.grid.points)[0].flatten(1).double()
     centred = flat - flat.mean(dim=0)
     _, _, directions = torch.linalg.svd(centred, full_matrices=False)
     projected = (centred @ directions[:3].mT).reshape(*task.grid.shape, 3).permute(1, 0, 2)

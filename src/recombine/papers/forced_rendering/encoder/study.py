@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from recombine.decoders import ConvEncoder
 from recombine.papers.forced_rendering.presets import BumpPreset
-from recombine.reproduction.measuring import base_attributes, grid_map, grid_variables, tabulate
+from recombine.reproduction.batches import Batch
+from recombine.reproduction.measuring import base_attributes, grid_maps, grid_variables, tabulate
 from recombine.reproduction.study import Arm, Study, Trials
-from recombine.store import Run
 
 if TYPE_CHECKING:
     import xarray
@@ -31,8 +31,9 @@ class EncoderStudy(Study[BumpPreset]):
         ]
 
     def measure(self, trials: Trials[BumpPreset]) -> xarray.Dataset:
-        def measured(run: Run) -> dict[str, object]:
-            return {**run.scores, "error": grid_map(run, "error") / grid_map(run, "blank").mean()}
+        def measured(batch: Batch) -> dict[str, object]:
+            blank = grid_maps(batch, "blank").mean(axis=(1, 2), keepdims=True)
+            return {**batch.scores, "error": grid_maps(batch, "error") / blank}
 
         result = tabulate(trials, ("encoding",), measured, {"error": ("y", "x")})
         return result.assign(error=result["error"].mean("seed"), **grid_variables(trials.first.spec)).assign_attrs(

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from recombine.encodings import Bump
 from recombine.papers.forced_rendering.presets import BumpPreset
+from recombine.reproduction.batches import Batch
 from recombine.reproduction.measuring import DRAWING, base_attributes, drawings, tabulate, with_positions
 from recombine.reproduction.preset import Several
 from recombine.reproduction.study import Arm, Study, Trials
-from recombine.store import Run
 
 if TYPE_CHECKING:
     import xarray
@@ -39,8 +39,8 @@ class EncodingWidthStudy(Study[Settings]):
         return [Arm((v,), preset.spec(encoding=Bump(variance=v)), extra=True) for v in preset.variances]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
-        def measured(run: Run) -> dict[str, object]:
-            return {**run.scores, "drawing": drawings(run, trials.device)}
+        def measured(batch: Batch) -> dict[str, object]:
+            return {**batch.scores, "drawing": drawings(batch)}
 
         result = tabulate(trials, ("variance",), measured, {"drawing": DRAWING})
         return with_positions(result, trials.first.spec).assign_attrs(base_attributes(trials, size=trials.preset.size))

@@ -14,18 +14,18 @@ import numpy as np
 from recombine.encodings import ENCODINGS
 from recombine.papers.forced_rendering.encodings.labels import BOX, CROSS, DARK
 from recombine.papers.forced_rendering.presets import BumpPreset
+from recombine.reproduction.batches import Batch
 from recombine.reproduction.measuring import (
     DRAWING,
     base_attributes,
     drawings,
-    grid_map,
+    grid_maps,
     grid_variables,
     sample_points,
     tabulate,
 )
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.reproduction.tables import keep_first
-from recombine.store import Run
 
 if TYPE_CHECKING:
     import xarray
@@ -47,9 +47,9 @@ class EncodingStudy(Study[BumpPreset]):
         return arms
 
     def measure(self, trials: Trials[BumpPreset]) -> xarray.Dataset:
-        def measured(run: Run) -> dict[str, object]:
-            error = grid_map(run, "error") / _blank(run)
-            return {**run.scores, "error": error, "drawing": drawings(run, trials.device)}
+        def measured(batch: Batch) -> dict[str, object]:
+            error = grid_maps(batch, "error") / _blank(batch)[:, None, None]
+            return {**batch.scores, "error": error, "drawing": drawings(batch)}
 
         result = tabulate(trials, ("encoding", "holdout"), measured, {"error": ("y", "x"), "drawing": DRAWING})
         specs = {holdout: trials["bump", holdout][0].spec for holdout in (BOX, CROSS)}
@@ -64,10 +64,9 @@ class EncodingStudy(Study[BumpPreset]):
         )  # fmt: skip
 
 
-def _blank(run: Run) -> float:
-    """Mean error of a blank image over the held-out region."""
-    arrays = run.arrays()
-    return float(arrays["blank"][arrays["held_out"].astype(bool)].mean())
+def _blank(batch: Batch) -> np.ndarray:
+    """Mean error of a blank image over the held-out region, for each run."""
+    return np.asarray(batch.stored("blank")[:, batch.task.held_out.numpy()].mean(axis=1))
 
 
 STUDY = EncodingStudy()

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from recombine.papers.forced_rendering.presets import BumpPreset
-from recombine.reproduction.measuring import base_attributes, grid_map, grid_variables, tabulate
+from recombine.reproduction.batches import Batch
+from recombine.reproduction.measuring import base_attributes, grid_maps, grid_variables, tabulate
 from recombine.reproduction.preset import Several
 from recombine.reproduction.study import DONE, Arm, Study, Trials
 
@@ -55,7 +56,7 @@ class HoldoutStudy(Study[Settings]):
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
         import xarray
 
-        scores = tabulate(trials, ("kind", "size", "holdout"), lambda run: run.scores)
+        scores = tabulate(trials, ("kind", "size", "holdout"), lambda batch: batch.scores)
         base, sizes = trials.preset.size, list(trials.preset.holdout_sizes)
         percents = [str(percent) for percent in trials.preset.holdout_percents]
         shaped = scores.sel(kind=SHAPE, size=base).sel(holdout=list(SHAPES)).rename(holdout="shape")
@@ -79,10 +80,9 @@ def _maps(trials: Trials[Settings]) -> dict[str, Any]:
     errors, masks = [], []
     for shape in SHAPES:
         every = trials[SHAPE, trials.preset.size, shape]
-        runs = [run for run in every if run.status == DONE] or every
-        blank = grid_map(runs[0], "blank").mean()
-        errors.append(np.mean([grid_map(run, "error") for run in runs], axis=0) / blank)
-        masks.append(grid_variables(runs[0].spec)["held_out"][1])
+        batch = Batch([run for run in every if run.status == DONE] or every, trials.device)
+        errors.append(grid_maps(batch, "error").mean(axis=0) / grid_maps(batch, "blank")[0].mean())
+        masks.append(grid_variables(batch.spec)["held_out"][1])
     return {"error": (("shape", "y", "x"), np.stack(errors)), "mask": (("shape", "y", "x"), np.stack(masks))}
 
 

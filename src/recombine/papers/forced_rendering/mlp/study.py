@@ -12,12 +12,12 @@ from recombine.decoders import MLP
 from recombine.papers.forced_rendering.labels import CODES
 from recombine.papers.forced_rendering.mlp.labels import CNN_ARM, MLP_ARM
 from recombine.papers.forced_rendering.presets import BumpPreset
+from recombine.reproduction.batches import Batch
 from recombine.reproduction.measuring import base_attributes, grid_variables, tabulate
 from recombine.reproduction.preset import Count, Several
 from recombine.reproduction.profile import STAGE_DIMS, stage_profile
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.reproduction.tables import keep_first
-from recombine.store import Run
 
 if TYPE_CHECKING:
     import xarray
@@ -53,8 +53,8 @@ class MLPStudy(Study[Settings]):
         return arms + [Arm((code, CNN_ARM, preset.depth), preset.spec(encoding=code)) for code in CODES]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
-        def measured(run: Run) -> dict[str, Any]:
-            return {**run.scores, **stage_profile(run, trials.device)}
+        def measured(batch: Batch) -> dict[str, Any]:
+            return {**batch.scores, **stage_profile(batch)}
 
         result = keep_first(tabulate(trials, ("encoding", "decoder", "depth"), measured, STAGE_DIMS), "log_volume")
         preset = trials.preset

@@ -10,19 +10,20 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
+from torch import Tensor, nn
 
 from recombine.decoders import LowRank
 from recombine.decoders.low_rank import LowRankEmbedding
 from recombine.metrics import band_index, matrix_effective_rank
 from recombine.papers.forced_rendering.penalties.labels import ARMS, BOTH, ENTROPY, NONE, RAW, UNIT, VARIANCE
 from recombine.papers.forced_rendering.presets import Common
+from recombine.reproduction.batches import Batch
 from recombine.reproduction.measuring import base_attributes, grid_variables, tabulate
 from recombine.reproduction.preset import Count, Positive
 from recombine.reproduction.profile import STAGE_DIMS, stage_profile
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.reproduction.tables import keep_first
 from recombine.specs import RunSpec
-from recombine.store import Run
 from recombine.tasks import BumpTask
 
 if TYPE_CHECKING:
@@ -79,15 +80,19 @@ class PenaltyStudy(Study[Settings]):
         ]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
-        pictured = trials.pictured
+        def measured(batch: Batch) -> dict[str, Any]:
+            images = _embeddings(batch)
+            ranks = {
+                "rank": matrix_effective_rank(images).mean(dim=(1, 2)),
+                "band": band_index(images).nanmean(dim=(1, 2)),
+            }
+            return {**batch.scores, **ranks, **stage_profile(batch, probes=False)}
 
-        def measured(run: Run) -> dict[str, Any]:
-            profile = stage_profile(run, trials.device, probes=False)
-            return {**run.scores, **_embeddings(run, run.key in pictured), **profile}
-
-        inner = {**STAGE_DIMS, "embedding": ("factor", "value", "row", "column")}
-        result = keep_first(tabulate(trials, ("arm", "vectors"), measured, inner), "log_volume", "embedding")
-        result = result.drop_vars("mean_embedding").assign(embedding=_drawn_arms(result["embedding"]))
+        dims = ("arm", "vectors")
+        result = keep_first(tabulate(trials, dims, measured, STAGE_DIMS), "log_volume")
+        inner = {"embedding": ("factor", "value", "row", "column")}
+        pictures = tabulate(trials.pictured, dims, lambda batch: {"embedding": _embeddings(batch)}, inner)
+        result = result.assign(embedding=_drawn_arms(pictures["embedding"].isel(seed=0, drop=True)))
         preset = trials.preset
         return result.assign(**grid_variables(trials.first.spec)).assign_coords(factor=["x", "y"]).assign_attrs(
             base_attributes(trials, size=preset.penalty_size, sigma=preset.penalty_sigma)
@@ -99,17 +104,15 @@ def _drawn_arms(embedding: xarray.DataArray) -> xarray.DataArray:
     return embedding.where(embedding["arm"].isin([NONE, BOTH]) & (embedding["vectors"] == UNIT))
 
 
-def _embeddings(run: Run, pictured: bool) -> dict[str, Any]:
-    """Rank and banding of all embeddings; the images themselves of a run that pictures are of."""
-    embedding = run.module().stages["embedding"]
+def _embeddings(batch: Batch) -> Tensor:
+    """Every run's embeddings as images: `[member, factor, value, row, column]`."""
+    return torch.stack([_images(module.stages["embedding"]) for module in batch.modules])
+
+
+@torch.no_grad()
+def _images(embedding: nn.Module) -> Tensor:
     assert isinstance(embedding, LowRankEmbedding)
-    with torch.no_grad():
-        images = torch.stack(embedding.images())
-    scores: dict[str, Any] = {
-        "rank": matrix_effective_rank(images).mean().item(),
-        "band": band_index(images).nanmean().item(),
-    }
-    return {**scores, "embedding": images.numpy()} if pictured else scores
+    return torch.stack(embedding.images())
 
 
 STUDY = PenaltyStudy()

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-import torch
+from torch import Tensor
 
 from recombine.metrics import effective_rank, gram_matrix, partial_factorization, schmidt_spectrum
 from recombine.papers.forced_rendering.penalties.labels import BOTH, NONE
@@ -17,10 +16,9 @@ from recombine.papers.forced_rendering.penalties.study import Settings as Penalt
 from recombine.papers.forced_rendering.penalties.study import penalised_spec
 from recombine.papers.forced_rendering.regimes.labels import FAILING, PENALISED, STRIPES, STRIPES_BUMPS, UNPENALISED
 from recombine.papers.forced_rendering.stripes.study import Settings as StripeSettings
-from recombine.reproduction.measuring import base_attributes, outputs, tabulate
+from recombine.reproduction.batches import Batch
+from recombine.reproduction.measuring import base_attributes, tabulate
 from recombine.reproduction.study import Arm, Study, Trials
-from recombine.reproduction.tables import first_seed
-from recombine.store import Run
 
 if TYPE_CHECKING:
     import xarray
@@ -52,30 +50,31 @@ class RegimeStudy(Study[Settings]):
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
         inner = {"schmidt": ("mode",), "ideal_schmidt": ("mode",)}
-        pictured = trials.pictured
-        result = tabulate(trials, ("arm",), lambda run: _measured(run, trials.device, run.key in pictured), inner)
-        ideal = {name: first_seed(result[name]) for name in list(result) if str(name).startswith("ideal_")}
-        return result.assign(ideal).assign_attrs(base_attributes(trials, size=trials.preset.size))
+        result = tabulate(trials, ("arm",), _measured, inner)
+        ideal = tabulate(trials.pictured, ("arm",), _ideal, inner).isel(seed=0, drop=True)
+        return result.merge(ideal).assign_attrs(base_attributes(trials, size=trials.preset.size))
 
 
-def _measured(run: Run, device: torch.device, with_ideal: bool) -> dict[str, Any]:
-    task = run.spec.task
-    images = outputs(run, task.grid.points, device).flatten(1) - task.background
-    scores: dict[str, Any] = {"ood_over_blank": run.scores["ood_over_blank"], **_regime(images, task.grid.shape)}
-    if with_ideal:
-        ideal = task.render(task.grid.points).flatten(1) - task.background
-        scores |= {f"ideal_{name}": value for name, value in _regime(ideal, task.grid.shape).items()}
-    return scores
+def _measured(batch: Batch) -> dict[str, Any]:
+    images = batch.outputs(batch.task.grid.points).flatten(2) - batch.task.background
+    return {"ood_over_blank": batch.scores["ood_over_blank"], **_regime(images, batch.task.grid.shape)}
 
 
-def _regime(signals: torch.Tensor, shape: tuple[int, ...]) -> dict[str, Any]:
+def _ideal(batch: Batch) -> dict[str, Any]:
+    """The same of the right images, which every run of an arm has."""
+    task = batch.task
+    images = (task.render(task.grid.points).flatten(1) - task.background).expand(len(batch), -1, -1)
+    return {f"ideal_{name}": value for name, value in _regime(images, task.grid.shape).items()}
+
+
+def _regime(signals: Tensor, shape: tuple[int, ...]) -> dict[str, Tensor]:
     gram = gram_matrix(signals, "cosine")
     spectrum = schmidt_spectrum(gram, shape)
     return {
-        "schmidt": spectrum[:MODES].cpu().numpy().astype(np.float32),
-        "schmidt_rank": effective_rank(spectrum.square()).item(),
-        "single_factor": partial_factorization(gram, shape).item(),
-        "single_factor_absolute": partial_factorization(gram, shape, weight="absolute").item(),
+        "schmidt": spectrum[:, :MODES],
+        "schmidt_rank": effective_rank(spectrum.square()),
+        "single_factor": partial_factorization(gram, shape),
+        "single_factor_absolute": partial_factorization(gram, shape, weight="absolute"),
     }
 
 

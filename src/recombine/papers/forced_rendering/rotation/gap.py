@@ -29,17 +29,21 @@ def gap_edges(task: RotationTask) -> tuple[float, float]:
     return inside.min().item() - step, inside.max().item() + step
 
 
+def edge_images(task: RotationTask) -> Float[Tensor, "edge y x"]:
+    """The first digit's true images at the gap's two edges."""
+    return task.render(first_digit(task, torch.tensor(gap_edges(task), dtype=torch.float64)))
+
+
 def linear_blend(task: RotationTask, angles: Float[Tensor, " angle"]) -> Float[Tensor, "angle y x"]:
     """The first digit's true images at the gap's edges, mixed with weights linear in the angle."""
-    low, high = gap_edges(task)
-    before, after = task.render(first_digit(task, torch.tensor([low, high], dtype=torch.float64)))
+    (low, high), (before, after) = gap_edges(task), edge_images(task)
     weight = ((angles - low) / (high - low))[:, None, None]
     return (1 - weight) * before + weight * after
 
 
 def closer_to_blend(
-    drawn: Float[Tensor, "angle y x"], truths: Float[Tensor, "angle y x"], blends: Float[Tensor, "angle y x"]
-) -> Float[Tensor, " angle"]:
+    drawn: Float[Tensor, "*member angle y x"], truths: Float[Tensor, "angle y x"], blends: Float[Tensor, "angle y x"]
+) -> Float[Tensor, "*member angle"]:
     """log10 of the root-mean-square distance to the truth over that to the blend, image by image."""
     to_truth, to_blend = (squared_error(drawn, other).sqrt().clamp(min=NEGLIGIBLE) for other in (truths, blends))
     return (to_truth / to_blend).log10()

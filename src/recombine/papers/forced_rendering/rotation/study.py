@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from recombine.decoders import CNN
-from recombine.metrics import Reader, decoder_reader, features, metric_tensor
+from recombine.metrics import features, metric_tensor
 from recombine.papers.forced_rendering.presets import WithDepth
 from recombine.papers.forced_rendering.rotation.embedding import embedder
 from recombine.papers.forced_rendering.rotation.gap import (
@@ -28,12 +29,11 @@ from recombine.papers.forced_rendering.rotation.gap import (
     linear_blend,
 )
 from recombine.papers.forced_rendering.rotation.labels import BLEND, MANY, ONE, OUTPUT, TRUTH
-from recombine.reproduction.measuring import base_attributes, outputs, tabulate
+from recombine.reproduction.batches import Batch
+from recombine.reproduction.measuring import base_attributes, tabulate
 from recombine.reproduction.preset import Count, Positive
-from recombine.reproduction.profile import MEMORY
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.specs import RunSpec
-from recombine.store import Run
 from recombine.tasks.rotation import RotationTask
 from recombine.training.devices import arithmetic
 
@@ -74,7 +74,7 @@ class RotationStudy(Study[Settings]):
     name: ClassVar[str] = "rotation"
     question: ClassVar[str] = "How does a network fill a gap between the angles that it was trained on?"
     settings: ClassVar[type[Settings]] = Settings
-    metrics: ClassVar[tuple[str, ...]] = ("decoder_reader", "features", "metric_tensor", "squared_error")
+    metrics: ClassVar[tuple[str, ...]] = ("features", "metric_tensor", "squared_error")
 
     def arms(self, preset: Settings) -> list[Arm]:
         arms = [Arm((ONE,), _spec(preset, angles=preset.angles))]
@@ -88,13 +88,14 @@ class RotationStudy(Study[Settings]):
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
         with arithmetic("float32"):
-            result = _tabulated(trials, ONE, lambda run: _one_digit(run, trials.device))
+            result = _tabulated(trials, ONE, _one_digit)
             if MANY in trials:
-                many = _tabulated(trials, MANY, lambda run: _many_digits(run, trials.device))
-                result = result.merge(many, join="outer").assign_coords(_angles(trials[MANY][0], "many_"))
-            first = trials.pictured_run(ONE)
-            result = result.assign_coords(_angles(first)).assign(_pictures(first, trials.device))
-            stages, method, embedded = _embedding(first, trials.device)
+                many = _tabulated(trials, MANY, _many_digits)
+                angles = _angles(Batch(trials[MANY][:1], trials.device), "many_")
+                result = result.merge(many, join="outer").assign_coords(angles)
+            first = Batch([trials.pictured_run(ONE)], trials.device)
+            result = result.assign_coords(_angles(first)).assign(_pictures(first))
+            stages, method, embedded = _embedding(first)
         preset = trials.preset
         return result.assign(embedding=(("stage", "angle", "axis"), embedded)).assign_coords(stage=stages).assign_attrs(
             base_attributes(trials, size=preset.rotation_size, embedding=method, digits=preset.digits)
@@ -110,80 +111,77 @@ def _spec(preset: Settings, **task: Any) -> RunSpec:
     )
 
 
-def _task(run: Run) -> RotationTask:
-    assert isinstance(run.spec.task, RotationTask)
-    return run.spec.task
+def _task(batch: Batch) -> RotationTask:
+    assert isinstance(batch.task, RotationTask)
+    return batch.task
 
 
-def _tabulated(trials: Trials[Settings], arm: str, measure: Callable[[Run], dict[str, Any]]) -> xarray.Dataset:
+def _tabulated(trials: Trials[Settings], arm: str, measure: Callable[[Batch], dict[str, Any]]) -> xarray.Dataset:
     """What is measured on the runs of one arm, over seeds."""
     alone = Trials(trials.preset, trials.device, {(arm,): trials[arm]})
     return tabulate(alone, ("arm",), measure, {name: (dim,) for name, dim in ALONG.items()}).isel(arm=0, drop=True)
 
 
-def _angles(run: Run, prefix: str = "") -> dict[str, Any]:
+def _angles(batch: Batch, prefix: str = "") -> dict[str, Any]:
     """Coordinates: the angles, and which of them are in the gap."""
-    task, name = _task(run), f"{prefix}angle"
+    task, name = _task(batch), f"{prefix}angle"
     held = by_digit(task, task.held_out)[0].numpy()
     return {name: task.grid.factors[-1].values.numpy(), f"{prefix}gap": (name, held)}
 
 
-def _one_digit(run: Run, device: torch.device) -> dict[str, Any]:
+def _one_digit(batch: Batch) -> dict[str, Any]:
     return {
-        "id_over_blank": run.scores["id_over_blank"],
-        "ood_over_blank": run.scores["ood_over_blank"],
-        "error": _errors(run)[0],
-        "closer_to_blend": _mean_closeness(run, device),
-        "stage_speed": _stage_speeds(run, device),
+        "id_over_blank": batch.scores["id_over_blank"],
+        "ood_over_blank": batch.scores["ood_over_blank"],
+        "error": _errors(batch)[:, 0],
+        "closer_to_blend": _mean_closeness(batch),
+        "stage_speed": _stage_speeds(batch),
     }
 
 
-def _many_digits(run: Run, device: torch.device) -> dict[str, Any]:
-    errors = _errors(run)
+def _many_digits(batch: Batch) -> dict[str, Any]:
+    errors = _errors(batch)
     return {
-        "many_id_over_blank": run.scores["id_over_blank"],
-        "many_ood_over_blank": run.scores["ood_over_blank"],
-        "many_error": errors[0],
-        "many_error_others": errors[1:].mean(axis=0),
-        "many_closer_to_blend": _mean_closeness(run, device),
+        "many_id_over_blank": batch.scores["id_over_blank"],
+        "many_ood_over_blank": batch.scores["ood_over_blank"],
+        "many_error": errors[:, 0],
+        "many_error_others": errors[:, 1:].mean(axis=1),
+        "many_closer_to_blend": _mean_closeness(batch),
     }
 
 
-def _errors(run: Run) -> np.ndarray:
-    """Error over blank: one row per digit, one column per angle."""
-    task, arrays = _task(run), run.arrays()
-    error, blank, held = (by_digit(task, torch.from_numpy(arrays[name])) for name in ("error", "blank", "held_out"))
-    return (error / blank[:, held[0].bool()].mean(dim=1, keepdim=True)).numpy()
+def _errors(batch: Batch) -> np.ndarray:
+    """Error over blank: per member one row per digit, one column per angle."""
+    task = _task(batch)
+    error, blank = (batch.stored(name).reshape(-1, task.digits, task.angles) for name in ("error", "blank"))
+    held = by_digit(task, task.held_out)[0].numpy()
+    return np.asarray(error / blank[:, :, held].mean(axis=2, keepdims=True))
 
 
-def _mean_closeness(run: Run, device: torch.device) -> float:
-    task, angles = _task(run), gap_angles(_task(run))
+def _mean_closeness(batch: Batch) -> Tensor:
+    task, angles = _task(batch), gap_angles(_task(batch))
     values = first_digit(task, angles)
-    drawn = outputs(run, values, device).double()
-    return closer_to_blend(drawn, task.render(values), linear_blend(task, angles)).mean().item()
+    drawn = batch.outputs(values).double()
+    return closer_to_blend(drawn, task.render(values), linear_blend(task, angles)).mean(dim=-1)
 
 
-def _reader(run: Run, device: torch.device) -> Reader:
-    task = _task(run)
-    return decoder_reader(run.module().to(device), lambda values: task.codes(values).float())
-
-
-def _stage_speeds(run: Run, device: torch.device) -> np.ndarray:
+def _stage_speeds(batch: Batch) -> Tensor:
     """How fast each stage moves per degree, inside the gap over outside; NaN for a stage that stands still."""
-    task = _task(run)
-    metrics = metric_tensor(_reader(run, device), task.grid.points.to(device), memory=MEMORY[device.type])
-    held = task.held_out.to(device)
-    speeds = [metric[:, 0, 0].double().clamp(min=0).sqrt() for metric in metrics.values()]
-    return torch.stack([speed[held].mean() / speed[~held].mean() for speed in speeds]).cpu().numpy()
+    task = _task(batch)
+    points = task.grid.points.to(batch.device)
+    metrics = metric_tensor(batch.reader(), points, members=1, memory=batch.memory)
+    held = task.held_out.to(batch.device)
+    speeds = [metric[..., 0, 0].double().clamp(min=0).sqrt() for metric in metrics.values()]
+    return torch.stack([speed[:, held].mean(dim=1) / speed[:, ~held].mean(dim=1) for speed in speeds], dim=1)
 
 
-def _pictures(run: Run, device: torch.device) -> dict[str, Any]:
+def _pictures(batch: Batch) -> dict[str, Any]:
     """Outputs, truths and blends at angles across the gap."""
-    task = _task(run)
+    task = _task(batch)
     shown = torch.linspace(*gap_edges(task), SHOWN, dtype=torch.float64)
     values = first_digit(task, shown)
     images = {
-        OUTPUT: outputs(run, values, device),
+        OUTPUT: batch.outputs(values)[0],
         TRUTH: task.render(values),
         BLEND: linear_blend(task, shown),
     }
@@ -194,10 +192,11 @@ def _pictures(run: Run, device: torch.device) -> dict[str, Any]:
     return {**pictures, "shown": shown.numpy()}
 
 
-def _embedding(run: Run, device: torch.device) -> tuple[list[str], str, np.ndarray]:
+def _embedding(batch: Batch) -> tuple[list[str], str, np.ndarray]:
     """Stages, method, and each stage's activations over all angles in two dimensions; the input has two as it is."""
     method, embed = embedder()
-    stages = features(_reader(run, device), _task(run).grid.points.to(device), memory=MEMORY[device.type])
+    points = batch.task.grid.points.to(batch.device)
+    stages = ((name, one[0]) for name, one in features(batch.reader(), points, members=1, memory=batch.memory))
     embedded = {name: embed(stage) if stage.shape[1] > 2 else stage.cpu().numpy() for name, stage in stages}
     return list(embedded), method, np.stack(list(embedded.values())).astype(np.float32)
 

@@ -10,17 +10,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import torch
 
-from recombine.metrics import decoder_reader, features
+from recombine.metrics import features
+from recombine.metrics.stages import INPUT
 from recombine.papers.forced_rendering.presets import BumpPreset
 from recombine.papers.forced_rendering.stripes.labels import FULL, PERCENT, WITH, WITHOUT
+from recombine.reproduction.batches import Batch
 from recombine.reproduction.measuring import DRAWING, base_attributes, drawings, tabulate, with_positions
 from recombine.reproduction.preset import Several
 from recombine.reproduction.profile import STAGE_DIMS, stage_profile
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.specs import RunSpec
-from recombine.store import Run
 
 if TYPE_CHECKING:
     import xarray
@@ -55,7 +55,7 @@ class StripeStudy(Study[Settings]):
     name: ClassVar[str] = "stripes"
     question: ClassVar[str] = "Do examples of single factors make a network compose?"
     settings: ClassVar[type[Settings]] = Settings
-    metrics: ClassVar[tuple[str, ...]] = ("decoder_reader", "features", "stage_profile")
+    metrics: ClassVar[tuple[str, ...]] = ("features", "stage_profile")
 
     def arms(self, preset: Settings) -> list[Arm]:
         arms = [Arm((WITH, bumps), preset.striped_spec(bumps)) for bumps in preset.bumps]
@@ -70,13 +70,13 @@ class StripeStudy(Study[Settings]):
         profiled = {(WITH, bumps) for bumps in preset.bumps} | {(FULL, preset.samples)}
         keys = {run.key for arm in profiled for run in trials[arm]}
 
-        def measured(run: Run) -> dict[str, Any]:
-            profile = stage_profile(run, trials.device, probes=False) if run.key in keys else {}
-            return {**run.scores, "drawing": drawings(run, trials.device), **profile}
+        def measured(batch: Batch) -> dict[str, Any]:
+            profile = stage_profile(batch, probes=False) if batch.runs[0].key in keys else {}
+            return {**batch.scores, "drawing": drawings(batch), **profile}
 
         result = tabulate(trials, ("family", "bumps"), measured, {**STAGE_DIMS, "drawing": DRAWING})
         spec = trials.first.spec
-        activations = _first_stage(trials.pictured_run(WITH, preset.pictured_bumps), trials.device)
+        activations = _first_stage(Batch([trials.pictured_run(WITH, preset.pictured_bumps)], trials.device))
         return with_positions(result, spec, "log_volume").assign(
             activation=(("neuron", "y", "x"), activations),
             stripe_image=(("stripe", "row", "column"), _stripe_images(spec)),
@@ -90,12 +90,11 @@ def _stripe_images(spec: RunSpec) -> np.ndarray:
     return spec.task.render(spec.task.isolated_values()).numpy().astype(np.float32)
 
 
-def _first_stage(run: Run, device: torch.device) -> np.ndarray:
+def _first_stage(batch: Batch) -> np.ndarray:
     """Activation over the grid of the most varying first-stage neurons."""
-    task, module = run.spec.task, run.module().to(device)
-    reader = decoder_reader(module, lambda values: task.codes(values).float())
-    stages = dict(features(reader, task.grid.points.to(device)))
-    first = next(stage for name, stage in stages.items() if name != "input")
+    task = batch.task
+    stages = features(batch.reader(), task.grid.points.to(batch.device), members=1, memory=batch.memory)
+    first = next(stage[0] for name, stage in stages if name != INPUT)
     chosen = first.var(dim=0).argsort(descending=True)[:NEURONS]
     return first[:, chosen].T.reshape(-1, *task.grid.shape).transpose(1, 2).cpu().numpy().astype(np.float32)
 

@@ -24,10 +24,10 @@ from recombine.metrics import (
 )
 from recombine.papers.forced_rendering.presets import BumpPreset
 from recombine.papers.forced_rendering.superposition.labels import JUDGED_KERNELS, KERNELS, PANELS
+from recombine.reproduction.batches import Batch
 from recombine.reproduction.measuring import base_attributes, sample_points, tabulate
 from recombine.reproduction.study import Arm, Study, Trials
-from recombine.reproduction.tables import first_seed
-from recombine.store import Run
+from recombine.tasks import Task
 
 if TYPE_CHECKING:
     import xarray
@@ -52,78 +52,90 @@ class SuperpositionStudy(Study[BumpPreset]):
 
     def measure(self, trials: Trials[BumpPreset]) -> xarray.Dataset:
         inner = {"gram": ("kernel", "row", "column"), "panel_image": ("panel", "row_pixel", "column_pixel")}
-        pictured = trials.pictured
-        result = tabulate(trials, ("encoding",), lambda run: _measured(run, trials.device, run.key in pictured), inner)
-        first = trials["bump"][0]
-        order, kept = _matrix_order(first)
-        positions = first.spec.task.grid.points[order]
+        result = tabulate(trials, ("encoding",), _measured)
+        pictures = tabulate(trials.pictured, ("encoding",), _pictured, inner).isel(seed=0, drop=True)
+        spec = trials["bump"][0].spec
+        order, kept = _matrix_order(spec.task)
+        positions = spec.task.grid.points[order]
         binary = theoretical_kernel("binary", positions[kept:], positions[:kept])
-        result = result.assign(
-            gram=first_seed(result["gram"]),
-            panel_image=first_seed(result["panel_image"]),
-            binary=(("held_row", "kept_column"), binary.numpy().astype(np.float32)),
-        )
-        position = sample_points(first.spec)[0].tolist()
+        result = result.merge(pictures).assign(binary=(("held_row", "kept_column"), binary.numpy().astype(np.float32)))
+        position = sample_points(spec)[0].tolist()
         attributes = base_attributes(trials, size=trials.preset.size, kept=kept, place=position)
         return result.assign_coords(kernel=list(KERNELS), panel=list(PANELS)).assign_attrs(attributes)
 
 
-def _measured(run: Run, device: torch.device, pictured: bool) -> dict[str, Any]:
-    task = run.spec.task
-    points, held = task.grid.points.to(device), task.held_out.to(device)
-    module = run.module().to(device)
+class _Signals:
+    """What networks draw over the grid, over the background, and what they should."""
 
-    @torch.no_grad()
-    def signal(codes: Tensor) -> Tensor:
-        return module(codes.float()).flatten(1) - task.background
+    def __init__(self, batch: Batch) -> None:
+        self.batch, self.task = batch, batch.task
+        self.points, self.held = self.task.grid.points.to(batch.device), self.task.held_out.to(batch.device)
+        self.codes = self.task.codes(self.points)
+        self.drawn = self.signal(self.codes)
+        self.truth = self.task.render(self.points).float().flatten(1) - self.task.background
 
-    codes = task.codes(points)
-    drawn, truth = signal(codes), task.render(points).float().flatten(1) - task.background
-    averaged = averaged_prediction(signal, codes[held], task.code_sizes, codes[~held])
-    explained = superposition_scores(drawn, points, held, truth=truth, averaged=averaged)
-    scores: dict[str, Any] = {name: value.item() for name, value in explained.items()}
-    scores["id_over_blank"] = run.scores["id_over_blank"]
-    dark, images = task.background == 1, drawn + task.background
-    for kernel in KERNELS:
-        scores |= _kernel_scores(kernel, gram_matrix(images, kernel, dark=dark), points, held)  # type: ignore[arg-type]
-    if pictured:
-        order, _ = _matrix_order(run)
-        grams = [gram_matrix(images[order], kernel, dark=dark).cpu().numpy() for kernel in KERNELS]  # type: ignore[arg-type]
-        scores["gram"] = np.stack(grams).astype(np.float32)
-        scores["panel_image"] = _panels(run, signal, codes, drawn, truth, held)
+    def signal(self, codes: Tensor) -> Tensor:
+        """What the networks draw for codes: `[member, row, pixel]`."""
+        return self.batch.forward(codes.float()).flatten(2) - self.task.background
+
+    def grams(self, order: Tensor | slice = slice(None)) -> dict[str, Tensor]:
+        """Gram matrices of the outputs at some grid points, by kernel."""
+        dark, images = self.task.background == 1, (self.drawn + self.task.background)[:, order]
+        return {kernel: gram_matrix(images, kernel, dark=dark) for kernel in KERNELS}  # type: ignore[arg-type]
+
+
+def _measured(batch: Batch) -> dict[str, Any]:
+    found = _Signals(batch)
+    codes, held = found.codes, found.held
+    averaged = averaged_prediction(found.signal, codes[held], batch.task.code_sizes, codes[~held])
+    scores: dict[str, Any] = dict(
+        superposition_scores(found.drawn, found.points, held, truth=found.truth, averaged=averaged)
+    )
+    scores["id_over_blank"] = batch.scores["id_over_blank"]
+    for kernel, gram in found.grams().items():
+        scores |= _kernel_scores(kernel, gram, found.points, held)
     return scores
 
 
-def _kernel_scores(kernel: str, gram: Tensor, points: Tensor, held: Tensor) -> dict[str, float]:
+def _kernel_scores(kernel: str, gram: Tensor, points: Tensor, held: Tensor) -> dict[str, Tensor]:
     """Block contrast of a kernel and, where it is judged, its agreement with theory."""
-    scores = {f"{kernel}_contrast": block_contrast(-gram if kernel == "l2" else gram, points).item()}
+    scores = {f"{kernel}_contrast": block_contrast(-gram if kernel == "l2" else gram, points)}
     if kernel in JUDGED_KERNELS:
         agreed = kernel_agreement(gram, points, held)
         rivals = [v for name, v in agreed.agreement.items() if name not in ("binary", "gaussian_sum")]
-        scores[f"{kernel}_p"] = agreed.p_value.item()
-        scores[f"{kernel}_margin"] = (agreed.agreement["binary"] - torch.stack(rivals).amax()).item()
-        scores |= {f"{kernel}_{name}": value.item() for name, value in agreed.agreement.items()}
+        scores[f"{kernel}_p"] = agreed.p_value
+        scores[f"{kernel}_margin"] = agreed.agreement["binary"] - torch.stack(rivals).amax(dim=0)
+        scores |= {f"{kernel}_{name}": value for name, value in agreed.agreement.items()}
     return scores
 
 
-def _panels(run: Run, signal: Any, codes: Tensor, drawn: Tensor, truth: Tensor, held: Tensor) -> np.ndarray:
+def _pictured(batch: Batch) -> dict[str, Any]:
+    """Gram matrices and panels of the runs that pictures are of."""
+    found = _Signals(batch)
+    order, _ = _matrix_order(batch.task)
+    grams = torch.stack(list(found.grams(order.to(batch.device)).values()), dim=1)
+    return {"gram": grams, "panel_image": _panels(found)}
+
+
+def _panels(found: _Signals) -> Tensor:
     """Fig. 1d at one held-out position: output, sum of memories, each factor with the other averaged, truth."""
-    task = run.spec.task
-    at = task.grid.nearest(sample_points(run.spec)[:1])
-    parts = [signal(part[at]) for part in averaged_codes(codes, task.code_sizes, codes[~held])]
-    among_held = (torch.nonzero(held.cpu()).flatten() == at).nonzero().flatten()
-    memories = memorised_prediction(drawn, task.grid.points.to(drawn.device), held)[among_held]
-    rows = [drawn[at], _at_best_scale(drawn[at], memories), *parts, truth[at]]
-    return torch.cat([row.cpu() for row in rows]).unflatten(1, task.image_shape).numpy()
+    task, drawn, codes, held = found.task, found.drawn, found.codes, found.held
+    at = task.grid.nearest(sample_points(found.batch.spec)[:1])
+    parts = [found.signal(part[at]) for part in averaged_codes(codes, task.code_sizes, codes[~held])]
+    among_held = (torch.nonzero(task.held_out).flatten() == at).nonzero().flatten()
+    memories = memorised_prediction(drawn, found.points, held)[:, among_held]
+    truth = found.truth[at].expand(len(found.batch), -1, -1)
+    rows = [drawn[:, at], _at_best_scale(drawn[:, at], memories), *parts, truth]
+    return torch.cat(rows, dim=1).unflatten(2, task.image_shape)
 
 
 def _at_best_scale(output: Tensor, prediction: Tensor) -> Tensor:
-    return prediction * ((output * prediction).sum() / prediction.square().sum().clamp(min=1e-12))
+    scale = (output * prediction).sum(dim=-1) / prediction.square().sum(dim=-1).clamp(min=1e-12)
+    return prediction * scale[..., None]
 
 
-def _matrix_order(run: Run) -> tuple[Tensor, int]:
+def _matrix_order(task: Task) -> tuple[Tensor, int]:
     """Grid points of a kept matrix, kept combinations first, and how many of them are kept."""
-    task = run.spec.task
     step = 2 if max(task.grid.shape) > MATRIX_SIDE else 1
     chosen = (task.grid.indices % step == 0).all(dim=1)
     kept, held = (torch.nonzero(chosen & region).flatten() for region in (~task.held_out, task.held_out))

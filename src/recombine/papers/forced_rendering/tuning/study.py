@@ -6,20 +6,20 @@ the most varying neuron of each of the most varying channels, at four stages.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from recombine.metrics import decoder_reader, features, neuron_tuning
+from recombine.metrics import features, neuron_tuning
 from recombine.papers.forced_rendering.stripes.study import Settings as StripeSettings
 from recombine.papers.forced_rendering.tuning.labels import ARMS
+from recombine.reproduction.batches import Batch
 from recombine.reproduction.measuring import base_attributes, grid_variables, tabulate
 from recombine.reproduction.preset import Count
 from recombine.reproduction.study import Arm, Study, Trials
-from recombine.reproduction.tables import first_seed
-from recombine.store import Run
 
 if TYPE_CHECKING:
     import xarray
@@ -46,7 +46,7 @@ class TuningStudy(Study[Settings]):
     name: ClassVar[str] = "tuning"
     question: ClassVar[str] = "What are the neurons of a composing network tuned to?"
     settings: ClassVar[type[Settings]] = Settings
-    metrics: ClassVar[tuple[str, ...]] = ("decoder_reader", "features", "neuron_tuning")
+    metrics: ClassVar[tuple[str, ...]] = ("features", "neuron_tuning")
 
     def arms(self, preset: Settings) -> list[Arm]:
         decoder = preset.cnn(preset.tuning_depth)
@@ -56,10 +56,11 @@ class TuningStudy(Study[Settings]):
         ]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
-        preset, pictured = trials.preset, trials.pictured
-        result = tabulate(trials, ("arm",), lambda run: _tuned(run, trials.device, run.key in pictured), INNER)
+        preset = trials.preset
+        result = tabulate(trials, ("arm",), _tuned, INNER)
+        maps = tabulate(trials.pictured, ("arm",), _maps, INNER)["map"].isel(seed=0, drop=True)
         names = [f"layer{k}" for k in _shown_stages(preset.tuning_depth)]
-        return result.assign(map=first_seed(result["map"]), **grid_variables(trials.first.spec)).assign_coords(
+        return result.assign(map=maps, **grid_variables(trials.first.spec)).assign_coords(
             shown=names
         ).assign_attrs(base_attributes(trials, size=preset.size, bumps=max(preset.bumps)))  # fmt: skip
 
@@ -69,31 +70,40 @@ def _shown_stages(depth: int) -> list[int]:
     return sorted({round(k) for k in np.linspace(0, depth, SHOWN_STAGES)})
 
 
-def _tuned(run: Run, device: torch.device, pictured: bool) -> dict[str, Any]:
-    """Mean indices by stage; maps of neurons of a run that pictures are of."""
-    task, module = run.spec.task, run.module().to(device)
-    reader = decoder_reader(module, lambda values: task.codes(values).float())
-    stripe, local, maps = [], [], []
-    decoder: Any = run.spec.decoder
+def _stages(batch: Batch) -> Iterator[tuple[str, Tensor]]:
+    """Every stage's activations over the grid."""
+    return features(batch.reader(), batch.task.grid.points.to(batch.device), members=1, memory=batch.memory)
+
+
+def _tuned(batch: Batch) -> dict[str, Any]:
+    """Mean indices by stage."""
+    tunings = [neuron_tuning(stage, batch.task.grid.shape) for _, stage in _stages(batch)]
+    return {
+        "stripe_index": torch.stack([tuning.stripe_index.nanmean(dim=-1) for tuning in tunings], dim=1),
+        "localisation_index": torch.stack([tuning.localisation_index.nanmean(dim=-1) for tuning in tunings], dim=1),
+    }
+
+
+def _maps(batch: Batch) -> dict[str, Any]:
+    """Maps of neurons at some stages."""
+    decoder: Any = batch.spec.decoder
     kept = {f"layer{k}" for k in _shown_stages(decoder.depth)}
-    for name, stage in features(reader, task.grid.points.to(device)):
-        tuning = neuron_tuning(stage, task.grid.shape)
-        stripe.append(tuning.stripe_index.nanmean().item())
-        local.append(tuning.localisation_index.nanmean().item())
+    maps = []
+    for name, stage in _stages(batch):
         if name in kept:
             # The most varying neurons of different channels, so that they are not neighbours of one another.
             chosen = _spread_out(stage, getattr(decoder, "width", 1))
-            maps.append(stage[:, chosen].T.reshape(-1, *task.grid.shape).transpose(1, 2).cpu().numpy())
-    indices: dict[str, Any] = {"stripe_index": np.array(stripe), "localisation_index": np.array(local)}
-    return {**indices, "map": np.stack(maps).astype(np.float32)} if pictured else indices
+            neurons = stage.take_along_dim(chosen[:, None, :], dim=2).mT
+            maps.append(neurons.unflatten(2, batch.task.grid.shape).mT)
+    return {"map": torch.stack(maps, dim=1)}
 
 
-def _spread_out(stage: torch.Tensor, channels: int) -> torch.Tensor:
-    """In each of the strongest channels the neuron that varies most."""
-    variance = stage.var(dim=0).unflatten(0, (channels, -1))
-    best, where = variance.max(dim=1)
-    strongest = best.argsort(descending=True)[:NEURONS]
-    return strongest * variance.shape[1] + where[strongest]
+def _spread_out(stage: Tensor, channels: int) -> Tensor:
+    """In each of the strongest channels the neuron that varies most: `[member, neuron]`."""
+    variance = stage.var(dim=1).unflatten(1, (channels, -1))
+    best, where = variance.max(dim=2)
+    strongest = best.argsort(dim=1, descending=True)[:, :NEURONS]
+    return strongest * variance.shape[2] + where.gather(1, strongest)
 
 
 STUDY = TuningStudy()

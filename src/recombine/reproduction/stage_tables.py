@@ -1,0 +1,114 @@
+"""How a number changes along the stages of networks, from a study's Dataset. No torch here.
+
+Conventions: the dimension is `stage`. Stage 0 is the input, whose value is given by construction; it is left out
+everywhere. Then come the hidden stages, and the output last; networks of fewer stages than the deepest have trailing
+NaN. Other dimensions are kept, and a network without the stages that a number needs has NaN. *Relative depth* is 0 at
+the first hidden stage and 1 at the output.
+
+Known answers: F = 1, 0.9, 0.8, 0.7, 0.6 from the first hidden stage on falls by 0.4 in all and by 0.1 at most at once,
+a largest share of ¼; F = 1, 1, 1, 1, 0.6 has a largest share of 1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import xarray
+
+DEPTHS = 5
+"""Relative depths at which networks of different depth are compared."""
+
+
+def first_hidden(values: xarray.DataArray) -> xarray.DataArray:
+    """The value at the first hidden stage."""
+    own = _own(values)
+    return own.isel(stage=0).where(_last(own) >= 1)
+
+
+def last_hidden(values: xarray.DataArray) -> xarray.DataArray:
+    """The value at the last hidden stage, the one before the output."""
+    own = _own(values)
+    return _at(own, _last(own) - 1)
+
+
+def output(values: xarray.DataArray) -> xarray.DataArray:
+    """The value at the output, each network's last stage."""
+    own = _own(values)
+    return _at(own, _last(own))
+
+
+def fall(values: xarray.DataArray) -> xarray.DataArray:
+    """By how much the value falls from the first hidden stage to the output; negative where it rises."""
+    return first_hidden(values) - output(values)
+
+
+def largest_drop(values: xarray.DataArray) -> xarray.DataArray:
+    """The largest fall from one stage to the next, from the first hidden stage on; negative where all steps rise."""
+    return -_own(values).diff("stage").min("stage")
+
+
+def last_two_less_others(values: xarray.DataArray) -> xarray.DataArray:
+    """Mean of the last hidden stage and the output, less the mean of the hidden stages before them."""
+    own = _own(values)
+    late = _numbers(own) >= _last(own) - 1
+    return own.where(late).mean("stage", skipna=True).where(_last(own) >= 1) - own.where(~late).mean("stage")
+
+
+def unevenness(values: xarray.DataArray, least_fall: float = 0.0) -> xarray.DataArray:
+    """Largest share of the whole fall that lies within one quarter of relative depth.
+
+    The value is interpolated linearly at `DEPTHS` relative depths, so that networks of different depth have steps of
+    the same length. A fall spread evenly has ¼, one that happens within a quarter has 1, and one that is undone
+    elsewhere more than 1. A network of few stages cannot have all: with s steps from the first hidden stage to the
+    output, s < 4, at most s / 4 of its fall lies within a quarter. Compare networks of the same depth.
+
+    Parameters
+    ----------
+    values
+        Over stages.
+    least_fall
+        Networks that fall by no more than this have no share (NaN): it would be a ratio of small differences.
+
+    Returns
+    -------
+    xarray.DataArray
+        Without the dimension of stages.
+    """
+    import xarray
+
+    drop = xarray.apply_ufunc(_largest_matched_drop, _own(values), input_core_dims=[["stage"]], vectorize=True)
+    whole = fall(values)
+    return drop / whole.where(whole > least_fall)
+
+
+def _largest_matched_drop(row: np.ndarray) -> float:
+    """The largest fall between neighbouring relative depths of one network."""
+    (stages,) = np.nonzero(~np.isnan(row))
+    if len(stages) < 2 or stages[0] != 0:
+        return np.nan
+    matched = np.interp(np.linspace(0, 1, DEPTHS), stages / stages[-1], row[stages])
+    return float(-np.diff(matched).min())
+
+
+def _own(values: xarray.DataArray) -> xarray.DataArray:
+    """All stages but the input, without labels."""
+    return values.isel(stage=slice(1, None)).drop_vars("stage", errors="ignore")
+
+
+def _numbers(own: xarray.DataArray) -> xarray.DataArray:
+    import xarray
+
+    return xarray.DataArray(np.arange(own.sizes["stage"]), dims="stage")
+
+
+def _last(own: xarray.DataArray) -> xarray.DataArray:
+    """Number of each network's last stage; NaN where it has no value."""
+    return _numbers(own).where(own.notnull()).max("stage")
+
+
+def _at(own: xarray.DataArray, number: xarray.DataArray) -> xarray.DataArray:
+    """The value at each network's stage of this number; NaN where it has none."""
+    return own.where(_numbers(own) == number).sum("stage", min_count=1)

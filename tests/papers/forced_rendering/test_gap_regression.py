@@ -1,0 +1,169 @@
+"""What outputs inside the gap are made of, and how rough stages are there: planted answers and slow oracles."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import linalg
+
+from recombine.papers.forced_rendering.rotation.gap import (
+    edge_images,
+    first_digit,
+    gap_angles,
+    gap_edges,
+    linear_blend,
+)
+from recombine.papers.forced_rendering.rotation.regression import blend_regression, edge_regression, middle_angles
+from recombine.papers.forced_rendering.rotation.roughness import path_roughness, stage_roughness
+from recombine.tasks.rotation import RotationTask
+
+TASK = RotationTask(size=14, angles=120)
+TASKS = [TASK, RotationTask(size=14, angles=120, digits=2)]
+ANGLES = middle_angles(TASK)
+EDGES = edge_images(TASK)
+
+
+def random(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def truths(task=TASK, angles=ANGLES):
+    return task.render(first_digit(task, angles))
+
+
+# -- which angles ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("angles", [8, 36, 40, 72, 1000])
+def test_middle_angles_are_a_quarter_away_from_the_edges(angles):
+    task = RotationTask(angles=angles)
+    low, high = gap_edges(task)
+    quarter = (high - low) / 4
+    middle = middle_angles(task)
+    expected = [a for a in gap_angles(task).tolist() if low + quarter - 1e-6 <= a <= high - quarter + 1e-6]
+    assert middle.tolist() == expected
+    assert len(middle) >= 1
+    assert len(middle_angles(task, margin=0.0)) == len(gap_angles(task))
+
+
+def test_images_are_told_apart_at_middle_angles_and_not_at_the_edge():
+    def conditions(angles):
+        images = torch.stack([truths(angles=angles), *(edge.expand(len(angles), 14, 14) for edge in EDGES)], dim=1)
+        unit = images.flatten(2) / images.flatten(2).norm(dim=-1, keepdim=True)
+        return torch.linalg.cond(unit)
+
+    assert conditions(ANGLES).max() < 5
+    assert conditions(gap_angles(TASK)).max() > 10
+
+
+# -- regression ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", TASKS, ids=["one", "two"])
+def test_networks_that_draw_truths_blends_or_nothing(task):
+    right, blend = truths(task), linear_blend(task, ANGLES)
+    drawn = torch.stack([right, blend, torch.zeros_like(right), (right + blend) / 2, 0.8 * right + 0.1 * blend])
+    weights = edge_regression(drawn, right, edge_images(task))
+    expected = [-1, 1, 0, 0, -0.7]
+    assert weights.edges_less_truth.tolist() == pytest.approx(expected, abs=1e-9)
+    assert blend_regression(drawn, right, blend).edges_less_truth.tolist() == pytest.approx(expected, abs=1e-9)
+    assert weights.explained[[0, 1, 3, 4]].flatten().tolist() == pytest.approx([1] * 4 * len(ANGLES))
+    assert weights.explained[2].isnan().all()
+
+
+def test_planted_weights_come_back_angle_by_angle():
+    planted, right = random(4, len(ANGLES), 3), truths()
+    images = torch.stack([right, *(edge.expand_as(right) for edge in EDGES)], dim=1)
+    drawn = torch.einsum("mai,aiyx->mayx", planted, images)
+    weights = edge_regression(drawn, right, EDGES)
+    torch.testing.assert_close(torch.stack([weights.truth, weights.before, weights.after], dim=-1), planted)
+    expected = (planted[..., 1] + planted[..., 2] - planted[..., 0]).mean(dim=1)
+    torch.testing.assert_close(weights.edges_less_truth, expected)
+
+
+def test_any_blend_of_the_edges_counts_as_much_as_the_linear_one():
+    sudden = torch.where((ANGLES < 180)[:, None, None], EDGES[0], EDGES[1])
+    assert edge_regression(sudden, truths(), EDGES).edges_less_truth.item() == pytest.approx(1)
+
+
+def test_it_is_scipys_least_squares():
+    drawn, right = random(len(ANGLES), 14, 14), truths()
+    weights = edge_regression(drawn, right, EDGES)
+    for k in range(len(ANGLES)):
+        images = torch.stack([right[k], *EDGES]).flatten(1).numpy().T
+        solution, rest = linalg.lstsq(images, drawn[k].flatten().numpy())[:2]
+        ours = [weights.truth[k].item(), weights.before[k].item(), weights.after[k].item()]
+        assert ours == pytest.approx(solution)
+        assert weights.explained[k].item() == pytest.approx(1 - rest / drawn[k].square().sum().item())
+    blends = linear_blend(TASK, ANGLES)
+    shared = blend_regression(drawn, right, blends)
+    images = torch.stack([right, blends]).flatten(1).numpy().T
+    assert [shared.truth.item(), shared.blend.item()] == pytest.approx(linalg.lstsq(images, drawn.flatten().numpy())[0])
+
+
+def test_noise_moves_the_weights_little_at_middle_angles():
+    noisy = linear_blend(TASK, ANGLES) + 0.05 * random(50, len(ANGLES), 14, 14)
+    spread = edge_regression(noisy, truths(), EDGES).edges_less_truth
+    assert spread.mean().item() == pytest.approx(1, abs=0.02)
+    assert spread.std().item() < 0.05
+
+
+def test_all_angles_may_be_pooled():
+    angles = gap_angles(TASK)
+    right, blend = truths(angles=angles), linear_blend(TASK, angles)
+    drawn = 0.3 * right + 0.6 * blend + 0.05 * random(20, *right.shape)
+    weights = blend_regression(drawn, right, blend)
+    assert weights.edges_less_truth.shape == (20,)
+    assert weights.truth.mean().item() == pytest.approx(0.3, abs=0.02)
+    assert weights.blend.mean().item() == pytest.approx(0.6, abs=0.02)
+
+
+# -- roughness -------------------------------------------------------------------------------------------------
+
+COUNT = 36
+TURN = torch.arange(COUNT).double() * (2 * math.pi / COUNT)
+CIRCLE = torch.stack([TURN.cos(), TURN.sin()], dim=1)
+INSIDE = (torch.arange(COUNT) > 10) & (torch.arange(COUNT) < 18)
+
+
+def slow(path, region):
+    """Angle by angle."""
+    second, first = [], []
+    for k in np.flatnonzero(region):
+        before, here, after = path[k - 1], path[k], path[(k + 1) % len(path)]
+        second.append(np.linalg.norm(after - 2 * here + before))
+        first.append(np.linalg.norm(after - before) / 2)
+    return np.mean(second) / np.mean(first)
+
+
+def test_roughness_is_what_a_loop_finds():
+    paths = random(3, COUNT, 5)
+    for k, path in enumerate(paths.numpy()):
+        inside, outside = slow(path, INSIDE.numpy()), slow(path, ~INSIDE.numpy())
+        assert path_roughness(paths)[k].item() == pytest.approx(slow(path, np.ones(COUNT, dtype=bool)))
+        assert path_roughness(paths, INSIDE)[k].item() == pytest.approx(inside)
+        assert stage_roughness(paths, INSIDE)[k].item() == pytest.approx(inside / outside)
+
+
+def test_a_circle_is_as_rough_everywhere_as_its_step_is_long():
+    step = 2 * math.pi / COUNT
+    assert path_roughness(CIRCLE).item() == pytest.approx(2 * math.tan(step / 2))
+    assert stage_roughness(CIRCLE, INSIDE).item() == pytest.approx(1)
+    assert stage_roughness(7 * CIRCLE, INSIDE).item() == pytest.approx(1)
+
+
+def test_a_chord_across_the_gap_is_smoother_and_a_jump_rougher():
+    """A stage that blends the gap's edges linearly, and one that stays at one edge and then jumps to the other."""
+    chord, jump = CIRCLE.clone(), CIRCLE.clone()
+    share = torch.linspace(0, 1, 9, dtype=torch.float64)[1:-1, None]
+    chord[INSIDE] = (1 - share) * CIRCLE[10] + share * CIRCLE[18]
+    jump[INSIDE] = torch.where(share < 0.5, CIRCLE[10], CIRCLE[18])
+    smooth, rough = stage_roughness(torch.stack([chord, jump]), INSIDE).tolist()
+    assert smooth == pytest.approx(0, abs=1e-9)
+    assert rough > 5
+
+
+def test_what_stands_still_has_no_roughness():
+    assert path_roughness(torch.ones(COUNT, 3)).isnan()
+    assert stage_roughness(torch.zeros(2, COUNT, 3), INSIDE).isnan().all()

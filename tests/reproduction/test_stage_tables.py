@@ -1,0 +1,119 @@
+"""Numbers along stages: known answers, networks of different depth, and a slow oracle."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import xarray
+
+from recombine.reproduction.stage_tables import (
+    fall,
+    first_hidden,
+    largest_drop,
+    last_hidden,
+    last_two_less_others,
+    output,
+    unevenness,
+)
+
+NAN = math.nan
+INPUT = 99.0
+"""Given by construction; nothing may depend on it."""
+FUNCTIONS = (fall, first_hidden, largest_drop, last_hidden, last_two_less_others, output, unevenness)
+
+
+def networks(*rows):
+    """A table of networks, with trailing NaN where they have fewer stages than the deepest."""
+    most = max(map(len, rows)) + 1
+    table = [[INPUT, *row, *[NAN] * (most - 1 - len(row))] for row in rows]
+    stages = ["input", *(f"layer{k}" for k in range(most - 1))]
+    return xarray.DataArray(table, dims=("seed", "stage"), coords={"stage": stages, "seed": range(len(rows))})
+
+
+def test_known_answers_for_networks_of_different_depth():
+    values = networks([1.0, 0.9, 0.8, 0.7, 0.6], [1.0, 0.7], [1.0, 1.0, 0.5], [0.6, 0.6, 0.7, 0.9])
+    assert first_hidden(values).values.tolist() == [1.0, 1.0, 1.0, 0.6]
+    assert last_hidden(values).values.tolist() == [0.7, 1.0, 1.0, 0.7]
+    assert output(values).values.tolist() == [0.6, 0.7, 0.5, 0.9]
+    assert fall(values).values == pytest.approx([0.4, 0.3, 0.5, -0.3])
+    assert largest_drop(values).values == pytest.approx([0.1, 0.3, 0.5, 0.0])
+    expected = [0.65 - 0.9, NAN, 0.75 - 1.0, 0.8 - 0.6]
+    assert last_two_less_others(values).values == pytest.approx(expected, nan_ok=True)
+
+
+def test_unevenness_is_the_largest_share_of_the_fall_within_a_quarter():
+    values = networks(
+        [1.0, 0.9, 0.8, 0.7, 0.6],
+        [1.0, 1.0, 1.0, 1.0, 0.6],
+        [1.0, 0.7],  # one step is a straight line
+        [1.0, 1.0, 0.6],  # the second half, so half in each of two quarters
+        [1.0, 0.8, 1.0, 1.0, 0.9],  # falls by 0.2, then rises again
+        [1.0, 0.96, 0.94, 0.92, 0.91, 0.8, 0.7, 0.68, 0.6],  # two steps in each quarter
+        [0.6, 0.7, 0.8, 0.9],  # does not fall
+    )
+    assert unevenness(values).values == pytest.approx([0.25, 1.0, 0.25, 0.5, 2.0, 0.21 / 0.4, NAN], nan_ok=True)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 4, 5, 9])
+def test_depths_agree_on_the_same_curve(steps):
+    """A straight line, whatever the number of stages, and a curve as far as its stages resolve it."""
+    depth = np.linspace(0, 1, steps + 1)
+    assert unevenness(networks(1 - 0.3 * depth)).item() == pytest.approx(0.25)
+    sudden = np.ones(steps + 1)
+    sudden[-1] = 0.5
+    assert unevenness(networks(sudden)).item() == pytest.approx(min(1.0, steps / 4))
+
+
+def test_a_fall_that_is_too_small_has_no_unevenness():
+    values = networks([1.0, 0.9, 0.8], [1.0, 0.999, 0.998])
+    assert unevenness(values, 0.02).values == pytest.approx([0.25, NAN], nan_ok=True)
+
+
+def slow(row):
+    """One network, in lists."""
+    own = [value for value in row[1:] if not math.isnan(value)]
+    others = own[:-2]
+    whole = own[0] - own[-1]
+    matched = np.interp([0, 0.25, 0.5, 0.75, 1], np.linspace(0, 1, len(own)), own)
+    return {
+        fall: whole,
+        first_hidden: own[0],
+        largest_drop: max(a - b for a, b in pairwise(own)),
+        last_hidden: own[-2],
+        last_two_less_others: sum(own[-2:]) / 2 - sum(others) / len(others) if others else NAN,
+        output: own[-1],
+        unevenness: max(a - b for a, b in pairwise(matched)) / whole if whole > 0 else NAN,
+    }
+
+
+def test_they_are_what_a_loop_finds_over_any_other_dimensions():
+    generator = np.random.default_rng(0)
+    table = generator.random((4, 3, 8))
+    for depth, stages in enumerate((3, 4, 6, 8)):
+        table[depth, :, stages:] = NAN
+    values = xarray.DataArray(table, dims=("depth", "seed", "stage"), coords={"depth": [1, 2, 4, 6]})
+    for function in FUNCTIONS:
+        found = function(values)
+        assert found.dims == ("depth", "seed")
+        assert found["depth"].values.tolist() == [1, 2, 4, 6]
+        for place in np.ndindex(4, 3):
+            assert found.values[place] == pytest.approx(slow(table[place])[function], nan_ok=True), function.__name__
+        swapped = function(values.transpose("stage", "seed", "depth"))
+        np.testing.assert_allclose(swapped.transpose(*found.dims), found)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_the_input_is_left_out(function):
+    values = networks([1.0, 0.9, 0.8, 0.6], [0.9, 0.5, 0.4])
+    other = values.copy()
+    other[:, 0] = NAN
+    xarray.testing.assert_allclose(function(other), function(values))
+    assert function(values).notnull().all()
+    assert "stage" not in function(values).coords
+
+
+@pytest.mark.parametrize("function", [function for function in FUNCTIONS if function is not output])
+def test_networks_without_hidden_stages_or_values_have_no_number(function):
+    values = networks([1.0, 0.9, 0.8], [0.7], [])
+    assert function(values).isnull().values.tolist() == [False, True, True]
