@@ -13,6 +13,7 @@ QUESTIONS = (
     "encodings",
     "superposition",
     "depth",
+    "controls",
     "mlp",
     "penalties",
     "stripes",

@@ -29,7 +29,7 @@ class Settings(BumpPreset):
     depths: Several = (2, 3, 4, 5, 6)
     """Depths compared between bump and rate codes (Fig. 2)."""
     extra_depths: AnyNumber = (7, 8, 9, 10)
-    """Further depths, for the bump code (Fig. 10–12)."""
+    """Further depths (Fig. 10–12)."""
 
     variants: ClassVar[Mapping[str, Any]] = {"quick": {"depths": (2, 3), "extra_depths": ()}}
     former_names: ClassVar[Mapping[str, str]] = {"deep": "extra_depths"}
@@ -46,15 +46,15 @@ class DepthStudy(Study[Settings]):
     name: ClassVar[str] = "depth"
     question: ClassVar[str] = "Where inside the network does factorization break, and does depth help?"
     settings: ClassVar[type[Settings]] = Settings
+    version: ClassVar[int] = 2
     metrics: ClassVar[tuple[str, ...]] = ("stage_profile",)
 
     def arms(self, preset: Settings) -> list[Arm]:
-        both = [
+        return [
             Arm((code, depth), preset.spec(encoding=code, decoder=preset.cnn(depth)))
             for code in CODES
-            for depth in preset.depths
+            for depth in dict.fromkeys((*preset.depths, *preset.extra_depths))
         ]
-        return both + [Arm(("bump", depth), preset.spec(decoder=preset.cnn(depth))) for depth in preset.extra_depths]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
         def measured(batch: Batch) -> dict[str, object]:

@@ -1,0 +1,1 @@
+"""Is what the paper gives as the cause peculiar to networks that fail?"""

@@ -1,0 +1,202 @@
+"""Verdicts on depth: known answers from planted networks."""
+
+import numpy as np
+import pytest
+
+from recombine.papers.forced_rendering.controls.labels import (
+    CONTROLS,
+    FAILING,
+    INITIAL,
+    LOW_RANK_UNTRAINED,
+    PENALISED,
+    STRIPED,
+    UNTRAINED,
+    WHOLE,
+)
+from recombine.papers.forced_rendering.depth.claims import CLAIMS
+from recombine.reproduction.claims import judge
+from tests.papers.forced_rendering.planted import ABSENT, COMPOSED, FAILED, UNLEARNT, line, planted
+
+BY_NAME = {claim.name: claim for claim in CLAIMS}
+DEPTHS = (2, 4, 6, 8)
+COMPARED = (2, 4, 6)
+PROFILE = (
+    "probe_held_out", "factorization", "factorization_differences", "factorization_of_means", "spread",
+    "spread_excess", "cross_term", "cross_term_held",
+)  # fmt: skip
+VARIABLE = {"C4": "probe_held_out", "C5": "factorization", "C6": "spread_excess", "C20": "cross_term"}
+"""What each claim's first statement is about."""
+
+
+def depth_data(scores=lambda code, depth: FAILED, noise=0.005, seeds=40, **curves):
+    """CNNs whose numbers are 0.5 at every stage unless a curve is given."""
+    flat = {name: lambda code, depth: line(0.5, 0.5, depth + 2) for name in PROFILE}
+    labels = {"encoding": ("bump", "rate"), "depth": DEPTHS}
+    return planted(labels, {**flat, **curves}, scores, noise, seeds, compared=list(COMPARED), shown=4)
+
+
+def falling(by):
+    return lambda code, depth: line(1.0, 1.0 - by, depth + 2)
+
+
+def late(by):
+    """Larger by so much at the last hidden stage and the output."""
+    return lambda code, depth: [0.1] * depth + [0.1 + by] * 2
+
+
+def ending(at):
+    return lambda code, depth: [0.7] * (depth + 1) + [at]
+
+
+def judged(name, data, **others):
+    (judgement,) = judge([BY_NAME[name]], {"depth": data, **others})
+    return judgement
+
+
+def outcomes(tests):
+    return {test.case: test.outcome for test in tests}
+
+
+@pytest.mark.parametrize(
+    ("name", "curve", "expected"),
+    [
+        ("C4", falling(0.5), "supported"),
+        ("C4", falling(0.05), "not supported"),
+        ("C4", falling(-0.5), "reversed"),
+        ("C6", ending(0.4), "supported"),
+        ("C6", ending(0.02), "not supported"),
+        ("C6", ending(-0.4), "reversed"),
+        ("C20", late(0.1), "supported"),
+        ("C20", late(0.0), "not supported"),
+        ("C20", late(-0.1), "reversed"),
+    ],
+)
+def test_claims_with_one_statement(name, curve, expected):
+    assert judged(name, depth_data(**{VARIABLE[name]: curve})).verdict == expected
+
+
+def test_probes_are_judged_over_hidden_stages_only():
+    """All of the fall lies at the output: the claim's test has none, its alternative has."""
+    judgement = judged("C4", depth_data(probe_held_out=lambda code, depth: [0.9] * (depth + 1) + [0.1]))
+    assert judgement.verdict == "not supported"
+    assert outcomes(judgement.alternatives)["bump, to the output"] == "supported"
+    assert {"bump, to the output", "rate, to the output"} <= {test.case for test in judgement.differing()}
+
+
+def test_a_fall_about_the_smallest_that_matters_is_undecided():
+    assert judged("C4", depth_data(noise=0.2, probe_held_out=lambda c, d: line(0.9, 0.9 - 0.1 * (d + 1) / d, d + 2))
+                  ).verdict == "undecided"  # fmt: skip
+
+
+def test_tests_are_on_the_usual_depth_and_others_are_alternatives():
+    only_usual = depth_data(factorization=lambda code, depth: line(1.0, 0.8 if depth == 4 else 1.0, depth + 2))
+    judgement = judged("C5", only_usual)
+    falls = [test for test in judgement.tests if "fall" in test.statistic]
+    assert [test.case for test in falls] == ["bump", "rate"]
+    assert {test.outcome for test in falls} == {"supported"}
+    others = outcomes(test for test in judgement.alternatives if "fall" in test.statistic)
+    assert [others[f"{code}, depth {d}"] for code in ("bump", "rate") for d in (2, 6, 8)] == ["not supported"] * 6
+    assert others["bump, to stage 5"] == "supported"
+    assert others["bump, to stage 2"] == "supported"  # 0.04 of 0.2
+    assert others["bump, finite differences"] == "not supported"
+
+
+@pytest.mark.parametrize(("shallow", "expected"), [(0.3, "supported"), (0.1, "not supported"), (0.02, "reversed")])
+def test_shallow_networks_drop_sharper(shallow, expected):
+    """One sharp drop after the first hidden stage, of 0.1 in all but the shallowest."""
+
+    def sharp(code, depth):
+        return [1.0, *[1.0 - (shallow if depth == 2 else 0.1)] * (depth + 1)]
+
+    judgement = judged("C5", depth_data(factorization=sharp))
+    (test,) = (test for test in judgement.tests if "one-layer" in test.statistic)
+    assert (test.case, test.outcome) == ("rate, depth 2 less depth 6", expected)
+    alternatives = outcomes(test for test in judgement.alternatives if "one-layer" in test.statistic)
+    assert alternatives["rate, depth 2 less depth 4"] == alternatives["rate, depth 2 less depth 8"] == expected
+    assert alternatives["depth 2, rate less bump"] == "not supported"
+
+
+def test_one_depth_alone_has_no_sharper_drop():
+    judgement = judged("C5", depth_data().sel(depth=[4]).assign_attrs(compared=4))
+    assert {test.statistic for test in judgement.tests} == {BY_NAME["C5"].statements[0].criterion.statistic}
+
+
+def test_networks_that_did_not_learn_say_nothing():
+    data = depth_data(lambda code, depth: UNLEARNT if code == "rate" else FAILED, probe_held_out=falling(0.5))
+    judgement = judged("C4", data)
+    assert judgement.verdict == "partly supported"
+    assert outcomes(judgement.tests) == {"bump": "supported", "rate": "not decidable"}
+
+
+def test_few_seeds_give_a_direction():
+    assert judged("C4", depth_data(seeds=3, probe_held_out=falling(0.5))).verdict == "direction only"
+
+
+@pytest.mark.parametrize(
+    ("scores", "expected"),
+    [
+        (lambda code, depth: FAILED, "supported"),
+        (lambda code, depth: COMPOSED if depth == 8 else FAILED, "partly supported"),
+        (lambda code, depth: COMPOSED, "not supported"),
+        (lambda code, depth: UNLEARNT, "not decidable"),
+    ],
+)
+def test_every_depth(scores, expected):
+    judgement = judged("C16", depth_data(scores))
+    assert judgement.verdict == expected
+    assert [test.case for test in judgement.tests[:2]] == ["bump, depth 2", "bump, depth 4"]
+    assert len(judgement.tests) == 2 * 2 * len(DEPTHS)
+
+
+def test_depths_that_were_not_trained_are_left_out():
+    data = depth_data(lambda code, depth: ABSENT if (code, depth) == ("rate", 8) else FAILED)
+    assert "rate, depth 8" not in outcomes(judged("C16", data).tests)
+
+
+# -- controls --------------------------------------------------------------------------------------------------------
+
+ARMS = [arm for failing, others in CONTROLS.items() for arm in (failing, *others)]
+STAGES = 6
+
+
+def control_data(curve, scores=lambda arm: FAILED):
+    flat = {name: lambda arm: line(0.5, 0.5, STAGES) for name in PROFILE}
+    untrained = lambda arm: ABSENT if arm in INITIAL else scores(arm)  # noqa: E731
+    return planted({"arm": ARMS}, {**flat, **curve}, untrained)
+
+
+@pytest.mark.parametrize("name", ["C4", "C5", "C6", "C20"])
+def test_what_all_networks_show_is_no_cause(name):
+    """Every network has the number that the claim is about, so failing ones have no more of it than others."""
+    curve = {"C4": falling(0.5), "C5": falling(0.2), "C6": ending(0.4), "C20": late(0.1)}[name]
+    variable = VARIABLE[name]
+    data, controls = depth_data(**{variable: curve}), control_data({variable: lambda arm: curve("bump", STAGES - 2)})
+    judgement = judged(name, data, controls=controls)
+    first = [test for test in judgement.tests if test.statistic == BY_NAME[name].statements[0].criterion.statistic]
+    assert {test.outcome for test in first} == {"supported"}
+    assert outcomes(judgement.controls) == {f"less {arm}": "not supported" for arm in ARMS if arm not in CONTROLS}
+    assert judged(name, data).controls == []
+
+
+def test_what_failing_networks_alone_show():
+    curve = {"probe_held_out": lambda arm: line(1.0, 0.2 if arm == FAILING else 1.0, STAGES)}
+    controls = outcomes(judged("C4", depth_data(), controls=control_data(curve)).controls)
+    assert [controls[f"less {arm}"] for arm in (STRIPED, WHOLE, UNTRAINED)] == ["supported"] * 3
+    assert [controls[f"less {arm}"] for arm in (PENALISED, LOW_RANK_UNTRAINED)] == ["not supported"] * 2
+
+
+def test_controls_must_have_learnt_unless_they_are_untrained():
+    curve = {"probe_held_out": lambda arm: line(1.0, 0.2 if arm == FAILING else 1.0, STAGES)}
+    data = control_data(curve, lambda arm: UNLEARNT if arm == STRIPED else FAILED)
+    controls = outcomes(judged("C4", depth_data(), controls=data).controls)
+    assert controls[f"less {STRIPED}"] == "not decidable"
+    assert controls[f"less {UNTRAINED}"] == "supported"
+    lost = control_data(curve, lambda arm: UNLEARNT if arm == FAILING else FAILED)
+    controls = outcomes(judged("C4", depth_data(), controls=lost).controls)
+    assert {controls[f"less {arm}"] for arm in CONTROLS[FAILING]} == {"not decidable"}
+
+
+def test_criteria_are_registered_by_statement():
+    digests = [digest for claim in CLAIMS for digest in claim.digests().values()]
+    assert len(set(digests)) == len(digests) == 7
+    assert np.all([len(digest) == 16 for digest in digests])
