@@ -113,9 +113,9 @@ def _stages(part: SubFigure, result: xarray.Dataset, methods: Mapping[str, Embed
     names = list(result["stage"].values)
     axes = part.subplots(len(methods), len(names), squeeze=False)
     speed = result["stage_speed"].mean("seed").values
-    for row, (method, embed) in zip(axes, methods.items(), strict=True):
-        for k, (ax, name) in enumerate(zip(row, names, strict=True)):
-            if name == INPUT and row is not axes[0]:
+    for row, (method, embed) in enumerate(methods.items()):
+        for k, (ax, name) in enumerate(zip(axes[row], names, strict=True)):
+            if name == INPUT and row:
                 ax.set_visible(False)
                 continue
             scores = result["components"].values[k]
@@ -123,7 +123,7 @@ def _stages(part: SubFigure, result: xarray.Dataset, methods: Mapping[str, Embed
             dots = _path(ax, result, across, up)
             ax.set_xlabel(f"{method} 1" if name != INPUT else "cos θ")
             ax.set_ylabel(f"{method} 2" if name != INPUT else "sin θ", labelpad=2)
-            if row is axes[0]:
+            if not row:
                 ax.set_title(f"{name}\ngap ×{speed[k]:.2f}")
     axes[0, 0].set_title("(b)", loc="left", x=-0.12)
     bar = part.colorbar(dots, ax=list(axes.flat), ticks=QUARTERS, pad=0.01, aspect=12 * len(methods))

@@ -2,7 +2,8 @@
 
 UMAP sees distances alone, and a figure may be drawn where there is no network, so that a Dataset has the scores on all
 principal components that matter: without the last ones, which have together less than `NEGLIGIBLE` of the variance.
-Angles are every so many of the grid, at most `MOST_ANGLES` of them.
+They are rounded to half precision, and take little space so. Angles are every so many of the grid, at most
+`MOST_ANGLES` of them.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-NEGLIGIBLE = 1e-6
+NEGLIGIBLE = 1e-5
 MOST_ANGLES = 250
+TINY = 1e-30
 
 
 def chosen_angles(count: int) -> Tensor:
@@ -36,7 +38,8 @@ def principal_scores(activations: Float[Tensor, "angle feature"]) -> np.ndarray:
     Returns
     -------
     array
-        At least two columns; distances between its rows are those between activations.
+        At least two columns, the largest score 1; distances between its rows are those between activations, up to
+        that factor.
     """
     centred = (activations - activations.mean(dim=0)).double()
     values, vectors = torch.linalg.eigh(centred @ centred.mT)
@@ -45,4 +48,5 @@ def principal_scores(activations: Float[Tensor, "angle feature"]) -> np.ndarray:
     count = max(2, int((left_out > NEGLIGIBLE * values.sum()).sum()) + 1)
     scores = vectors[:, :count] * values[:count].sqrt()
     extreme = scores.gather(0, scores.abs().argmax(dim=0, keepdim=True))
-    return np.asarray((scores * extreme.sign()).cpu().numpy())
+    rounded = (scores * extreme.sign() / scores.abs().max().clamp(min=TINY)).half()
+    return np.asarray(rounded.float().cpu().numpy())

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recombine.papers.forced_rendering.threshold.exponents import estimated_exponent
+from recombine.papers.forced_rendering.threshold.exponents import EXPONENT, LOCAL, estimated_exponent
 from recombine.papers.forced_rendering.threshold.labels import (
     BUMPS,
     CUBIC,
@@ -47,7 +47,7 @@ def exponent_of_bumps(data: Data) -> dict[str, Sample]:
 
 def other_exponents_of_bumps(data: Data) -> dict[str, Sample]:
     """The small network by protocol, and the growth at the largest N."""
-    curved = _exponent(_primary(data, BUMPS), "local_exponent")
+    curved = _exponent(_primary(data, BUMPS), LOCAL)
     return {CURVED: curved, **_small_exponents(data, BUMPS)}
 
 
@@ -95,7 +95,7 @@ def _kept(data: Data) -> dict[str, xarray.Dataset]:
     return {str(name): result.sel(protocol=name) for name in result["protocol"].values if name.startswith("kept/")}
 
 
-def _exponent(cells: xarray.Dataset, name: str = "exponent") -> Sample:
+def _exponent(cells: xarray.Dataset, name: str = EXPONENT) -> Sample:
     """All networks of a protocol and family; the estimate is of all of them together."""
     return _sample(cells, cells["accuracy"], cells["examples"].notnull(), lambda _: estimated_exponent(cells, name))
 

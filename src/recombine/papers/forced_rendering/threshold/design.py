@@ -82,8 +82,8 @@ class Settings(WithLearningRate):
         "quick": {
             "threshold_sizes": (8, 11, 14), "threshold_width": 12, "threshold_depth": 2, "threshold_steps": 250,
             "threshold_small_width": 8, "threshold_small_depth": 2, "threshold_small_steps": 250,
-            "threshold_epochs": 50, "threshold_protocols": 2, "threshold_first": 4, "threshold_rest": 2,
-            "threshold_alone": 3, "threshold_largest": 2,
+            "threshold_epochs": 50, "threshold_protocols": 2, "threshold_first": 3, "threshold_rest": 2,
+            "threshold_alone": 3, "threshold_largest": 1,
         }
     }  # fmt: skip
 

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 FEWEST_SIZES = 3
 """Sizes that an exponent or a parabola needs."""
 DIMS = ("protocol", "family")
-DECIMALS = 4
+DECIMALS = 3
 """Of stored resamples, which are in order: they take little space so."""
-SLOPES = ("exponent", "local_exponent", "curvature")
+EXPONENT, LOCAL, CURVATURE = "exponent", "local_exponent", "curvature"
 
 
 def exponent(sizes: ArrayLike, thresholds: ArrayLike) -> NDArray[np.float64]:
@@ -60,7 +60,7 @@ def _combined(thresholds: ArrayLike, weights: NDArray[np.float64]) -> NDArray[np
 
 
 def with_exponents(result: xarray.Dataset) -> xarray.Dataset:
-    """The table with exponents, local exponents and curvatures, their resamples, and why there are none."""
+    """The table with exponents, local exponents and curvatures, resamples of exponents, and why there are none."""
     sizes, protocols = result["size"].values, result["protocol"].values
     cells = [[result.sel(protocol=protocol, family=family) for family in FAMILIES] for protocol in protocols]
     reasons = np.array([[_reason(cell) for cell in row] for row in cells])
@@ -71,6 +71,8 @@ def with_exponents(result: xarray.Dataset) -> xarray.Dataset:
     for name, slopes in _slopes(sizes, thresholds).items():
         variables[name] = (DIMS, np.where(known, slopes.round(9), np.nan))  # that of 2N is 1
     for name, slopes in _slopes(sizes, draws).items():
+        if name == CURVATURE:
+            continue
         ordered = np.sort(np.where(known[..., None], slopes, np.nan), axis=-1).round(DECIMALS)
         variables[f"{name}_draws"] = ((*DIMS, "resample"), ordered.astype(np.float32))
     return result.assign(variables).assign(reason=(DIMS, reasons))
@@ -78,12 +80,13 @@ def with_exponents(result: xarray.Dataset) -> xarray.Dataset:
 
 def _slopes(sizes: np.ndarray, thresholds: np.ndarray) -> dict[str, np.ndarray]:
     """All three of a table; NaN with too few sizes."""
+    names = (EXPONENT, LOCAL, CURVATURE)
     if len(sizes) < FEWEST_SIZES:
-        return dict.fromkeys(SLOPES, np.full(thresholds.shape[:-1], np.nan))
-    return dict(zip(SLOPES, (exponent(sizes, thresholds), *parabola(sizes, thresholds)), strict=True))
+        return dict.fromkeys(names, np.full(thresholds.shape[:-1], np.nan))
+    return dict(zip(names, (exponent(sizes, thresholds), *parabola(sizes, thresholds)), strict=True))
 
 
-def estimated_exponent(cells: xarray.Dataset, name: str = "exponent") -> Resampled:
+def estimated_exponent(cells: xarray.Dataset, name: str = EXPONENT) -> Resampled:
     """An exponent of one protocol and family with its resamples; without one, nothing is known of it.
 
     Parameters
@@ -91,7 +94,7 @@ def estimated_exponent(cells: xarray.Dataset, name: str = "exponent") -> Resampl
     cells
         One protocol and family of the study's Dataset.
     name
-        Which of `SLOPES`.
+        `EXPONENT`, or `LOCAL` for that at the largest N.
 
     Returns
     -------

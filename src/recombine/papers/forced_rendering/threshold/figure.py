@@ -108,7 +108,7 @@ def exponents_panel(ax: Axes, result: xarray.Dataset) -> None:
             else:
                 words = ax.text(claimed, at, _why(here), fontsize=6.5, color="0.4", ha="center", va="center")
                 words.set(style="italic", bbox=plain)
-    ax.set_yticks(range(len(protocols)), [spelt(protocol) for protocol in protocols], fontsize=7)
+    ax.set_yticks(range(len(protocols)), [_row_label(protocol) for protocol in protocols], fontsize=7)
     ax.set(ylim=(len(protocols) - 0.5, -0.9), xlabel="exponent of N")
     ax.tick_params(axis="y", length=0)
     ends = [end for limit in limits for end in limit if np.isfinite(end)]
@@ -129,7 +129,9 @@ def threshold_figure(result: xarray.Dataset) -> Figure:
         axes[0].legend(handles=family_legend(), fontsize=7, loc="upper left", handlelength=1.8, labelspacing=0.3)
         for ax, protocol, name in zip(axes[1:], shown, "bc", strict=False):
             curves_panel(ax, result, protocol)
-            letter(ax, name, f"bumps alone, {spelt(protocol).partition(': ')[2]}")
+            letter(
+                ax, name, "bumps over the whole grid" if protocol.startswith("whole") else "bumps outside the hold-out"
+            )
         exponents_panel(axes[-1], result)
         letter(axes[0], "a", "data threshold")
         letter(axes[-1], "bcd"[len(shown)], "exponents")
@@ -199,6 +201,12 @@ def _sentence(here: xarray.Dataset, confidence: float) -> str:
     if (~defined).any():
         parts.append(f"there is no exponent under {(~defined).sum()} of {len(defined)} protocols")
     return "; ".join(parts)
+
+
+def _row_label(protocol: str) -> str:
+    """A protocol in words; of the paper's network unless it says small."""
+    network, _, choices = spelt(protocol).partition(": ")
+    return f"{choices}{', small' if network.startswith('small') else ''}"
 
 
 def _why(here: xarray.Dataset) -> str:

@@ -6,7 +6,7 @@ bounds, one point per network. Uncertainty comes from resampling the networks, e
 
 For a given slope and mid the best top has a closed form, so there are two parameters to look for. A coarse grid over
 both finds where the minimum lies without a starting point to depend on, and damped Gauss-Newton steps from there lead
-to it, for all resamples at once. Resamples that draw the same networks are fitted once.
+to it, for all resamples at once. Resamples of few networks are often the same, and fitted once.
 
 A threshold is where the curve crosses the target. It can have a floor, below which no training set goes (stripes that
 are always there), and it is believed up to the largest set that could have been tried: beyond that it is *not reached*.
@@ -21,6 +21,7 @@ every N, so that the exponent is 2.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import comb
 from typing import Literal
 
 import numpy as np
@@ -92,8 +93,10 @@ def resampled(
     logs, points = np.log(np.asarray(examples, dtype=float)), np.asarray(accuracy, dtype=float)
     count = len(points)
     draws = generator.multinomial(count, np.full(count, 1 / count), size=resamples)
-    distinct, where = np.unique(draws, axis=0, return_inverse=True)
-    weights = distinct.astype(float)
+    where: NDArray[np.intp] = np.arange(resamples)
+    if comb(2 * count - 1, count) < resamples:  # otherwise few are the same, and sorting takes longer than fitting
+        draws, where = np.unique(draws, axis=0, return_inverse=True)
+    weights = draws.astype(float)
     parts = [_search(logs, points, weights[k : k + TOGETHER], device) for k in range(0, len(weights), TOGETHER)]
     columns = (np.concatenate([getattr(part, name) for part in parts]) for name in ("top", "slope", "mid"))
     return Curves(*(column[where.ravel()] for column in columns))
