@@ -1,10 +1,12 @@
 """Measurements: noun in, number out; no plotting, no training."""
 
 from recombine.metrics.bands import Band, band_alignment, band_position, mean_band_index
+from recombine.metrics.combinations import nonnegative_superposition, stripe_superposition
 from recombine.metrics.cross_terms import cross_terms
 from recombine.metrics.errors import extreme_pixel, hits, region_mean, squared_error
 from recombine.metrics.factorization import interaction_weights, partial_factorization
 from recombine.metrics.geometry import local_factorization, mean_factorization, volume_element
+from recombine.metrics.kernel_families import FamilyAgreement, family_kernels, kernel_families
 from recombine.metrics.kernels import (
     KernelAgreement,
     block_contrast,
@@ -13,8 +15,11 @@ from recombine.metrics.kernels import (
     theoretical_kernel,
 )
 from recombine.metrics.metric_tensors import finite_difference_metric, metric_tensor
+from recombine.metrics.nonnegative import nonnegative_weights
+from recombine.metrics.peaks import peak_scores, separate_peaks
 from recombine.metrics.probes import LinearProbe, probe_scores
 from recombine.metrics.ranks import band_index, effective_rank, matrix_effective_rank, schmidt_spectrum
+from recombine.metrics.regions import distance_inside, interior
 from recombine.metrics.roughness import laplacian, roughness
 from recombine.metrics.stages import Reader, Tap, decoder_reader, ensemble_reader, features, stage_sizes
 from recombine.metrics.superposition import (
@@ -29,6 +34,7 @@ from recombine.metrics.volume_statistics import held_out_statistics, log_volume
 
 __all__ = [
     "Band",
+    "FamilyAgreement",
     "KernelAgreement",
     "LinearProbe",
     "Reader",
@@ -42,17 +48,21 @@ __all__ = [
     "block_contrast",
     "cross_terms",
     "decoder_reader",
+    "distance_inside",
     "effective_rank",
     "ensemble_reader",
     "explained_variance",
     "extreme_pixel",
+    "family_kernels",
     "features",
     "finite_difference_metric",
     "gram_matrix",
     "held_out_statistics",
     "hits",
     "interaction_weights",
+    "interior",
     "kernel_agreement",
+    "kernel_families",
     "laplacian",
     "local_factorization",
     "log_volume",
@@ -62,13 +72,18 @@ __all__ = [
     "memorised_prediction",
     "metric_tensor",
     "neuron_tuning",
+    "nonnegative_superposition",
+    "nonnegative_weights",
     "partial_factorization",
+    "peak_scores",
     "probe_scores",
     "region_mean",
     "roughness",
     "schmidt_spectrum",
+    "separate_peaks",
     "squared_error",
     "stage_sizes",
+    "stripe_superposition",
     "superposition_scores",
     "theoretical_kernel",
     "volume_element",

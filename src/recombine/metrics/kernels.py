@@ -4,7 +4,8 @@ Conventions
 -----------
 A Gram matrix is over the grid's points, from flattened outputs: `cosine` similarity, `l2` distance, or `overlap`: the
 share of pixels past a threshold in both outputs, of all pixels. For dark bumps on white "past" is below (the scripts:
-0.3), for bright ones above 1 − that. A block takes some rows (held-out points) and columns (kept points).
+0.3), for bright ones above 1 − that; a threshold that is given is a share of the bump's height, which is 1, over the
+background, of either kind. A block takes some rows (held-out points) and columns (kept points).
 
 Theoretical kernels between points z and z′, from equality of their factor values (δ) or distance:
 
@@ -53,7 +54,11 @@ def _validate_test(held_out: Tensor, permutations: int, seed: int) -> None:
 
 @checked
 def gram_matrix(
-    outputs: Float[Tensor, "*member point pixel"], kernel: Kernel = "cosine", *, dark: bool = False
+    outputs: Float[Tensor, "*member point pixel"],
+    kernel: Kernel = "cosine",
+    *,
+    dark: bool = False,
+    threshold: float | None = None,
 ) -> Float[Tensor, "*member point point"]:
     """Similarity (or distance) of the outputs at every pair of points.
 
@@ -65,6 +70,9 @@ def gram_matrix(
         `cosine`, `l2` or `overlap`.
     dark
         Whether bumps are dark on white, for `overlap`.
+    threshold
+        For `overlap`, the share of the bump's height, above 0 and at most 1, that a pixel must be over (for dark bumps:
+        under) the background; the scripts' if left out, about 0.7.
 
     Returns
     -------
@@ -76,6 +84,8 @@ def gram_matrix(
     >>> gram_matrix(torch.tensor([[2.0, 0.0], [0.0, 3.0]])).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
+    if threshold is not None:
+        number("threshold", threshold, above=0, at_most=1)
     flat = outputs.double()
     if kernel == "cosine":
         unit = torch.nn.functional.normalize(flat, dim=-1)
@@ -83,7 +93,9 @@ def gram_matrix(
     if kernel == "l2":
         square = flat.square().sum(dim=-1)
         return (square[..., :, None] + square[..., None, :] - 2 * flat @ flat.mT).clamp(min=0).sqrt()
-    past = (flat < DARK_THRESHOLD if dark else flat > 1 - DARK_THRESHOLD).double()
+    least = 1 - DARK_THRESHOLD if threshold is None else threshold
+    most = DARK_THRESHOLD if threshold is None else 1 - threshold
+    past = (flat < most if dark else flat > least).double()
     return past @ past.mT / flat.shape[-1]
 
 
@@ -227,7 +239,9 @@ def _permutation_p(block: Tensor, theory: Tensor, agreement: Tensor, permutation
 
 @checked
 def block_contrast(
-    gram: Float[Tensor, "*member point point"], positions: Float[Tensor, "point factor"]
+    gram: Float[Tensor, "*member point point"],
+    positions: Float[Tensor, "point factor"],
+    held_out: Bool[Tensor, " point"] | None = None,
 ) -> Float[Tensor, "*member"]:
     """Mean similarity of pairs that share a factor value minus that of pairs that share none, over the spread.
 
@@ -237,13 +251,19 @@ def block_contrast(
         Gram matrix over the grid's points.
     positions
         Of the points.
+    held_out
+        True where a point is held out: only pairs of a held-out and a kept point count (the OOD × ID block, whose own
+        spread it is then). All pairs of different points if left out.
 
     Returns
     -------
     Tensor
-        One number per member.
+        One number per member; NaN where no pair shares a value, or all do.
     """
     shares = _equal(positions, positions).any(dim=-1)
-    other = ~torch.eye(len(positions), dtype=torch.bool, device=gram.device)
-    with_one, without = gram[..., shares & other], gram[..., ~shares]
-    return (with_one.mean(dim=-1) - without.mean(dim=-1)) / gram[..., other].std(dim=-1)
+    if held_out is None:
+        counted = ~torch.eye(len(positions), dtype=torch.bool, device=gram.device)
+    else:
+        counted = held_out[:, None] & ~held_out[None, :]
+    with_one, without = gram[..., shares & counted], gram[..., ~shares & counted]
+    return (with_one.mean(dim=-1) - without.mean(dim=-1)) / gram[..., counted].std(dim=-1)

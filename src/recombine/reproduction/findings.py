@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from recombine.reproduction.claims import Judgement, judge
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.paper import Paper
-from recombine.reproduction.results import Results
+from recombine.reproduction.results import EDITION, Results
 
 if TYPE_CHECKING:
     import xarray
@@ -31,7 +31,17 @@ class Findings:
 
     @cached_property
     def studies(self) -> list[str]:
-        """Studies with a Dataset, in the report's order."""
+        """Studies with a Dataset of the present edition of their measurement, in the report's order."""
+        return [name for name in self._present if name not in self.outdated]
+
+    @cached_property
+    def outdated(self) -> list[str]:
+        """Studies whose Dataset was measured by another edition of their code: neither judged nor drawn."""
+        versions = {name: self.results.dataset(name).attrs.get(EDITION, 1) for name in self._present}
+        return [name for name, version in versions.items() if version != self.paper.studies[name].version]
+
+    @cached_property
+    def _present(self) -> list[str]:
         present = set(self.results.studies)
         return [name for name in self.paper.studies if name in present]
 

@@ -24,6 +24,8 @@ SAMPLE_POSITIONS = ((0.5, 0.5), (0.25, 0.25), (0.75, 0.25), (0.25, 0.75))
 DRAWING = ("sample", "row", "column")
 """Dimensions of the drawings at those positions."""
 
+TRAINED = "trained"
+"""Variable of a Dataset that tells networks that were trained from those that there never were."""
 Measured = Mapping[str, Any]
 """Arrays or tensors by name, each with a leading member axis: one row per run of a batch."""
 
@@ -54,7 +56,8 @@ def tabulate(
     Returns
     -------
     xarray.Dataset
-        A variable per name, over `dims`, `seed` and its inner dimensions.
+        A variable per name, over `dims`, `seed` and its inner dimensions; and `trained`, which is 1 for every network
+        that was trained, to its end or not.
     """
     import xarray
 
@@ -70,15 +73,21 @@ def tabulate(
         raise InvalidValue("runs", f"all {every} diverged", "some that train to their end: a smaller lr may do")
     outer = (*(len(label) for label in labels), trials.seeds)
     tables = {name: np.full((*outer, *own), np.nan, dtype=np.float32) for name, own in _shapes(rows.values()).items()}
+    tables[TRAINED] = np.zeros(outer, dtype=np.float32)
+
+    def position(arm: Labels, seed: int) -> tuple[int, ...]:
+        return (*(labels[k].index(arm[k]) for k in range(len(dims))), seed)
+
     for (arm, seed), values in rows.items():
-        at = (*(labels[k].index(arm[k]) for k in range(len(dims))), seed)
         for name, value in values.items():
-            tables[name][at + tuple(slice(size) for size in np.shape(value))] = value
+            tables[name][position(arm, seed) + tuple(slice(size) for size in np.shape(value))] = value
+    for arm, runs in trials.items():
+        tables[TRAINED][position(arm, 0)[:-1]][: len(runs)] = 1
     coords = {
         dim: [str(v) if isinstance(v, str) else v for v in label] for dim, label in zip(dims, labels, strict=True)
     }
     variables = {name: ((*dims, "seed", *inner.get(name, ())), table) for name, table in tables.items()}
-    return xarray.Dataset(variables, coords={**coords, "seed": np.arange(trials.seeds)})
+    return xarray.Dataset(variables, coords={**coords, "seed": trials.preset.first_seed + np.arange(trials.seeds)})
 
 
 def _measured(

@@ -21,7 +21,7 @@ from recombine.errors import InvalidValue, listed
 from recombine.reproduction.claims import Claim
 from recombine.reproduction.fingerprints import content_digest, dataset_fingerprint, versions
 from recombine.reproduction.preset import Preset
-from recombine.reproduction.results import READS, RUNS, SETTINGS, Results
+from recombine.reproduction.results import EDITION, READS, RUNS, SETTINGS, Results
 from recombine.reproduction.study import Study
 from recombine.specs import RunSpec
 from recombine.store import Run, Store
@@ -173,7 +173,7 @@ def _measure(
     start = time.perf_counter()
     dataset = study.measure(study.trials(preset, device, runs))
     seconds = time.perf_counter() - start
-    attributes = _source(device, preset, len(runs), seconds) | {READS: json.dumps(list(own))}
+    attributes = _source(device, preset, len(runs), seconds) | {READS: json.dumps(list(own)), EDITION: study.version}
     results.remove(replaced)
     results.save(study.name, dataset.assign_attrs(attributes), fingerprint)
     say(f"measured {study.name} in {seconds:.1f} s")

@@ -37,6 +37,8 @@ SOURCE = "measured_by"
 """Attribute of a Dataset with its fingerprint."""
 SETTINGS = "settings"
 """Attribute of a Dataset with its whole preset, as JSON."""
+EDITION = "study_version"
+"""Attribute of a Dataset with the version of its study; 1 where it is missing."""
 READS = "settings_read"
 """Attribute of a Dataset with the names of the fields of that preset that its study reads, as JSON."""
 ORIGIN = ("recombine", "commit", "torch", "python", "machine", "device", "precision", "kernels")

@@ -1,53 +1,125 @@
-"""Datasets of networks that nobody trained: numbers along stages as a test wants them."""
+"""Networks whose verdict is known: what they draw over the grid is written down, not learnt."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping, Sequence
-from itertools import product
+from collections.abc import Callable, Mapping
+from functools import cache
 
 import numpy as np
+import torch
 import xarray
+from torch import Tensor
 
-SEEDS = 40
-INPUT = 9.9
-"""At the input stage, which no claim reads."""
-FAILED = {"id_over_blank": 0.02, "id_accuracy": 1.0, "ood_over_blank": 1.0, "ood_accuracy": 0.05, "trained": 1.0}
-"""Scores of a network that learnt and does not compose."""
-COMPOSED = {**FAILED, "ood_over_blank": 0.05, "ood_accuracy": 1.0}
-UNLEARNT = {**FAILED, "id_over_blank": 0.6, "id_accuracy": 0.5}
-ABSENT = dict.fromkeys(FAILED, np.nan) | {"trained": 0.0}
+from recombine.metrics import extreme_pixel, hits, interior
+from recombine.papers.forced_rendering.encodings.labels import BOX
+from recombine.papers.forced_rendering.superposition.labels import CNN_ARM
+from recombine.papers.forced_rendering.superposition.measuring import (
+    SUPERPOSITION_COORDS,
+    SUPERPOSITION_DIMS,
+    signal_scores,
+    true_signals,
+)
+from recombine.tasks import BumpTask
 
-Curve = Callable[..., Sequence[float] | None]
-"""From an arm's labels, the values from the first hidden stage to the output; none where it was not trained."""
+TASK = BumpTask(size=14)
+SEEDS = 8
+"""As many as a verdict needs."""
+LEARNT = {"id_mse": 1e-5, "id_over_blank": 0.01, "id_accuracy": 1.0}
+"""Scores of a network that learnt what it was trained on."""
+
+Weights = Callable[[int, torch.Generator], Tensor]
 
 
-def line(first: float, last: float, stages: int) -> np.ndarray:
-    """Values that change evenly from the first hidden stage to the output."""
-    return np.linspace(first, last, stages)
+def composer(generator: torch.Generator) -> Tensor:
+    """Every bump right, but for a little noise."""
+    truth = true_signals(TASK)
+    return truth + 1e-3 * torch.randn(truth.shape, generator=generator)
 
 
-def planted(
-    labels: Mapping[str, Sequence[object]],
-    curves: Mapping[str, Curve],
-    scores: Callable[..., Mapping[str, float]] = lambda *arm: FAILED,
-    noise: float = 0.005,
-    seeds: int = SEEDS,
-    **attributes: object,
-) -> xarray.Dataset:
-    """A Dataset over labels, seeds and stages, every value with noise of its own but for the learning scores."""
-    random = np.random.default_rng(7)
-    arms = list(product(*labels.values()))
-    stages = 1 + max(len(own) for curve in curves.values() for arm in arms if (own := curve(*arm)) is not None)
-    shape = tuple(len(values) for values in labels.values())
-    variables = {}
-    for name, curve in curves.items():
-        table = np.full((len(arms), seeds, stages), np.nan)
-        for row, arm in zip(table, arms, strict=True):
-            if (own := curve(*arm)) is not None:
-                row[:, 0] = INPUT
-                row[:, 1 : 1 + len(own)] = np.asarray(own) + noise * random.standard_normal((seeds, len(own)))
-        variables[name] = ((*labels, "seed", "stage"), table.reshape(*shape, seeds, stages))
-    for name in FAILED:
-        table = np.array([[scores(*arm)[name]] * seeds for arm in arms])
-        variables[name] = ((*labels, "seed"), table.reshape(*shape, seeds))
-    return xarray.Dataset(variables, coords={dim: list(values) for dim, values in labels.items()}, attrs=attributes)
+def superposer(weights: Weights) -> Callable[[torch.Generator], Tensor]:
+    """Kept bumps right; elsewhere a weighted sum of the training images that share x or y."""
+
+    def drawn(generator: torch.Generator) -> Tensor:
+        truth, points, kept = true_signals(TASK), TASK.grid.points, torch.nonzero(~TASK.held_out).flatten()
+        outputs = truth.clone()
+        for point in torch.nonzero(TASK.held_out).flatten():
+            sharing = kept[(points[kept] == points[point]).any(dim=1)]
+            outputs[point] = weights(len(sharing), generator) @ truth[sharing]
+        return outputs
+
+    return drawn
+
+
+def equal(count: int, generator: torch.Generator) -> Tensor:
+    """All of them alike, as bright for every seed as chance has it."""
+    return torch.full((count,), 0.2 + 0.2 * torch.rand(1, generator=generator).item())
+
+
+def random(count: int, generator: torch.Generator) -> Tensor:
+    """All of them, each as chance has it."""
+    return torch.rand(count, generator=generator)
+
+
+def sparse(count: int, generator: torch.Generator) -> Tensor:
+    """Three of them."""
+    weights = torch.zeros(count)
+    weights[torch.randperm(count, generator=generator)[:3]] = 0.5 + 0.5 * torch.rand(3, generator=generator)
+    return weights
+
+
+def random_features(generator: torch.Generator) -> Tensor:
+    """Kept bumps right; elsewhere a smooth random function of position, without any structure of x and y."""
+    outputs = true_signals(TASK)
+    slopes, phases = 0.4 * torch.randn(2, 64, generator=generator), 2 * torch.pi * torch.rand(64, generator=generator)
+    features = torch.cos(TASK.grid.points.float() @ slopes + phases)
+    drawn = 0.05 * features @ torch.randn(64, outputs.shape[1], generator=generator)
+    return torch.where(TASK.held_out[:, None], drawn, outputs)
+
+
+def unlearnt(generator: torch.Generator) -> Tensor:
+    """Next to nothing anywhere."""
+    return 0.05 * torch.randn(true_signals(TASK).shape, generator=generator)
+
+
+NETWORKS: Mapping[str, Callable[[torch.Generator], Tensor]] = {
+    "composer": composer,
+    "superposer, equal weights": superposer(equal),
+    "superposer, random weights": superposer(random),
+    "superposer, sparse weights": superposer(sparse),
+    "random features": random_features,
+    "did not learn": unlearnt,
+}
+
+
+def run_scores(signals: Tensor) -> dict[str, np.ndarray]:
+    """The scores that runs have, of `[member, point, pixel]`, and those of the hold-out's interior."""
+    truth, held = true_signals(TASK), TASK.held_out
+    error, blank = (signals - truth).square().mean(dim=-1), truth.square().mean(dim=-1)
+    drawn = signals.flatten(0, 1).unflatten(1, TASK.image_shape)
+    hit = hits(extreme_pixel(drawn), TASK.grid.points.repeat(len(signals), 1)).reshape(error.shape)
+    scores = {}
+    for name, region in (("id", ~held), ("ood", held), ("interior", interior(held, TASK.grid.shape))):
+        scores[f"{name}_mse"] = error[:, region].mean(dim=1).numpy()
+        scores[f"{name}_over_blank"] = scores[f"{name}_mse"] / blank[region].mean().item()
+        scores[f"{name}_accuracy"] = hit[:, region].double().mean(dim=1).numpy()
+    return scores
+
+
+@cache
+def planted_datasets(kind: str) -> dict[str, xarray.Dataset]:
+    """Datasets of the encodings and superposition studies with networks of one kind, bump and rate code."""
+    codes = ("bump", "rate")
+    draws = [torch.Generator().manual_seed(seed) for seed in range(len(codes) * SEEDS)]
+    signals = torch.stack([NETWORKS[kind](generator) for generator in draws])
+    scores, measured = run_scores(signals), signal_scores(TASK, signals)
+
+    def table(values: np.ndarray, *inner: str) -> tuple[tuple[str, ...], np.ndarray]:
+        return ("encoding", "seed", *inner), values.reshape(len(codes), SEEDS, *values.shape[1:])
+
+    plain = xarray.Dataset({name: table(values) for name, values in scores.items()}, coords={"encoding": list(codes)})
+    measured |= {"averaged": measured["memorised"], "averaged_null": measured["memorised_null"]}  # no network to ask
+    more = {name: table(value.numpy(), *SUPERPOSITION_DIMS.get(name, ())) for name, value in measured.items()}
+    distance = {f"distance_{name}": plain[f"ood_{name}"].expand_dims(distance=[1], axis=-1)
+                for name in ("over_blank", "accuracy")}  # fmt: skip
+    return {
+        "encodings": plain.assign(distance).expand_dims(holdout=[BOX]),
+        "superposition": plain.assign(more).assign_coords(SUPERPOSITION_COORDS).expand_dims(decoder=[CNN_ARM]),
+    }

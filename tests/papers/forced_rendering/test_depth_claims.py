@@ -15,7 +15,7 @@ from recombine.papers.forced_rendering.controls.labels import (
 )
 from recombine.papers.forced_rendering.depth.claims import CLAIMS
 from recombine.reproduction.claims import judge
-from tests.papers.forced_rendering.planted import ABSENT, COMPOSED, FAILED, UNLEARNT, line, planted
+from tests.papers.forced_rendering.planted_stages import ABSENT, COMPOSED, FAILED, UNLEARNT, line, planted
 
 BY_NAME = {claim.name: claim for claim in CLAIMS}
 DEPTHS = (2, 4, 6, 8)

@@ -68,3 +68,15 @@ def _everywhere(parts: Iterable[xarray.DataArray]) -> np.ndarray:
 def share(values: xarray.DataArray, *networks: xarray.Dataset) -> Sample:
     """A share of seeds, from what is true (1) or not (0) of each."""
     return sample(values, *networks, estimated=Share.of)
+
+
+def some_distances(values: xarray.DataArray) -> list[int]:
+    """The smallest, a middle and the largest distance at which there are values."""
+    there = [int(d) for d in values["distance"].values if values.sel(distance=d).notnull().any()]
+    return list(dict.fromkeys(there[k] for k in np.linspace(0, len(there) - 1, 3).astype(int))) if there else []
+
+
+def decades(above: xarray.DataArray, below: xarray.DataArray) -> xarray.DataArray:
+    """log10 of one number over another."""
+    ratio = above / below
+    return ratio.copy(data=np.log10(ratio.values))

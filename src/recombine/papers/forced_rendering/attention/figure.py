@@ -1,61 +1,94 @@
-"""Drawings and errors of transformers and coordinate MLPs."""
+"""Decoders that render each pixel from code and coordinate: drawings, errors by variant, and stages beside a CNN's."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from matplotlib import pyplot
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
 
+from recombine.papers.forced_rendering.attention.labels import ARCHITECTURES, BASE, PLAIN
 from recombine.reproduction.figures import FigureSpec
-from recombine.reproduction.panels import drawn_image, seed_count, styled
+from recombine.reproduction.panels import COLORS, band, bar_groups, divided, drawn_image, seed_count, styled
 
 if TYPE_CHECKING:
     import xarray
 
+DECODERS = (*ARCHITECTURES, PLAIN)
+ROWS = 3
+"""Drawings of each decoder."""
+
 
 def attention_figure(result: xarray.Dataset) -> Figure:
-    """Drawings and errors of transformers and coordinate MLPs."""
-    arms = [
-        (str(name), int(depth))
-        for name in result["decoder"].values
-        for depth in result["depth"].values
-        if bool(result["ood_mse"].sel(decoder=name, depth=depth).notnull().any())
-    ]
+    """Drawings on the paper's task, accuracies of every variant, factorization and volume by stage."""
     with styled():
-        figure, axes = pyplot.subplots(
-            3, len(arms), figsize=(1.35 * len(arms) + 0.8, 4.6), layout="constrained", squeeze=False
-        )
-        for column, (name, depth) in enumerate(arms):
-            own = result.sel(decoder=name, depth=depth)
-            for row in range(3):
-                drawn_image(
-                    axes[row, column],
-                    own["drawing"].isel(sample=row).values,
-                    result["held_out"].values,
-                    result["place"].values[row],
-                )
-            axes[0, column].set_title(f"{name}\ndepth {depth}", fontsize=7)
-            axes[2, column].set_xlabel(f"{own['ood_over_blank'].mean().item():.2f} blank", fontsize=8)
+        figure = pyplot.figure(figsize=(10.4, 4.6), layout="constrained")
+        left, right = divided(figure, 1, 2, width_ratios=[1, 2.4])
+        _drawings(left, result)
+        top, bottom = divided(right, 2, 1, height_ratios=[1.5, 1])
+        _accuracies(top.subplots(), result)
+        axes = bottom.subplots(1, 2)
+        for ax, name, title in zip(
+            axes, ("factorization", "spread"), ("factorization", "spread of log10 dv"), strict=True
+        ):
+            for decoder, color in zip(DECODERS, COLORS, strict=False):
+                band(ax, result[name].sel(decoder=decoder), decoder, color)
+            ax.set_title(f"{title} by stage", loc="left")
+        axes[0].legend(fontsize=6)
     return figure
+
+
+def _drawings(figure: SubFigure, result: xarray.Dataset) -> None:
+    axes = figure.subplots(ROWS, len(DECODERS), squeeze=False)
+    for column, decoder in enumerate(DECODERS):
+        own = result.sel(decoder=decoder, variant=BASE)
+        for row in range(ROWS):
+            image, place = own["drawing"].isel(sample=row).values, result["place"].values[row]
+            drawn_image(axes[row, column], image, result["held_out"].values, place)
+        axes[0, column].set_title(decoder, fontsize=8)
+        axes[-1, column].set_xlabel(f"{own['ood_over_blank'].mean().item():.2f} blank", fontsize=8)
+
+
+def _accuracies(ax: Axes, result: xarray.Dataset) -> None:
+    """Held-out accuracy of every arm that was trained."""
+    arms = [(decoder, str(variant)) for decoder in DECODERS for variant in result["variant"].values]
+    values = {
+        f"{decoder},\n{variant}": result["ood_accuracy"].sel(decoder=decoder, variant=variant).values
+        for decoder, variant in arms
+        if bool(result["ood_accuracy"].sel(decoder=decoder, variant=variant).notnull().any())
+    }
+    bar_groups(ax, list(values), values, COLORS)
+    ax.set_xticks(range(len(values)), list(values), rotation=40, ha="right", fontsize=5.5)
+    ax.set_ylim(0, 1.05)
+    ax.set_title("held-out accuracy", loc="left")
 
 
 def attention_caption(result: xarray.Dataset) -> str:
     """Errors by decoder."""
+    base = result.sel(variant=BASE)
     words = []
-    for name in result["decoder"].values:
-        own = result.sel(decoder=name).mean("seed")
-        over, learnt = own["ood_over_blank"].dropna("depth"), own["id_over_blank"].dropna("depth")
+    for decoder in DECODERS:
+        own = base.sel(decoder=decoder).mean("seed")
         words.append(
-            f"{name} {over.min().item():.2f} to {over.max().item():.2f} (kept: at most {learnt.max().item():.3f})"
+            f"{decoder} {own['ood_over_blank'].item():.2f} (kept: {own['id_over_blank'].item():.3f}; accuracy "
+            f"{100 * own['ood_accuracy'].item():.0f} %; best sum of training images that share x or y less one that "
+            f"shares neither {(own['matched'] - own['mismatched']).item():.2f})"
         )
     return (
-        f"Drawings at three held-out places, first of {seed_count(result['ood_over_blank'])}, "
-        f"N = {result.attrs['size']}; below, the held-out "
-        "error over blank. Over depths: " + "; ".join(words) + "."
+        f"Left, drawings at three held-out places of the first seed's networks, bump code, box held out, "
+        f"N = {result.attrs['size']}; below, the held-out error over blank. Right, accuracy in the hold-out of every "
+        "decoder and variant, a dot for each network, and factorization and spread of log10 dv by stage (0: input), "
+        f"{seed_count(result['factorization'])}. Held-out error over blank, mean over networks: {'; '.join(words)}."
     )
 
 
 FIGURES = (
-    FigureSpec("attention", "Transformers and coordinate MLPs", ("attention",), attention_figure, attention_caption),
+    FigureSpec(
+        "attention",
+        "Decoders that know where each pixel is",
+        ("attention",),
+        attention_figure,
+        attention_caption,
+    ),
 )

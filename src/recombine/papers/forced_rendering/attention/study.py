@@ -1,38 +1,84 @@
-"""Do transformers and spatially aware MLPs compose? (extra)
+"""Do decoders that render each pixel from code and coordinate compose with no remedy? (E.3; ours)
 
-Both read the code beside every pixel's position; only the transformer lets pixels attend to each other. By depth.
+Coordinate MLP and transformer read the code beside every pixel's position; only the transformer lets pixels attend to
+each other. Both on the paper's task, and with other depths, codes, hold-outs, and widths at which they have as many
+parameters or operations as the CNN; the CNN beside them. Of a few networks on the paper's task, every stage's metrics
+and what the superposition study measures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from recombine.decoders import CoordinateMLP, DecoderSpec, Transformer
+from recombine.encodings import Rate
+from recombine.papers.forced_rendering.attention.labels import (
+    BASE,
+    COORDINATE,
+    CORNER,
+    CROSS,
+    PLAIN,
+    RATE,
+    SAME_OPERATIONS,
+    SAME_PARAMETERS,
+    TRANSFORMER,
+    of_depth,
+)
+from recombine.papers.forced_rendering.attention.matching import matched, operations, parameters
 from recombine.papers.forced_rendering.presets import BumpPreset
+from recombine.papers.forced_rendering.superposition.measuring import (
+    SUPERPOSITION_COORDS,
+    SUPERPOSITION_DIMS,
+    SUPERPOSITION_METRICS,
+    superposition_scores_of,
+)
 from recombine.reproduction.batches import Batch
-from recombine.reproduction.measuring import DRAWING, base_attributes, drawings, tabulate, with_positions
-from recombine.reproduction.preset import Count, Several
+from recombine.reproduction.measuring import (
+    DRAWING,
+    TRAINED,
+    Measured,
+    base_attributes,
+    drawings,
+    tabulate,
+    with_positions,
+)
+from recombine.reproduction.preset import AnyNumber, Count
+from recombine.reproduction.profile import STAGE_DIMS, stage_profile
 from recombine.reproduction.study import Arm, Study, Trials
+from recombine.specs import RunSpec
 
 if TYPE_CHECKING:
     import xarray
 
 
 class Settings(BumpPreset):
-    """Size, depths and length of training."""
+    """Sizes, depths and length of training."""
 
-    attention_size: Count = 16
+    attention_size: Count = 28
     """N of this study."""
-    attention_width: Count = 128
-    attention_depths: Several = (2, 3, 4, 5)
-    coordinate_depths: Several = (2, 3, 4, 5)
-    attention_steps: Count = 1000
+    coordinate_width: Count = 128
+    coordinate_depth: Count = 3
+    coordinate_depths: AnyNumber = (2, 4, 6)
+    """Other depths of the coordinate MLP."""
+    coordinate_steps: Count = 1500
+    attention_width: Count = 64
+    attention_depth: Count = 2
+    attention_depths: AnyNumber = (3,)
+    """Other depths of the transformer."""
+    attention_steps: Count = 2500
+    """Training of transformers; at N = 28 none has learnt after 1000 steps, nearly all after 2000."""
+    attention_variants: bool = True
+    """Whether other codes, hold-outs and widths are trained too."""
 
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {
-            "attention_size": 10, "attention_width": 32, "attention_depths": (2,), "coordinate_depths": (2,),
-            "attention_steps": 150,
+            "attention_size": 10, "attention_width": 32, "attention_depth": 2, "attention_depths": (),
+            "attention_steps": 150, "coordinate_width": 32, "coordinate_depth": 2, "coordinate_depths": (),
+            "coordinate_steps": 200, "attention_variants": False,
         }
     }  # fmt: skip
 
@@ -43,29 +89,78 @@ class AttentionStudy(Study[Settings]):
     name: ClassVar[str] = "attention"
     question: ClassVar[str] = "Do decoders that know where each pixel is compose?"
     settings: ClassVar[type[Settings]] = Settings
+    version: ClassVar[int] = 2
+    metrics: ClassVar[tuple[str, ...]] = ("stage_profile", *SUPERPOSITION_METRICS)
 
     def arms(self, preset: Settings) -> list[Arm]:
-        width, steps = preset.attention_width, preset.attention_steps
-        decoders: list[tuple[str, int, DecoderSpec]] = [
-            ("transformer", d, Transformer(width=width, depth=d)) for d in preset.attention_depths
-        ]
-        decoders += [("coordinate MLP", d, CoordinateMLP(width=width, depth=d)) for d in preset.coordinate_depths]
-        return [
-            Arm(
-                (name, depth),
-                preset.spec(size=preset.attention_size, decoder=decoder, steps=steps, lr=1e-3),
-                extra=True,
-            )
-            for name, depth, decoder in decoders
-        ]
+        plain = preset.spec(size=preset.attention_size)
+        return [*_coordinate_arms(preset), *_transformer_arms(preset), Arm((PLAIN, BASE), plain, extra=True)]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
-        def measured(batch: Batch) -> dict[str, object]:
+        def measured(batch: Batch) -> Measured:
             return {**batch.scores, "drawing": drawings(batch)}
 
-        result = tabulate(trials, ("decoder", "depth"), measured, {"drawing": DRAWING})
+        result = tabulate(trials, ("decoder", "variant"), measured, {"drawing": DRAWING})
+        few = {labels: trials[labels][: trials.preset.extra_seeds] for labels in trials if labels[1] == BASE}
+        looked_into = tabulate(
+            Trials(trials.preset, trials.device, few), ("decoder", "variant"), partial(_one_by_one, _looked_into),
+            {**SUPERPOSITION_DIMS, **STAGE_DIMS},
+        ).isel(variant=0, drop=True)  # fmt: skip
         attributes = base_attributes(trials, size=trials.preset.attention_size)
-        return with_positions(result, trials.first.spec).assign_attrs(attributes)
+        found = result.merge(looked_into.drop_vars(TRAINED), join="left").assign_coords(SUPERPOSITION_COORDS)
+        return with_positions(found, trials.first.spec).assign_attrs(attributes)
+
+
+def _coordinate_arms(preset: Settings) -> Iterator[Arm]:
+    def decoder(width: int = preset.coordinate_width, depth: int = preset.coordinate_depth) -> CoordinateMLP:
+        return CoordinateMLP(width=width, depth=depth)
+
+    task: Task = partial(preset.spec, size=preset.attention_size, steps=preset.coordinate_steps, lr=1e-3)
+    yield Arm((COORDINATE, BASE), task(decoder=decoder()))
+    yield from _other_arms(preset, COORDINATE, decoder, preset.coordinate_depths, task)
+    if preset.attention_variants:
+        crossed = task(decoder=decoder(), holdout="cross", allow_unseen=True)
+        yield Arm((COORDINATE, CROSS), crossed, extra=True)
+
+
+def _transformer_arms(preset: Settings) -> Iterator[Arm]:
+    def decoder(width: int = preset.attention_width, depth: int = preset.attention_depth) -> Transformer:
+        return Transformer(width=width, depth=depth, feedforward=4 * width)
+
+    task: Task = partial(preset.spec, size=preset.attention_size, steps=preset.attention_steps, lr=1e-3)
+    yield Arm((TRANSFORMER, BASE), task(decoder=decoder()))
+    yield from _other_arms(preset, TRANSFORMER, decoder, preset.attention_depths, task)
+
+
+Task = Callable[..., RunSpec]
+"""A run from a decoder and fields of the task."""
+
+
+def _other_arms(
+    preset: Settings, name: str, decoder: Callable[..., DecoderSpec], depths: tuple[int, ...], task: Task
+) -> Iterator[Arm]:
+    """Other depths and, if asked for, other codes, hold-outs and widths."""
+    for depth in depths:
+        yield Arm((name, of_depth(depth)), task(decoder=decoder(depth=depth)), extra=True)
+    if not preset.attention_variants:
+        return
+    yield Arm((name, RATE), task(decoder=decoder(), encoding=Rate(scale="unit")), extra=True)
+    yield Arm((name, CORNER), task(decoder=decoder(), holdout="corner"), extra=True)
+    interface = task(decoder=decoder()).interface
+    for label, count in ((SAME_PARAMETERS, parameters), (SAME_OPERATIONS, operations)):
+        width = matched(decoder, preset.cnn(preset.depth), interface, count)
+        yield Arm((name, label), task(decoder=decoder(width)), extra=True)
+
+
+def _looked_into(batch: Batch) -> dict[str, np.ndarray]:
+    """Stages, superposition and kernel of networks on the paper's task."""
+    return {**stage_profile(batch, maps=False), **superposition_scores_of(batch)}
+
+
+def _one_by_one(measure: Callable[[Batch], Mapping[str, np.ndarray]], batch: Batch) -> dict[str, np.ndarray]:
+    """A measurement of one network after the other: attention needs memory for every pair of pixels."""
+    rows = [measure(Batch([run], batch.device, batch.memory)) for run in batch.runs]
+    return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
 
 
 STUDY = AttentionStudy()

@@ -16,6 +16,7 @@ from recombine.papers.forced_rendering.depth.statistics import (
     probe_fall,
     spread_excess,
 )
+from recombine.papers.forced_rendering.superposition.statistics import superposed
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.panels import COLORS, bar_groups, seed_count, styled
 
@@ -26,6 +27,10 @@ STATISTICS: dict[str, tuple[str, Callable[[xarray.Dataset], xarray.DataArray]]] 
     "fall of held-out\nprobe R²": ("fall of the held-out probe's R²", probe_fall),
     "fall of factorization": ("fall of factorization", factorization_fall),
     "spread of log10 dv,\nheld-out less kept": ("spread of log10 dv at the output, held-out less kept", spread_excess),
+    "superposition of training\nimages, over chance": (
+        "variance that training images sharing a factor explain over others",
+        superposed,
+    ),
     "cross-terms, last two\nstages less others": ("cross-terms, last two stages less the others", late_cross_terms),
 }
 """By the title of its panel, what the paper's explanation is judged by, in words and as a number per seed."""
@@ -41,15 +46,15 @@ def controls_figure(result: xarray.Dataset) -> Figure:
     """One row per architecture, one panel per statistic, every network a dot."""
     with styled():
         figure, axes = pyplot.subplots(
-            len(CONTROLS), len(STATISTICS), figsize=(9.6, 4.8), layout="constrained", squeeze=False
+            len(CONTROLS), len(STATISTICS), figsize=(11.2, 4.8), layout="constrained", squeeze=False
         )
-        for row, (failing, others) in zip(axes, CONTROLS.items(), strict=True):
+        for number, (row, (failing, others)) in enumerate(zip(axes, CONTROLS.items(), strict=True)):
             arms = [failing, *others]
             for ax, (title, (_, statistic)) in zip(row, STATISTICS.items(), strict=True):
                 bar_groups(ax, arms, {arm: statistic(result.sel(arm=arm)).values for arm in arms}, COLORS)
                 ax.axhline(0, color="0.7", linewidth=0.8, zorder=0)
                 ax.set_xticks(range(len(arms)), [_short(arm) for arm in arms], rotation=35, ha="right", fontsize=7)
-                if row is axes[0]:
+                if number == 0:
                     ax.set_title(title, fontsize=9)
             row[0].set_ylabel(FAMILIES[failing])
     return figure

@@ -25,9 +25,15 @@ from recombine.papers.forced_rendering.penalties.labels import BOTH, NONE
 from recombine.papers.forced_rendering.penalties.study import Settings as PenaltySettings
 from recombine.papers.forced_rendering.penalties.study import penalised_spec
 from recombine.papers.forced_rendering.stripes.study import Settings as StripeSettings
+from recombine.papers.forced_rendering.superposition.measuring import (
+    SUPERPOSITION_COORDS,
+    SUPERPOSITION_DIMS,
+    SUPERPOSITION_METRICS,
+    superposition_scores_of,
+)
 from recombine.reproduction.batches import Batch
 from recombine.reproduction.initial import initial_runs
-from recombine.reproduction.measuring import base_attributes, tabulate
+from recombine.reproduction.measuring import TRAINED, base_attributes, tabulate
 from recombine.reproduction.profile import STAGE_DIMS, stage_profile
 from recombine.reproduction.study import Arm, Labels, Study, Trials
 from recombine.specs import RunSpec
@@ -49,7 +55,7 @@ class ControlStudy(Study[Settings]):
     name: ClassVar[str] = "controls"
     question: ClassVar[str] = "Is what is given as the cause peculiar to networks that fail?"
     settings: ClassVar[type[Settings]] = Settings
-    metrics: ClassVar[tuple[str, ...]] = ("stage_profile",)
+    metrics: ClassVar[tuple[str, ...]] = ("stage_profile", *SUPERPOSITION_METRICS)
 
     def arms(self, preset: Settings) -> list[Arm]:
         failing, unpenalised = preset.spec(), penalised_spec(preset, NONE)
@@ -63,8 +69,10 @@ class ControlStudy(Study[Settings]):
         ]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
-        result = tabulate(_with_untrained(trials), ("arm",), _measured, STAGE_DIMS)
-        return result.assign_attrs(base_attributes(trials, size=trials.preset.size, depth=trials.preset.depth))
+        result = tabulate(_with_untrained(trials), ("arm",), _measured, {**_superposition_dims(), **STAGE_DIMS})
+        trained = result[TRAINED].where(~result["arm"].isin(list(INITIAL)), 0.0)
+        attributes = base_attributes(trials, size=trials.preset.size, depth=trials.preset.depth)
+        return result.assign({TRAINED: trained}).assign_coords(SUPERPOSITION_COORDS).assign_attrs(attributes)
 
 
 def _kept(spec: RunSpec) -> int:
@@ -85,7 +93,17 @@ def _with_untrained(trials: Trials[Settings]) -> Trials[Settings]:
 
 
 def _measured(batch: Batch) -> dict[str, Any]:
-    return {**batch.scores, **stage_profile(batch, maps=False)}
+    superposition = {_superposition_name(name): value for name, value in superposition_scores_of(batch).items()}
+    return {**batch.scores, **superposition, **stage_profile(batch, maps=False)}
+
+
+def _superposition_name(name: str) -> str:
+    """Of a number of the superposition study, where one of a stage's volume has the same name."""
+    return "block_contrast" if name == "contrast" else name
+
+
+def _superposition_dims() -> dict[str, Sequence[str]]:
+    return {_superposition_name(name): dims for name, dims in SUPERPOSITION_DIMS.items()}
 
 
 STUDY = ControlStudy()

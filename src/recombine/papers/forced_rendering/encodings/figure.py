@@ -11,9 +11,30 @@ from matplotlib.figure import Figure, SubFigure
 
 from recombine.papers.forced_rendering.encodings.conventions import CONVENTIONS
 from recombine.papers.forced_rendering.encodings.labels import BOX, CROSS
-from recombine.papers.forced_rendering.superposition.labels import OUTPUT, SUM, TRUTH, X_ALONE, Y_ALONE
+from recombine.papers.forced_rendering.superposition.labels import (
+    CNN_ARM,
+    OUTPUT,
+    SHOWN_THRESHOLD,
+    SUM,
+    THRESHOLDS,
+    TRUTH,
+    X_ALONE,
+    Y_ALONE,
+    overlap,
+)
+from recombine.papers.forced_rendering.superposition.statistics import over_product, over_radial, superposed
 from recombine.reproduction.figures import FigureSpec
-from recombine.reproduction.panels import bare, divided, drawn_image, grid_image, letter, styled
+from recombine.reproduction.panels import (
+    COLORS,
+    band,
+    bare,
+    divided,
+    drawn_image,
+    grid_image,
+    letter,
+    seed_count,
+    styled,
+)
 
 if TYPE_CHECKING:
     import xarray
@@ -78,11 +99,24 @@ def _drawings(axes: np.ndarray, result: xarray.Dataset, encoding: str, holdout: 
 
 def _other_rows(figure: SubFigure, result: xarray.Dataset) -> None:
     others = [str(name) for name in result["encoding"].values if name not in MAIN]
-    axes = figure.subplots(1, 3 * len(others))
+    left, right = divided(figure, 1, 2, width_ratios=[4.6, 1.3])
+    axes = left.subplots(1, 3 * len(others))
     for k, encoding in enumerate(others):
         _error(axes[3 * k], result, encoding, BOX)
         axes[3 * k].set_title(f"{encoding} code", loc="left", fontsize=9)
         _drawings(axes[3 * k + 1 : 3 * k + 3], result, encoding, BOX)
+    _by_distance(right.subplots(), result)
+
+
+def _by_distance(ax: Axes, result: xarray.Dataset) -> None:
+    """Error against distance from the kept region, by encoding."""
+    boxed = result["distance_over_blank"].sel(holdout=BOX)
+    for encoding, color in zip(boxed["encoding"].values, COLORS, strict=False):
+        band(ax, boxed.sel(encoding=encoding), str(encoding), color, markersize=2.5)
+    ax.set_ylim(bottom=0)
+    ax.set_xlabel("px from kept", fontsize=7)
+    ax.set_title("error / blank", loc="left", fontsize=9)
+    ax.legend(fontsize=5)
 
 
 def _superposition_row(figure: SubFigure, result: xarray.Dataset) -> None:
@@ -95,23 +129,49 @@ def _superposition_row(figure: SubFigure, result: xarray.Dataset) -> None:
         ax.set_title(f"(d) {title}" if name == OUTPUT else title, loc="left", fontsize=9)
     kept = int(result.attrs["kept"])
     blocks = {"(e) binary kernel": result["binary"].values}
-    for kernel, title in (("overlap", "pixel overlap"), ("cosine", "cosine")):
+    for kernel, title in (("overlap", f"overlap > {SHOWN_THRESHOLD:g}"), ("cosine", "cosine")):
         blocks[title] = result["gram"].sel(encoding="bump", kernel=kernel).values[kept:, :kept]
-    axes = right.subplots(1, 3)
-    for ax, (title, values) in zip(axes, blocks.items(), strict=True):
+    axes = right.subplots(1, 4, width_ratios=[1, 1, 1, 1.3])
+    for ax, (title, values) in zip(axes, blocks.items(), strict=False):
         scale = np.percentile(values, 99.5) or 1.0
         ax.imshow(values, cmap="magma", vmin=0, vmax=scale, aspect="auto")
         bare(ax)
         ax.set_xlabel("kept")
-        ax.set_title(title, loc="left", fontsize=9)
+        ax.set_title(title, loc="left", fontsize=8)
     axes[0].set_ylabel("held out")
+    _threshold_sweep(axes[3], result)
+
+
+def _threshold_sweep(ax: Axes, result: xarray.Dataset) -> None:
+    """How much better the OR kernel describes the overlap than its rivals do, against the threshold."""
+    networks = _failing(result)
+    for label, statistic, color in (("product", over_product, COLORS[0]), ("radial", over_radial, COLORS[1])):
+        values = _over_thresholds([statistic(networks, overlap(t)) for t in THRESHOLDS])
+        band(ax, values, f"less {label}", color, markersize=2.5)
+    ax.axhline(0, color="0.7", linewidth=0.8)
+    ax.set_xlabel("threshold", fontsize=7)
+    ax.set_title("OR's correlation", loc="left", fontsize=8)
+    ax.legend(fontsize=5)
+
+
+def _over_thresholds(values: list[xarray.DataArray]) -> xarray.DataArray:
+    """Values at each threshold as one array."""
+    import xarray
+
+    return xarray.concat(values, xarray.DataArray(list(THRESHOLDS), dims="threshold", name="threshold"))
+
+
+def _failing(superposition: xarray.Dataset) -> xarray.Dataset:
+    """The bump-coded CNNs."""
+    return superposition.sel(encoding="bump", decoder=CNN_ARM)
 
 
 def encodings_caption(result: xarray.Dataset, superposition: xarray.Dataset) -> str:
     """What the figure shows, with numbers from the data."""
     box = result.sel(holdout=BOX)
     over = box["ood_over_blank"].mean("seed")
-    bump = superposition.sel(encoding="bump").mean("seed")
+    networks = _failing(superposition)
+    bump = networks.mean("seed")
     seeds = int(box["ood_over_blank"].notnull().sum("seed").max())
     return (
         f"(a) Combinations kept for training and held out. (b, c) Squared error over the grid relative to a blank "
@@ -124,14 +184,16 @@ def encodings_caption(result: xarray.Dataset, superposition: xarray.Dataset) -> 
         "blank, in "
         f"training at most {box['id_over_blank'].mean('seed').max().item():.3f}. (d) An output in the box, the "
         "outputs for "
-        f"each factor with the other one averaged, and the sum of memories that share x or y: over the box these "
-        "explain "
-        f"{_percent(bump['averaged'])} and {_percent(bump['memorised'])} of the outputs' variance (nulls "
-        f"{_percent(bump['averaged_null'])}, {_percent(bump['memorised_null'])}), the true images "
-        f"{_percent(bump['truth'])}. (e) The binary kernel, and overlap and cosine similarity of held-out with kept "
-        "outputs; "
-        f"its correlation with the overlap is {bump['overlap_binary'].item():.2f}, that of the best rival "
-        f"{(bump['overlap_binary'] - bump['overlap_margin']).item():.2f}."
+        f"each factor with the other one averaged, and the best non-negative sum of training images that share x or y. "
+        f"Over the box's interior such sums explain {_percent(bump['matched'])} of the outputs' variance, sums of as "
+        f"many that share neither {_percent(bump['mismatched'])} (difference {superposed(networks).mean().item():.2f}, "
+        f"{seed_count(networks['matched'])}), the true images {_percent(bump['truth'])}. (e) The binary kernel, "
+        f"overlap of pixels above {SHOWN_THRESHOLD:g} of a bump's height and cosine similarity of held-out with kept "
+        "outputs; right, by how much the smoothed binary (OR) kernel's correlation with the overlap in the interior "
+        f"exceeds that of product and radial kernels, by threshold; at {SHOWN_THRESHOLD:g}: "
+        f"{over_product(networks, overlap(SHOWN_THRESHOLD)).mean().item():.2f} and "
+        f"{over_radial(networks, overlap(SHOWN_THRESHOLD)).mean().item():.2f}; for cosine similarity "
+        f"{over_product(networks).mean().item():.2f} and {over_radial(networks).mean().item():.2f}."
     )
 
 

@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-BOX, CROSS, DARK = "box", "cross", "box, dark bumps"
+BOX, CORNER, CROSS, DARK = "box", "corner", "cross", "box, dark bumps"

@@ -8,7 +8,15 @@ import numpy as np
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
-from recombine.papers.forced_rendering.superposition.labels import KERNELS
+from recombine.papers.forced_rendering.superposition.labels import (
+    CNN_ARM,
+    COSINE,
+    DISTANCE,
+    KERNELS,
+    SHOWN_THRESHOLD,
+    overlap,
+)
+from recombine.papers.forced_rendering.superposition.statistics import contrast
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.panels import HOLDOUT_COLOR, bare, seed_count, styled
 
@@ -37,18 +45,24 @@ def kernels_figure(result: xarray.Dataset) -> Figure:
     return figure
 
 
+SHOWN = {"cosine": COSINE, "l2": DISTANCE, "overlap": overlap(SHOWN_THRESHOLD)}
+"""Each pictured kernel, and its name among block contrasts."""
+
+
 def kernels_caption(result: xarray.Dataset) -> str:
     """The block contrasts in words."""
-    means = {k: result[f"{k}_contrast"].mean("seed") for k in KERNELS}
-    words = "; ".join(
-        f"{KERNELS[k]} {m.sel(encoding='bump').item():.2f} against {m.sel(encoding='rate').item():.2f}"
-        for k, m in means.items()
-    )
+    networks = result.sel(decoder=CNN_ARM)
+    seeds = seed_count(networks["block_contrast"].sel(encoding="bump"))
+    words = []
+    for kernel, name in SHOWN.items():
+        means = contrast(networks, name).mean("seed")
+        bump, rate = (means.sel(encoding=code).item() for code in ("bump", "rate"))
+        words.append(f"{KERNELS[kernel]} {bump:.2f} against {rate:.2f}")
     return (
-        f"Matrices over the grid for the first seed's outputs, kept combinations before held-out ones (dashed). Block "
-        f"contrast (similarity of pairs that share x or y less that of pairs that share none, over the spread), mean "
-        "over "
-        f"{seed_count(result['cosine_contrast'])}, bump against rate code: {words}."
+        "Matrices over the grid for the first seed's outputs, kept combinations before held-out ones (dashed). Block "
+        "contrast of held-out with kept outputs (similarity of pairs that share x or y less that of pairs that share "
+        f"none, over the spread), mean over {seeds}, bump against rate "
+        f"code: {'; '.join(words)}."
     )
 
 

@@ -1,31 +1,43 @@
 """Do held-out outputs superpose what was memorised, and with which kernel? (§3.3, Fig. 1 d–e, 8)
 
-The bump- and rate-coded networks of the encodings study. Gram matrices are kept for every second grid value along each
-axis where the grid is larger than `MATRIX_SIDE`, kept combinations first.
+The bump- and rate-coded networks of the encodings study; fewer with other codes, other depths, dark bumps and an MLP.
+Gram matrices are kept for every second grid value along each axis where the grid is larger than `MATRIX_SIDE`, kept
+combinations first.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from recombine.metrics import (
-    averaged_codes,
-    averaged_prediction,
-    block_contrast,
-    gram_matrix,
-    kernel_agreement,
-    memorised_prediction,
-    superposition_scores,
-    theoretical_kernel,
+from recombine.decoders import MLP
+from recombine.encodings import ENCODINGS
+from recombine.metrics import averaged_codes, gram_matrix, nonnegative_weights, theoretical_kernel
+from recombine.papers.forced_rendering.labels import CODES
+from recombine.papers.forced_rendering.mlp.study import Settings as MLPSettings
+from recombine.papers.forced_rendering.superposition.labels import (
+    CNN_ARM,
+    DARK,
+    KERNELS,
+    MLP_ARM,
+    PANELS,
+    SHOWN_THRESHOLD,
+    of_depth,
 )
-from recombine.papers.forced_rendering.presets import BumpPreset
-from recombine.papers.forced_rendering.superposition.labels import JUDGED_KERNELS, KERNELS, PANELS
+from recombine.papers.forced_rendering.superposition.measuring import (
+    SUPERPOSITION_COORDS,
+    SUPERPOSITION_DIMS,
+    SUPERPOSITION_METRICS,
+    Signals,
+    superposition_scores_of,
+)
 from recombine.reproduction.batches import Batch
-from recombine.reproduction.measuring import base_attributes, sample_points, tabulate
+from recombine.reproduction.measuring import TRAINED, Measured, base_attributes, sample_points, tabulate
+from recombine.reproduction.preset import AnyNumber
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.tasks import Task
 
@@ -36,102 +48,85 @@ MATRIX_SIDE = 16
 """Grids larger than this along an axis are thinned before a matrix is kept."""
 
 
-class SuperpositionStudy(Study[BumpPreset]):
+class Settings(MLPSettings):
+    """Depths."""
+
+    superposition_depths: AnyNumber = (2, 6, 8)
+    """Other depths of the bump-coded CNN whose outputs are looked at."""
+
+    variants: ClassVar[Mapping[str, Any]] = {"quick": {"superposition_depths": ()}}
+
+
+class SuperpositionStudy(Study[Settings]):
     """What the failing networks draw instead."""
 
     name: ClassVar[str] = "superposition"
     question: ClassVar[str] = "What does a network that fails to compose draw instead?"
-    settings: ClassVar[type[BumpPreset]] = BumpPreset
+    settings: ClassVar[type[Settings]] = Settings
+    version: ClassVar[int] = 2
     metrics: ClassVar[tuple[str, ...]] = (
-        "averaged_codes", "averaged_prediction", "block_contrast", "gram_matrix", "kernel_agreement",
-        "memorised_prediction", "superposition_scores", "theoretical_kernel",
+        "averaged_codes", "theoretical_kernel", *SUPERPOSITION_METRICS
     )  # fmt: skip
 
-    def arms(self, preset: BumpPreset) -> list[Arm]:
-        return [Arm((encoding,), preset.spec(encoding=encoding)) for encoding in ("bump", "rate")]
+    def arms(self, preset: Settings) -> list[Arm]:
+        arms = [
+            Arm((code, CNN_ARM), preset.spec(encoding=code), extra=code not in CODES)
+            for code in ENCODINGS
+            if code != "polar"
+        ]
+        deeper = [(of_depth(depth), preset.cnn(depth)) for depth in preset.superposition_depths]
+        mlp = MLP(width=preset.mlp_bump_width, depth=preset.mlp_depths[0])
+        for name, decoder in (*deeper, (MLP_ARM, mlp)):
+            arms.append(Arm(("bump", name), preset.spec(decoder=decoder), extra=True))
+        return arms + [Arm((code, DARK), preset.spec(encoding=code, polarity="dark"), extra=True) for code in CODES]
 
-    def measure(self, trials: Trials[BumpPreset]) -> xarray.Dataset:
+    def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
+        def measured(batch: Batch) -> Measured:
+            return {**batch.scores, **superposition_scores_of(batch)}
+
+        result = tabulate(trials, ("encoding", "decoder"), measured, SUPERPOSITION_DIMS)
         inner = {"gram": ("kernel", "row", "column"), "panel_image": ("panel", "row_pixel", "column_pixel")}
-        result = tabulate(trials, ("encoding",), _measured)
-        pictures = tabulate(trials.pictured, ("encoding",), _pictured, inner).isel(seed=0, drop=True)
-        spec = trials["bump"][0].spec
+        shown = {(code,): trials.pictured[code, CNN_ARM] for code in CODES}
+        pictures = tabulate(Trials(trials.preset, trials.device, shown), ("encoding",), _pictured, inner)
+        spec = trials["bump", CNN_ARM][0].spec
         order, kept = _matrix_order(spec.task)
         positions = spec.task.grid.points[order]
         binary = theoretical_kernel("binary", positions[kept:], positions[:kept])
-        result = result.merge(pictures).assign(binary=(("held_row", "kept_column"), binary.numpy().astype(np.float32)))
+        result = result.merge(pictures.isel(seed=0, drop=True).drop_vars(TRAINED), join="left").assign(
+            binary=(("held_row", "kept_column"), binary.numpy().astype(np.float32))
+        )
         position = sample_points(spec)[0].tolist()
         attributes = base_attributes(trials, size=trials.preset.size, kept=kept, place=position)
-        return result.assign_coords(kernel=list(KERNELS), panel=list(PANELS)).assign_attrs(attributes)
-
-
-class _Signals:
-    """What networks draw over the grid, over the background, and what they should."""
-
-    def __init__(self, batch: Batch) -> None:
-        self.batch, self.task = batch, batch.task
-        self.points, self.held = self.task.grid.points.to(batch.device), self.task.held_out.to(batch.device)
-        self.codes = self.task.codes(self.points)
-        self.drawn = self.signal(self.codes)
-        self.truth = self.task.render(self.points).float().flatten(1) - self.task.background
-
-    def signal(self, codes: Tensor) -> Tensor:
-        """What the networks draw for codes: `[member, row, pixel]`."""
-        return self.batch.forward(codes.float()).flatten(2) - self.task.background
-
-    def grams(self, order: Tensor | slice = slice(None)) -> dict[str, Tensor]:
-        """Gram matrices of the outputs at some grid points, by kernel."""
-        dark, images = self.task.background == 1, (self.drawn + self.task.background)[:, order]
-        return {kernel: gram_matrix(images, kernel, dark=dark) for kernel in KERNELS}  # type: ignore[arg-type]
-
-
-def _measured(batch: Batch) -> dict[str, Any]:
-    found = _Signals(batch)
-    codes, held = found.codes, found.held
-    averaged = averaged_prediction(found.signal, codes[held], batch.task.code_sizes, codes[~held])
-    scores: dict[str, Any] = dict(
-        superposition_scores(found.drawn, found.points, held, truth=found.truth, averaged=averaged)
-    )
-    scores["id_over_blank"] = batch.scores["id_over_blank"]
-    for kernel, gram in found.grams().items():
-        scores |= _kernel_scores(kernel, gram, found.points, held)
-    return scores
-
-
-def _kernel_scores(kernel: str, gram: Tensor, points: Tensor, held: Tensor) -> dict[str, Tensor]:
-    """Block contrast of a kernel and, where it is judged, its agreement with theory."""
-    scores = {f"{kernel}_contrast": block_contrast(-gram if kernel == "l2" else gram, points)}
-    if kernel in JUDGED_KERNELS:
-        agreed = kernel_agreement(gram, points, held)
-        rivals = [v for name, v in agreed.agreement.items() if name not in ("binary", "gaussian_sum")]
-        scores[f"{kernel}_p"] = agreed.p_value
-        scores[f"{kernel}_margin"] = agreed.agreement["binary"] - torch.stack(rivals).amax(dim=0)
-        scores |= {f"{kernel}_{name}": value for name, value in agreed.agreement.items()}
-    return scores
+        coordinates = {**SUPERPOSITION_COORDS, "kernel": list(KERNELS), "panel": list(PANELS)}
+        return result.assign_coords(coordinates).assign_attrs(attributes)
 
 
 def _pictured(batch: Batch) -> dict[str, Any]:
     """Gram matrices and panels of the runs that pictures are of."""
-    found = _Signals(batch)
+    found = Signals(batch)
     order, _ = _matrix_order(batch.task)
-    grams = torch.stack(list(found.grams(order.to(batch.device)).values()), dim=1)
-    return {"gram": grams, "panel_image": _panels(found)}
+    images, dark = (found.drawn + batch.task.background)[:, order.to(batch.device)], batch.task.background == 1
+    grams = [gram_matrix(images, kernel, dark=dark, threshold=SHOWN_THRESHOLD) for kernel in KERNELS]  # type: ignore[arg-type]
+    return {"gram": torch.stack(grams, dim=1), "panel_image": _panels(found)}
 
 
-def _panels(found: _Signals) -> Tensor:
-    """Fig. 1d at one held-out position: output, sum of memories, each factor with the other averaged, truth."""
-    task, drawn, codes, held = found.task, found.drawn, found.codes, found.held
+def _panels(found: Signals) -> Tensor:
+    """Fig. 1d at one held-out position: output, best sum of memories, each factor with the other averaged, truth."""
+    task, codes, held = found.task, found.codes, found.held
     at = task.grid.nearest(sample_points(found.batch.spec)[:1])
-    parts = [found.signal(part[at]) for part in averaged_codes(codes, task.code_sizes, codes[~held])]
-    among_held = (torch.nonzero(task.held_out).flatten() == at).nonzero().flatten()
-    memories = memorised_prediction(drawn, found.points, held)[:, among_held]
-    truth = found.truth[at].expand(len(found.batch), -1, -1)
-    rows = [drawn[:, at], _at_best_scale(drawn[:, at], memories), *parts, truth]
+    parts = [found.of(part[at]) for part in averaged_codes(codes, task.code_sizes, codes[~held])]
+    shares = (found.points == found.points[at]).any(dim=1) & ~held
+    drawn, truth = found.drawn[:, at], found.truth[at].expand(len(found.batch), -1, -1)
+    rows = [drawn, _best_sum(drawn, found.truth[shares]), *parts, truth]
     return torch.cat(rows, dim=1).unflatten(2, task.image_shape)
 
 
-def _at_best_scale(output: Tensor, prediction: Tensor) -> Tensor:
-    scale = (output * prediction).sum(dim=-1) / prediction.square().sum(dim=-1).clamp(min=1e-12)
-    return prediction * scale[..., None]
+def _best_sum(outputs: Tensor, memories: Tensor) -> Tensor:
+    """The non-negative combination of memories, `[memory, pixel]`, nearest to outputs, `[member, row, pixel]`."""
+    gram = memories @ memories.mT
+    products = outputs @ memories.mT
+    weights = nonnegative_weights(gram.expand(*products.shape, len(gram)), products)
+    return (weights @ memories.double()).to(outputs.dtype)
 
 
 def _matrix_order(task: Task) -> tuple[Tensor, int]:

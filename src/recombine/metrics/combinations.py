@@ -1,0 +1,232 @@
+"""Which non-negative combination of memories is an output? (§3.3, §4.2; Fig. 1d, 4b)
+
+A network that superposes "all or some" of what it memorised need not weigh it equally, so here weights are free, one
+set per point, but not negative. The fraction explained is 1 − Σ‖S − A w‖² / Σ‖S‖², sums over the chosen points, S the
+output over the background and A's columns signals of training images, w ≥ 0 the best. It is NaN for a network that
+draws nothing.
+
+Conventions
+-----------
+`matched`: columns are the kept combinations that share a factor's value with the point.
+
+`mismatched`: as many kept combinations that share none. More columns explain more, and so do columns spread wider over
+the image, so the set is laid out as a matched one is: it is the matched set of another held-out point (one that shares
+no value with this one), less what shares a value with this one, and topped up from a second such point, and so on,
+where that is too few; where it is too many, some are drawn. Mean over draws. Points whose neighbour is one step off
+are among the others: their bumps overlap with matching ones, which makes the difference a little smaller than it could
+be, never larger. Points with no matching combination, or with fewer that share none than match, are left out of both.
+
+`truth`: the true image alone. `beyond_truth`: what matched columns and the true image explain together, less that.
+
+For stripes, A's columns are the point's own stripes, one per factor. With the true bump as one more column, `stripes`
+and `bump` are what each part explains alone and `both` what they explain together. As a bump overlaps with the stripes
+that cross in it, parts alone add up to more than both; a share is the mean of what the part explains alone and what it
+adds to the other, over `both` (the Shapley value), so that the two shares are 1 together.
+
+Known answers: a network that draws any non-negative sum of matching memories scores 1 for `matched` and much less for
+`mismatched`; one that draws every bump right scores about 0 for both. The sum of two stripes has `stripes` 1; a bump
+has `bump` 1, adds all that stripes cannot explain, and has the larger share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from recombine.checks import checked, whole_number
+from recombine.errors import InvalidValue
+from recombine.metrics.nonnegative import nonnegative_weights
+
+DRAWS = 3
+ENTRIES_AT_ONCE = 2**24
+"""Entries of Gram matrices that are held at one time."""
+
+
+@checked
+def nonnegative_superposition(
+    signals: Float[Tensor, "*member point pixel"],
+    basis: Float[Tensor, "*member point pixel"] | Float[Tensor, "point pixel"],
+    positions: Float[Tensor, "point factor"],
+    held_out: Bool[Tensor, " point"],
+    *,
+    chosen: Bool[Tensor, " point"] | None = None,
+    truth: Float[Tensor, "point pixel"] | None = None,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> dict[str, Float[Tensor, "*member"]]:
+    """Fractions of the outputs explained by kept combinations that share a value with the point, and that share none.
+
+    Parameters
+    ----------
+    signals
+        Outputs over the background at every grid point.
+    basis
+        Memories over the background: the true images, or each member's own outputs; only kept points are used.
+    positions
+        Of the points.
+    held_out
+        True where a point is held out.
+    chosen
+        Points whose outputs are explained; all held-out ones if left out. They must be held out.
+    truth
+        Right outputs over the background.
+    draws
+        Mismatched sets per point.
+    seed
+        Of the draws.
+
+    Returns
+    -------
+    dict of Tensor
+        One number per member: `matched`, `mismatched`; `truth` and `beyond_truth` where the truth is given.
+    """
+    whole_number("draws", draws)
+    whole_number("seed", seed, at_least=0)
+    chosen = held_out if chosen is None else chosen
+    if not bool(chosen.any()) or bool((chosen & ~held_out).any()):
+        raise InvalidValue("chosen", int(chosen.sum()), "a mask of held-out points, at least one")
+    points, sets = column_sets(positions.cpu(), held_out.cpu(), chosen.cpu(), draws, seed)
+    points, sets = points.to(signals.device), [columns.to(signals.device) for columns in sets]
+    members, lead = signals.reshape(-1, *signals.shape[-2:]), signals.shape[:-2]
+    own = basis.ndim > 2
+    memories = basis.reshape(-1, *basis.shape[-2:]) if own else basis[None]
+    width = max(columns.shape[1] for columns in sets) + 1
+    each = len(points) * (width**2 + len(positions)) + own * len(positions) ** 2
+    parts = []
+    for start in range(0, len(members), max(1, ENTRIES_AT_ONCE // max(each, 1))):
+        rows = slice(start, start + max(1, ENTRIES_AT_ONCE // max(each, 1)))
+        outputs = members[rows][:, points].double()
+        known = memories[rows if own else slice(None)].double()
+        parts.append(_residuals(outputs, known, sets, None if truth is None else truth[points].double()))
+    residual, energy = (torch.cat(part) for part in zip(*parts, strict=True))
+    explained = (1 - residual / energy[:, None]).reshape(*lead, -1)
+    scores = {"matched": explained[..., 0], "mismatched": explained[..., 1 : 1 + draws].mean(dim=-1)}
+    if truth is not None:
+        scores |= {"truth": explained[..., -2], "beyond_truth": explained[..., -1] - explained[..., -2]}
+    return scores
+
+
+def column_sets(
+    positions: Tensor, held_out: Tensor, chosen: Tensor, draws: int, seed: int
+) -> tuple[Tensor, list[Tensor]]:
+    """Indices of the points that can be compared, and their columns (as indices of points, −1 where there is none):
+    the matched set, then each draw of a mismatched one."""
+    generator = torch.Generator().manual_seed(seed)
+    kept, held = torch.nonzero(~held_out).flatten(), torch.nonzero(held_out).flatten()
+    shares = (positions[held][:, None, :] == positions[kept][None, :, :]).any(dim=-1)
+    points, matched = [], []
+    mismatched: list[list[Tensor]] = [[] for _ in range(draws)]
+    for row, point in enumerate(held.tolist()):
+        count = int(shares[row].sum())
+        if not chosen[point] or not 0 < count <= len(kept) - count:
+            continue
+        points.append(point)
+        matched.append(kept[shares[row]])
+        others = torch.nonzero((positions[held] != positions[point]).all(dim=-1)).flatten()
+        for drawn in mismatched:
+            order = others[torch.randperm(len(others), generator=generator)].tolist()
+            layouts = chain((shares[other] for other in order), [~shares[row]])
+            drawn.append(kept[_drawn(layouts, ~shares[row], count, generator)])
+    sets = [torch.nn.utils.rnn.pad_sequence(rows, True, -1) for rows in (matched, *mismatched)] if points else []
+    return torch.tensor(points, dtype=torch.long), sets or [torch.zeros(0, 0, dtype=torch.long)] * (1 + draws)
+
+
+def _drawn(layouts: Iterable[Tensor], allowed: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Indices of so many allowed columns, from the first layout as far as it has them, then the second, and so on."""
+    taken = torch.zeros_like(allowed)
+    for layout in layouts:
+        new = torch.nonzero(layout & allowed & ~taken).flatten()
+        taken[new[torch.randperm(len(new), generator=generator)[: count - int(taken.sum())]]] = True
+        if int(taken.sum()) == count:
+            break
+    return torch.nonzero(taken).flatten()
+
+
+def _residuals(outputs: Tensor, memories: Tensor, sets: list[Tensor], truth: Tensor | None) -> tuple[Tensor, Tensor]:
+    """What each set (then the truth, then it with the first set) leaves of the outputs, and their energy.
+
+    Sums over points: `(member, set)` and `(member,)`.
+    """
+    gram, products = memories @ memories.mT, outputs @ memories.mT
+    energy = outputs.square().sum(dim=(-2, -1))
+    problems = [(*_gathered(gram, products, columns), columns) for columns in sets]
+    explained = [_explained(matrix, vector) for matrix, vector, _ in problems]
+    if truth is not None:
+        matrix, vector, columns = problems[0]
+        power, product = truth.square().sum(dim=-1), (outputs * truth).sum(dim=-1)
+        _, cross = _gathered(gram, truth @ memories.mT, columns)
+        explained.append(_explained(power[:, None, None].expand(1, -1, 1, 1), product[..., None]))
+        bottom = torch.cat([cross, power[None, :, None].expand(len(cross), -1, 1)], dim=-1)
+        matrix = torch.cat([torch.cat([matrix, cross[..., None]], dim=-1), bottom[..., None, :]], dim=-2)
+        explained.append(_explained(matrix, torch.cat([vector, product[..., None]], dim=-1)))
+    return energy[:, None] - torch.stack(explained, dim=-1), energy
+
+
+def _gathered(gram: Tensor, products: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+    """The Gram matrices and products of each point's columns; zeros where there is none."""
+    present, index = columns >= 0, columns.clamp(min=0)
+    matrix = gram[:, index[:, :, None], index[:, None, :]] * (present[:, :, None] & present[:, None, :])
+    return matrix, products.gather(-1, index.expand(len(products), -1, -1)) * present
+
+
+def _explained(gram: Tensor, products: Tensor) -> Tensor:
+    """Energy that the best combination explains, summed over points: `2 w·c − w·G w`."""
+    gram = gram.expand(len(products), *gram.shape[1:])
+    weights = nonnegative_weights(gram, products)
+    fitted = (gram @ weights[..., None])[..., 0]
+    return (weights * (2 * products - fitted)).sum(dim=(-2, -1))
+
+
+@checked
+def stripe_superposition(
+    signals: Float[Tensor, "*member point pixel"],
+    stripes: Float[Tensor, "factor point pixel"],
+    truth: Float[Tensor, "point pixel"],
+    chosen: Bool[Tensor, " point"] | None = None,
+) -> dict[str, Float[Tensor, "*member"]]:
+    """Fractions of the outputs explained by their own stripes, by the true bump, and by both.
+
+    Parameters
+    ----------
+    signals
+        Outputs over the background at every grid point.
+    stripes
+        For each factor, the training image over the background of its value alone, at every grid point.
+    truth
+        Right outputs over the background.
+    chosen
+        Points whose outputs are explained; all if left out.
+
+    Returns
+    -------
+    dict of Tensor
+        One number per member: `stripes`, `bump`, `both`, and the shares `stripe_share` and `bump_share` of `both`.
+
+    Examples
+    --------
+    >>> stripes = torch.tensor([[[1.0, 0.0, 0.0]], [[0.0, 1.0, 0.0]]])
+    >>> scores = stripe_superposition(2 * stripes[0] + stripes[1], stripes, torch.tensor([[0.0, 0.0, 1.0]]))
+    >>> {name: round(score.item(), 6) for name, score in scores.items()}
+    {'stripes': 1.0, 'bump': 0.0, 'both': 1.0, 'stripe_share': 1.0, 'bump_share': 0.0}
+    """
+    if chosen is not None:
+        signals, stripes, truth = signals[..., chosen, :], stripes[:, chosen], truth[chosen]
+    if not signals.shape[-2]:
+        raise InvalidValue("chosen", 0, "a mask with at least one point")
+    members, lead = signals.reshape(-1, *signals.shape[-2:]).double(), signals.shape[:-2]
+    columns = torch.cat([stripes, truth[None]]).double().movedim(0, 1)
+    gram, products = (columns @ columns.mT)[None], torch.einsum("mpi,pki->mpk", members, columns)
+    energy = members.square().sum(dim=(-2, -1))
+    parts = {"stripes": slice(None, -1), "bump": slice(-1, None), "both": slice(None)}
+    scores = {
+        name: (_explained(gram[..., part, part], products[..., part]) / energy).reshape(lead)
+        for name, part in parts.items()
+    }
+    alone, other, both = scores["stripes"], scores["bump"], scores["both"]
+    scores["stripe_share"] = (alone + both - other) / (2 * both)
+    scores["bump_share"] = (other + both - alone) / (2 * both)
+    return scores

@@ -1,0 +1,260 @@
+"""Which family of kernels a network's outputs follow, all with the same freedom (§3.3, Eq. 3–4, Fig. 1e).
+
+A kernel that chooses its width fits better than one that has none to choose, so here every family chooses from the
+same widths and profiles, on one half of the kept points, and is scored on the other half.
+
+Conventions
+-----------
+A profile k(d) is `gaussian`, exp(−d² / 2w²), or `exponential`, exp(−d / w), of a width w in grid steps; the smallest
+width is nearly δ. Between two points, d_f their distance in factor f and r the Euclidean distance:
+
+- `or`: 1 − Π(1 − k(d_f)), for two factors k_x + k_y − k_x k_y, the smoothed binary kernel of Eq. 3–4;
+- `sum`: Σ k(d_f), the same without its last term;
+- `product`: Π k(d_f), alike only if alike in every factor;
+- `radial`: k(r).
+
+With the Gaussian profile the product is the radial kernel; only the exponential one (whose product falls with the
+city-block distance) tells them apart, which is why there are two profiles. Both are kernels that do not superpose, and
+the claim is about the binary one against the better of them. The sum is the `or` kernel wherever two points are not
+near in both factors, as in the interior of a hold-out at small widths; it is no rival of it but another form.
+
+Columns (kept points) are split in two halves by blocks, not as a checkerboard is: neighbours have nearly the same
+outputs, so a checkerboard would leave to each point its own likeness in the other half. The grid is cut in the middle
+of each factor, and a block's half is the parity of the number of factors in whose upper part it lies: for two factors,
+opposite quadrants belong together, so each half has as many low and high values of either factor and columns that
+share a value with every row. Agreement is Pearson's correlation of all entries, mean over the two halves; each family
+takes the width and profile that agrees best with the other half.
+
+`standardised` rows (mean 0 and spread 1 within each half, in the block and in the theory alike) make all rows count
+the same. Dividing rows by their sums would not do for distances, which are taken with a minus sign.
+
+The null keeps how outputs vary from point to point: all columns' positions are shifted by the same number of steps
+along each factor, round the end of the grid, and `or` chooses again; p is over all such shifts. Small ones, and those
+along one factor, keep much of its agreement, so p is on the safe side. Sums over entries for all shifts at once are
+circular correlations over the grid, by Fourier transforms.
+
+Known answers: a block that is a member of a family plus noise agrees best with that family (the two that coincide for
+the Gaussian profile: equally well).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from recombine.checks import checked, grid_shape, number
+from recombine.errors import InvalidValue
+
+FAMILY_WIDTHS: tuple[float, ...] = (0.35, 0.5, 0.71, 1.0, 1.41, 2.0, 2.83, 4.0, 5.66, 8.0)
+"""In grid steps."""
+TIE = 1e-9
+"""Correlations that differ by less are equal."""
+ROUNDING = 1e-12
+"""Share of their own length by which numbers that are the same may differ."""
+PROFILES: dict[str, Callable[..., Tensor]] = {
+    "gaussian": lambda distance, width: torch.exp(-(distance**2) / (2 * width**2)),
+    "exponential": lambda distance, width: torch.exp(-distance / width),
+}
+FAMILIES: dict[str, Callable[[Tensor, Callable[[Tensor], Tensor]], Tensor]] = {
+    "or": lambda distances, profile: 1 - (1 - profile(distances)).prod(dim=-1),
+    "product": lambda distances, profile: profile(distances).prod(dim=-1),
+    "radial": lambda distances, profile: profile(distances.norm(dim=-1)),
+    "sum": lambda distances, profile: profile(distances).sum(dim=-1),
+}
+"""Kernels by name, from the distances along each factor."""
+
+
+@dataclass(frozen=True)
+class FamilyAgreement:
+    """How well each family describes a block, on points that its width was not chosen on."""
+
+    agreement: dict[str, Float[Tensor, "*member"]]
+    width: dict[str, Float[Tensor, "*member half"]]
+    """Chosen on the other half of the columns, in grid steps."""
+    gaussian: dict[str, Bool[Tensor, "*member half"]]
+    """Whether the profile chosen there is the Gaussian one."""
+    p_value: Float[Tensor, "*member"]
+    """Share of all shifts, the one by nothing among them, in which `or` agrees at least as well."""
+
+    @property
+    def margin(self) -> Float[Tensor, "*member"]:
+        """Agreement of `or` less that of the better of `product` and `radial`."""
+        return self.agreement["or"] - torch.maximum(self.agreement["product"], self.agreement["radial"])
+
+
+@checked
+def family_kernels(
+    family: str,
+    rows: Float[Tensor, "row factor"],
+    columns: Float[Tensor, "column factor"],
+    widths: Sequence[float] = FAMILY_WIDTHS,
+) -> Float[Tensor, "candidate row column"]:
+    """A family's kernels between points, for each profile and width.
+
+    Parameters
+    ----------
+    family
+        One of `FAMILIES`.
+    rows, columns
+        Positions of the points, in grid steps.
+    widths
+        In grid steps.
+
+    Returns
+    -------
+    Tensor
+        One matrix for each width of the first profile, then of the second.
+
+    Examples
+    --------
+    >>> here, there = torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, 9.0], [9.0, 9.0]])
+    >>> family_kernels("or", here, there, [0.35])[0].tolist()
+    [[1.0, 0.0]]
+    """
+    if family not in FAMILIES:
+        raise InvalidValue("family", family, f"one of {', '.join(FAMILIES)}")
+    if not len(widths):
+        raise InvalidValue("widths", widths, "at least one width")
+    for width in widths:
+        number("widths", width, at_least=1e-3, at_most=1e9)
+    distances = (rows.double()[:, None, :] - columns.double()[None, :, :]).abs()
+    return torch.stack(
+        [
+            FAMILIES[family](distances, partial(profile, width=width))
+            for profile in PROFILES.values()
+            for width in widths
+        ]
+    )
+
+
+@checked
+def kernel_families(
+    gram: Float[Tensor, "*member point point"],
+    shape: tuple[int, ...],
+    held_out: Bool[Tensor, " point"],
+    *,
+    rows: Bool[Tensor, " point"] | None = None,
+    widths: Sequence[float] = FAMILY_WIDTHS,
+    standardised: bool = False,
+) -> FamilyAgreement:
+    """Agreement of the held-out × kept block of a Gram matrix with each family of kernels.
+
+    Parameters
+    ----------
+    gram
+        Similarities over the grid's points, as `gram_matrix` gives (distances with a minus sign).
+    shape
+        Number of values of each factor.
+    held_out
+        True where a point is held out; kept points are the block's columns.
+    rows
+        Held-out points that are the block's rows, such as the interior; all if left out.
+    widths
+        From which every family chooses, in grid steps.
+    standardised
+        Whether each row is brought to mean 0 and spread 1.
+
+    Returns
+    -------
+    FamilyAgreement
+        Correlations, widths and profiles by family, and the p-value of `or`.
+    """
+    shape = grid_shape(shape, len(held_out))
+    rows = held_out if rows is None else rows
+    _validate(held_out, rows)
+    places = torch.cartesian_prod(*(torch.arange(n, device=gram.device) for n in shape)).reshape(-1, len(shape))
+    kept = torch.nonzero(~held_out).flatten()
+    halves = _halves(places[kept], shape)
+    block = gram.double()[..., rows, :][..., kept]
+    known = [_unit(block[..., half], standardised) for half in halves]
+    position = places.double()
+    scores, chosen = {}, {}
+    for family in FAMILIES:
+        table = family_kernels(family, position[rows], position[kept], widths)
+        theory = [_unit(table[..., half], standardised) for half in halves]
+        scores[family], chosen[family] = _score([b @ t.mT for b, t in zip(known, theory, strict=True)])
+    everywhere = family_kernels("or", position[rows], position, widths)
+    columns = [kept[half] for half in halves]
+    shifted = [_shifted(b, everywhere, c, shape, standardised) for b, c in zip(known, columns, strict=True)]
+    beaten = _score(shifted)[0][..., 1:] >= scores["or"][..., None] - TIE  # the first shift is by nothing
+    values = torch.tensor(list(widths), dtype=torch.float64, device=gram.device)
+    return FamilyAgreement(
+        scores,
+        {family: values[index % len(values)] for family, index in chosen.items()},
+        {family: index < len(values) for family, index in chosen.items()},
+        (beaten.sum(dim=-1) + 1).double() / len(held_out),
+    )
+
+
+def _validate(held_out: Tensor, rows: Tensor) -> None:
+    if not bool(rows.any()) or bool((rows & ~held_out).any()):
+        raise InvalidValue("rows", int(rows.sum()), "a mask of held-out points, at least one")
+
+
+def _halves(places: Tensor, shape: tuple[int, ...]) -> list[Tensor]:
+    """Indices of the columns of each half."""
+    middle = torch.tensor([(count - 1) / 2 for count in shape], device=places.device)
+    parity = (places > middle).sum(dim=-1) % 2
+    halves = [torch.nonzero(parity == half).flatten() for half in range(2)]
+    if min(map(len, halves)) < 2:
+        raise InvalidValue("holdout", len(places), "kept points in both halves of the grid")
+    return halves
+
+
+def _unit(kernel: Tensor, standardised: bool) -> Tensor:
+    """All entries as one vector of mean 0 and length 1 (or 0, if they do not vary), rows standardised first."""
+    return _centred((_centred(kernel) if standardised else kernel).flatten(-2))
+
+
+def _centred(values: Tensor) -> Tensor:
+    """Rows of mean 0 and length 1; of zeros where values differ by rounding only."""
+    centred = values - values.mean(dim=-1, keepdim=True)
+    length = centred.norm(dim=-1, keepdim=True)
+    varies = length > ROUNDING * values.norm(dim=-1, keepdim=True)
+    return torch.where(varies, centred / torch.where(varies, length, 1.0), 0.0)
+
+
+def _score(agreement: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """Correlation with each half of the candidate (last axis) that is best on the other one, mean; and these."""
+    chosen = torch.stack([agreement[1].argmax(dim=-1), agreement[0].argmax(dim=-1)], dim=-1)
+    scores = torch.stack(agreement, dim=-2).gather(-1, chosen[..., None])[..., 0]
+    return scores.mean(dim=-1), chosen
+
+
+def _shifted(known: Tensor, theory: Tensor, columns: Tensor, shape: tuple[int, ...], standardised: bool) -> Tensor:
+    """Correlations of a half's unit vector with each kernel, for every shift: `(*member, shift, candidate)`.
+
+    With B the block and T the kernel, Σ_c B[r, c] T[r, c + s] gives their product for a shift s; with ones in place
+    of B, the sums of T and T² that its mean and length need.
+    """
+    axes = tuple(range(-len(shape), 0))
+    rows, points = theory.shape[1:]
+
+    def transformed(values: Tensor) -> Tensor:
+        return torch.fft.rfftn(values.unflatten(-1, shape), dim=axes)
+
+    def everywhere(spectrum: Tensor) -> Tensor:
+        return torch.fft.irfftn(spectrum, s=shape, dim=axes).flatten(-len(shape))
+
+    block = torch.zeros(*known.shape[:-1], rows, points, dtype=known.dtype, device=known.device)
+    block[..., columns] = known.unflatten(-1, (rows, -1))
+    ones = torch.zeros(points, dtype=known.dtype, device=known.device)
+    ones[columns] = 1.0
+    block_spectrum, ones_spectrum = transformed(block).conj(), transformed(ones).conj()
+    row_axis = -1 - len(shape)
+    correlations = []
+    for kernel in theory:
+        spectra = block_spectrum * transformed(kernel), *(ones_spectrum * transformed(kernel**n) for n in (1, 2))
+        if not standardised:  # sums over rows too
+            spectra = tuple(spectrum.sum(dim=row_axis, keepdim=True) for spectrum in spectra)
+        product, total, square = (everywhere(spectrum) for spectrum in spectra)
+        variance = square - total**2 / (len(columns) * (1 if standardised else rows))
+        varies = variance > ROUNDING * square
+        unit = torch.where(varies, product / torch.where(varies, variance, 1.0).sqrt(), 0.0)
+        correlations.append(unit.sum(dim=-2) / varies.sum(dim=-2).clamp(min=1).sqrt())
+    return torch.stack(correlations, dim=-1)

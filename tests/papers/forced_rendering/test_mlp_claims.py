@@ -1,0 +1,124 @@
+"""Verdicts on MLPs beside CNNs: known answers from planted networks."""
+
+import pytest
+
+from recombine.papers.forced_rendering.labels import CODES
+from recombine.papers.forced_rendering.mlp.claims import CLAIMS, matched_depth
+from recombine.papers.forced_rendering.mlp.labels import CNN_ARM, MLP_ARM
+from recombine.reproduction.claims import judge
+from tests.papers.forced_rendering.planted_stages import ABSENT, FAILED, UNLEARNT, line, planted
+
+MLP_DEPTHS = (3, 4, 5, 6)
+CNN_DEPTH = 4
+(CLAIM,) = CLAIMS
+SIGN, FALL, EVENNESS = (statement.criterion.statistic for statement in CLAIM.statements)
+
+
+def stages_of(decoder, depth):
+    """Hidden stages and the output; none where there is no such network."""
+    if decoder == CNN_ARM:
+        return CNN_DEPTH + 2 if depth == CNN_DEPTH else None
+    return depth + 1 if depth in MLP_DEPTHS else None
+
+
+def curve(cnn, mlp):
+    """From functions of the number of stages."""
+
+    def values(code, decoder, depth):
+        stages = stages_of(decoder, depth)
+        return None if stages is None else (cnn if decoder == CNN_ARM else mlp)(stages)
+
+    return values
+
+
+def flat(value):
+    return lambda stages: line(value, value, stages)
+
+
+def even(last):
+    return lambda stages: line(1.0, last, stages)
+
+
+def sudden(last):
+    """All of the fall at the output."""
+    return lambda stages: [1.0] * (stages - 1) + [last]
+
+
+AS_CLAIMED = {"contrast": (flat(-0.2), flat(0.2)), "factorization": (sudden(0.9), even(0.6))}
+"""Of the CNN and of the MLP."""
+
+
+def mlp_data(contrast=AS_CLAIMED["contrast"], factorization=AS_CLAIMED["factorization"], scores=lambda *arm: FAILED):
+    factorizations = curve(*factorization)
+    curves = {
+        "contrast": curve(*contrast), "factorization": factorizations, "factorization_of_means": factorizations,
+    }  # fmt: skip
+    labels = {"encoding": CODES, "decoder": (MLP_ARM, CNN_ARM), "depth": MLP_DEPTHS}
+
+    def own(code, decoder, depth):
+        return ABSENT if stages_of(decoder, depth) is None else scores(code, decoder, depth)
+
+    return planted(labels, curves, own, cnn_depth=CNN_DEPTH, mlp_depths=list(MLP_DEPTHS))
+
+
+def judged(data):
+    (judgement,) = judge(CLAIMS, {"mlp": data})
+    return judgement
+
+
+def outcomes(tests, statistic):
+    return {test.case: test.outcome for test in tests if test.statistic == statistic}
+
+
+def test_all_that_is_claimed_is_supported():
+    judgement = judged(mlp_data())
+    assert judgement.verdict == "supported"
+    assert [test.case for test in judgement.tests] == ["bump", "rate"] * 3
+    assert {test.outcome for test in judgement.alternatives} == {"supported"}
+
+
+@pytest.mark.parametrize(
+    ("statistic", "planting", "expected"),
+    [
+        (SIGN, {"contrast": (flat(0.2), flat(0.2))}, "not supported"),
+        (SIGN, {"contrast": (flat(0.0), flat(0.0))}, "undecided"),
+        (FALL, {"factorization": (sudden(0.9), even(0.9))}, "not supported"),
+        (FALL, {"factorization": (sudden(0.6), even(0.9))}, "reversed"),
+        (EVENNESS, {"factorization": (even(0.8), even(0.6))}, "not supported"),
+        (EVENNESS, {"factorization": (even(0.8), sudden(0.6))}, "reversed"),
+    ],
+)
+def test_statements_one_by_one(statistic, planting, expected):
+    judgement = judged(mlp_data(**planting))
+    assert set(outcomes(judgement.tests, statistic).values()) == {expected}
+    rest = {SIGN, FALL, EVENNESS} - {statistic, *((FALL, EVENNESS) if "factorization" in planting else ())}
+    assert all(set(outcomes(judgement.tests, other).values()) == {"supported"} for other in rest)
+
+
+def test_a_sign_is_of_the_mean_over_stages_and_the_output_alone_is_an_alternative():
+    outward = (flat(-0.2), lambda stages: [0.3] * (stages - 1) + [-0.1])
+    judgement = judged(mlp_data(contrast=outward))
+    assert outcomes(judgement.tests, SIGN) == {"bump": "supported", "rate": "supported"}
+    assert outcomes(judgement.alternatives, SIGN)["bump, at the output"] == "not supported"
+
+
+def test_falls_too_small_to_matter_have_no_evenness():
+    judgement = judged(mlp_data(factorization=(flat(1.0), even(0.6))))
+    assert set(outcomes(judgement.tests, EVENNESS).values()) <= {"not decidable", "as claimed", "opposite"}
+
+
+def test_mlps_that_did_not_learn_say_nothing():
+    unlearnt = mlp_data(
+        scores=lambda code, decoder, depth: UNLEARNT if (code, decoder) == ("rate", MLP_ARM) else FAILED
+    )
+    judgement = judged(unlearnt)
+    for statistic in (SIGN, FALL, EVENNESS):
+        assert outcomes(judgement.tests, statistic) == {"bump": "supported", "rate": "not decidable"}
+
+
+def test_the_mlp_with_as_many_stages_is_compared():
+    data = mlp_data()
+    assert matched_depth({"mlp": data}) == 5
+    assert stages_of(MLP_ARM, 5) == stages_of(CNN_ARM, CNN_DEPTH)
+    assert matched_depth({"mlp": data.assign_attrs(mlp_depths=[3, 4])}) == 4
+    assert matched_depth({"mlp": data.assign_attrs(mlp_depths=3)}) == 3

@@ -1,0 +1,155 @@
+"""Verdicts on Datasets of the superposition study that were written down."""
+
+import numpy as np
+import pytest
+import xarray
+
+from recombine.papers import DEFAULT
+from recombine.papers.forced_rendering.controls.labels import CONTROLS
+from recombine.papers.forced_rendering.superposition.labels import (
+    CNN_ARM,
+    CONTRASTS,
+    COSINE,
+    DARK,
+    FAMILIES,
+    MLP_ARM,
+    SIMILARITIES,
+    overlap,
+)
+from recombine.papers.forced_rendering.superposition.majority import Majority
+from recombine.papers.forced_rendering.superposition.measuring import SUPERPOSITION_COORDS
+from recombine.reproduction.claims import judge
+from recombine.reproduction.intervals import Share
+
+SEEDS = 12
+SUPERPOSING = {
+    "matched": 0.8, "mismatched": 0.2, "truth": 0.1, "beyond_truth": 0.7, "own_matched": 0.8, "own_mismatched": 0.2,
+    "memorised": 0.7, "memorised_null": 0.0, "averaged": 0.9, "averaged_null": 0.1, "kernel_or": 0.8,
+    "kernel_product": 0.5, "kernel_radial": 0.4, "kernel_sum": 0.8, "kernel_p": 0.01, "block_contrast": 1.0,
+    "several_peaks": 0.7, "away_aligned": 0.9, "away_chance": 0.4,
+}  # fmt: skip
+
+
+def networks(seed=0, *, id_over_blank=0.01, seeds=SEEDS, **changed):
+    generator = np.random.default_rng(seed)
+    values = {}
+    for name, value in {**SUPERPOSING, **changed}.items():
+        inner = {f"kernel_{family}": "similarity" for family in FAMILIES} | {"block_contrast": "blocks"}
+        sizes = {"similarity": len(SIMILARITIES), "blocks": len(CONTRASTS)}
+        dims = ("seed", *([inner[name]] if name in inner else []))
+        values[name] = (dims, value + 0.01 * generator.normal(size=(seeds, *(sizes[dim] for dim in dims[1:]))))
+    values["id_over_blank"] = ("seed", np.full(seeds, id_over_blank))
+    values["id_accuracy"] = ("seed", np.ones(seeds))
+    return xarray.Dataset(values, coords=SUPERPOSITION_COORDS).assign_coords(seed=range(seeds))
+
+
+def superposition(bump, rate, more=None):
+    parts = {("bump", CNN_ARM): bump, ("rate", CNN_ARM): rate, **(more or {})}
+    placed = [own.expand_dims(encoding=[code], decoder=[decoder]) for (code, decoder), own in parts.items()]
+    return xarray.combine_by_coords(placed, join="outer")
+
+
+def judged(claim, **data):
+    [found] = judge([DEFAULT.claims[claim]], data)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("matched", "verdict"), [(0.8, "supported"), (0.3, "not supported"), (0.4, "undecided"), (-0.1, "reversed")]
+)
+def test_superposition(matched, verdict):
+    both = [networks(seed, matched=matched) for seed in range(2)]
+    assert judged("C2", superposition=superposition(*both)).verdict == verdict
+
+
+def test_what_differs_from_superposition_is_named():
+    bump = networks(beyond_truth=0.0, truth=0.7)
+    more = {("bump", MLP_ARM): networks(seeds=8, matched=0.2)}
+    found = judged("C2", superposition=superposition(bump, networks(1), more))
+    differing = {test.case: test.outcome for test in found.differing()}
+    assert differing == {
+        "bump, beyond the truth": "not supported",
+        "bump, less the truth": "not supported",
+        f"bump, {MLP_ARM}": "not supported",
+    }
+
+
+def test_additive_outputs_of_untrained_networks_are_no_evidence():
+    """An untrained network that superposes as well as failing ones makes every control fail."""
+    arms = {name: networks(k) for k, name in enumerate([*CONTROLS, *(o for own in CONTROLS.values() for o in own)])}
+    arms["stripes and 100 bumps"] = networks(20, matched=0.2)
+    controls = xarray.concat(list(arms.values()), xarray.DataArray(list(arms), dims="arm", name="arm"))
+    found = judged("C2", superposition=superposition(networks(), networks(1)), controls=controls)
+    assert found.verdict == "supported"
+    outcomes = {test.case: test.outcome for test in found.controls}
+    assert outcomes.pop("less stripes and 100 bumps") == "supported"
+    assert set(outcomes.values()) == {"not supported"}
+    assert len(outcomes) == 5
+
+
+def test_a_share_of_seeds_is_counted_from_a_half():
+    assert Majority.of([1] * 9 + [0] * 3).value == 0.25
+    own, share = Majority.of([1] * 9 + [0] * 3).interval(), Share(9, 12).interval()
+    assert (own.low, own.high) == (share.low - 0.5, share.high - 0.5)
+    assert Majority.of([1] * 9 + [0] * 3).tail(0.2) == Share(9, 12).tail(0.7)
+
+
+# -- C3 --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict"),
+    [
+        ({}, "supported"),
+        ({"kernel_product": 0.79}, "not supported"),
+        ({"kernel_radial": 0.79}, "not supported"),
+        ({"kernel_radial": 0.99}, "reversed"),
+        ({"kernel_p": 0.3}, "not supported"),
+        ({"kernel_product": 0.75}, "undecided"),
+    ],
+    ids=str,
+)
+def test_the_binary_kernel_must_beat_both_rivals_and_shifted_ones(changed, verdict):
+    assert judged("C3", superposition=superposition(networks(**changed), networks(1))).verdict == verdict
+
+
+def test_every_similarity_stands_beside_the_kernel():
+    own = networks()
+    own["kernel_or"].loc[{"similarity": overlap(0.7)}] = 0.0
+    found = judged("C3", superposition=superposition(own, networks(1, kernel_or=0.5)))
+    assert {test.case for test in found.differing()} == {f"bump, {overlap(0.7)}", "rate"}
+    names = {test.case for test in found.alternatives}
+    assert names >= {f"bump, {name}" for name in SIMILARITIES if name != COSINE}
+
+
+# -- C14 -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rate", "verdict"), [(0.5, "supported"), (0.95, "not supported"), (1.5, "reversed"), (0.9, "undecided")]
+)
+def test_blocks(rate, verdict):
+    more = {(code, DARK): networks(k, seeds=8, block_contrast=1.0) for k, code in enumerate(("bump", "rate"))}
+    found = judged("C14", superposition=superposition(networks(), networks(1, block_contrast=rate), more))
+    assert found.verdict == verdict
+    dark = [test for test in found.alternatives if test.case.endswith("dark bumps")]
+    assert {test.outcome for test in dark} == {"not supported"}
+    assert len(found.alternatives) == 2 * len(CONTRASTS) - 1
+
+
+# -- C19 -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict"),
+    [
+        ({}, "supported"),
+        ({"several_peaks": 0.1}, "partly supported"),
+        ({"several_peaks": 0.1, "away_aligned": 0.45}, "not supported"),
+        ({"several_peaks": 0.25, "away_aligned": 0.6}, "undecided"),
+        ({"id_over_blank": 0.5}, "not decidable"),
+    ],
+    ids=str,
+)
+def test_artefacts(changed, verdict):
+    assert judged("C19", superposition=superposition(networks(**changed), networks(1))).verdict == verdict
