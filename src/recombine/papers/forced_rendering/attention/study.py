@@ -76,9 +76,9 @@ class Settings(BumpPreset):
 
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {
-            "attention_size": 10, "attention_width": 32, "attention_depth": 2, "attention_depths": (),
+            "attention_size": 10, "attention_width": 16, "attention_depth": 1, "attention_depths": (),
             "attention_steps": 150, "coordinate_width": 32, "coordinate_depth": 2, "coordinate_depths": (),
-            "coordinate_steps": 200, "attention_variants": False,
+            "coordinate_steps": 300, "attention_variants": False,
         }
     }  # fmt: skip
 
@@ -115,7 +115,7 @@ def _coordinate_arms(preset: Settings) -> Iterator[Arm]:
     def decoder(width: int = preset.coordinate_width, depth: int = preset.coordinate_depth) -> CoordinateMLP:
         return CoordinateMLP(width=width, depth=depth)
 
-    task: Task = partial(preset.spec, size=preset.attention_size, steps=preset.coordinate_steps, lr=1e-3)
+    task: Task = partial(preset.spec, size=preset.attention_size, steps=preset.coordinate_steps)
     yield Arm((COORDINATE, BASE), task(decoder=decoder()))
     yield from _other_arms(preset, COORDINATE, decoder, preset.coordinate_depths, task)
     if preset.attention_variants:
@@ -127,7 +127,7 @@ def _transformer_arms(preset: Settings) -> Iterator[Arm]:
     def decoder(width: int = preset.attention_width, depth: int = preset.attention_depth) -> Transformer:
         return Transformer(width=width, depth=depth, feedforward=4 * width)
 
-    task: Task = partial(preset.spec, size=preset.attention_size, steps=preset.attention_steps, lr=1e-3)
+    task: Task = partial(preset.spec, size=preset.attention_size, steps=preset.attention_steps)
     yield Arm((TRANSFORMER, BASE), task(decoder=decoder()))
     yield from _other_arms(preset, TRANSFORMER, decoder, preset.attention_depths, task)
 
