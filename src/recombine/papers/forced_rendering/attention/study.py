@@ -55,6 +55,10 @@ if TYPE_CHECKING:
     import xarray
 
 
+MEMORY = 1 << 28
+"""Bytes of a network's stages that are measured at a time; attention needs many times as much beside them."""
+
+
 class Settings(BumpPreset):
     """Sizes, depths and length of training."""
 
@@ -159,7 +163,7 @@ def _looked_into(batch: Batch) -> dict[str, np.ndarray]:
 
 def _one_by_one(measure: Callable[[Batch], Mapping[str, np.ndarray]], batch: Batch) -> dict[str, np.ndarray]:
     """A measurement of one network after the other: attention needs memory for every pair of pixels."""
-    rows = [measure(Batch([run], batch.device, batch.memory)) for run in batch.runs]
+    rows = [measure(Batch([run], batch.device, min(batch.memory, MEMORY))) for run in batch.runs]
     return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
 
 
