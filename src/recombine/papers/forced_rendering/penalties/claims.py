@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from recombine.papers.forced_rendering.controls.labels import LOW_RANK_UNTRAINED, LOW_RANK_WHOLE, UNPENALISED
 from recombine.papers.forced_rendering.penalties.labels import BOTH, ENTROPY, NONE, OTHER_SIZE, RAW, UNIT, VARIANCE
 from recombine.papers.forced_rendering.samples import decades, sample
 from recombine.reproduction.claims import Claim, Data, Statement
@@ -108,7 +109,7 @@ def smoothing_of_controls(data: Data) -> dict[str, Sample]:
     """Networks without penalties against ones that saw the whole grid, and against untrained ones."""
     if "controls" not in data:
         return {}
-    arms = ("low-rank, no penalty", "low-rank, whole grid", "low-rank, untrained")
+    arms = (UNPENALISED, LOW_RANK_WHOLE, LOW_RANK_UNTRAINED)
     failing, whole, untrained = (data["controls"].sel(arm=arm) for arm in arms)
     return {
         "no penalty over whole grid": sample(decades(mean_roughness(failing), mean_roughness(whole)), failing, whole),
