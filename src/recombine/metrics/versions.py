@@ -19,7 +19,6 @@ FUNCTION_VERSIONS: dict[str, int] = {
     "band_index": 1,
     "band_position": 1,
     "block_contrast": 1,
-    "decoder_reader": 1,
     "distance_inside": 1,
     "effective_rank": 1,
     "features": 1,
