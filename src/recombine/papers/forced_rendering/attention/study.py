@@ -55,6 +55,10 @@ if TYPE_CHECKING:
     import xarray
 
 
+MEMORY = 1 << 28
+"""Bytes of a network's stages that are measured at a time; attention needs many times as much beside them."""
+
+
 class Settings(BumpPreset):
     """Sizes, depths and length of training."""
 
@@ -76,9 +80,9 @@ class Settings(BumpPreset):
 
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {
-            "attention_size": 10, "attention_width": 32, "attention_depth": 2, "attention_depths": (),
+            "attention_size": 10, "attention_width": 16, "attention_depth": 1, "attention_depths": (),
             "attention_steps": 150, "coordinate_width": 32, "coordinate_depth": 2, "coordinate_depths": (),
-            "coordinate_steps": 200, "attention_variants": False,
+            "coordinate_steps": 300, "attention_variants": False,
         }
     }  # fmt: skip
 
@@ -115,7 +119,7 @@ def _coordinate_arms(preset: Settings) -> Iterator[Arm]:
     def decoder(width: int = preset.coordinate_width, depth: int = preset.coordinate_depth) -> CoordinateMLP:
         return CoordinateMLP(width=width, depth=depth)
 
-    task: Task = partial(preset.spec, size=preset.attention_size, steps=preset.coordinate_steps, lr=1e-3)
+    task: Task = partial(preset.spec, size=preset.attention_size, steps=preset.coordinate_steps)
     yield Arm((COORDINATE, BASE), task(decoder=decoder()))
     yield from _other_arms(preset, COORDINATE, decoder, preset.coordinate_depths, task)
     if preset.attention_variants:
@@ -127,7 +131,7 @@ def _transformer_arms(preset: Settings) -> Iterator[Arm]:
     def decoder(width: int = preset.attention_width, depth: int = preset.attention_depth) -> Transformer:
         return Transformer(width=width, depth=depth, feedforward=4 * width)
 
-    task: Task = partial(preset.spec, size=preset.attention_size, steps=preset.attention_steps, lr=1e-3)
+    task: Task = partial(preset.spec, size=preset.attention_size, steps=preset.attention_steps)
     yield Arm((TRANSFORMER, BASE), task(decoder=decoder()))
     yield from _other_arms(preset, TRANSFORMER, decoder, preset.attention_depths, task)
 
@@ -159,7 +163,7 @@ def _looked_into(batch: Batch) -> dict[str, np.ndarray]:
 
 def _one_by_one(measure: Callable[[Batch], Mapping[str, np.ndarray]], batch: Batch) -> dict[str, np.ndarray]:
     """A measurement of one network after the other: attention needs memory for every pair of pixels."""
-    rows = [measure(Batch([run], batch.device, batch.memory)) for run in batch.runs]
+    rows = [measure(Batch([run], batch.device, min(batch.memory, MEMORY))) for run in batch.runs]
     return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib import pyplot
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from recombine.papers.forced_rendering.samples import decades
 from recombine.reproduction.figures import FigureSpec
@@ -32,6 +33,7 @@ def encoder_figure(result: xarray.Dataset) -> Figure:
             own = result.sel(encoding=code)
             band(axes[0, -1], decades(own["distance_mse"], own["id_mse"]), f"{code} code", color)
         axes[0, -1].axhline(1, color="0.7", linewidth=0.8)
+        axes[0, -1].xaxis.set_major_locator(MaxNLocator(integer=True))
         axes[0, -1].set_xlabel("px from the kept region")
         axes[0, -1].set_title("log10 error / error outside")
         axes[0, -1].legend(fontsize=7)
