@@ -1,8 +1,10 @@
 """The index is a cache: whatever happens to it, a listing says what the folders say, and training goes on."""
 
+import os
 import random
 import shutil
 import sqlite3
+import sys
 import time
 from collections import Counter
 
@@ -166,6 +168,46 @@ def test_listing_reads_no_runs_and_serving_one_reads_only_that(filled, monkeypat
     train([small_spec("mlp", seed=30)], filled)
     assert {path.parent.name for path in opened if path.name != "recombine.json"} == {run.key}
     assert len(opened) <= 8
+
+
+LISTENERS = []
+"""Told of every file that Python opens; a hook cannot be taken away again."""
+
+
+@pytest.fixture
+def opens():
+    """Counts files below a folder that something opens."""
+    if not LISTENERS:
+        sys.addaudithook(lambda event, words: LISTENERS[-1](words[0]) if event == "open" else None)
+        LISTENERS.append(lambda path: None)
+
+    def counted(folder, work):
+        found = []
+        LISTENERS.append(lambda path: found.append(str(path)) if str(path).startswith(str(folder)) else None)
+        try:
+            work()
+        finally:
+            LISTENERS.pop()
+        return len(found)
+
+    return counted
+
+
+TRAIN = ("train", "--size", 8, "--decoder", "mlp:width=4:depth=1", "--steps", 2, "--samples", 20, "--device", "cpu")
+
+
+@pytest.mark.parametrize("words", [("runs", "list"), TRAIN], ids=["list", "train"])
+def test_commands_open_as_many_files_whatever_the_number_of_runs(store_path, words, opens, monkeypatch, capsys):
+    """H: of a listing, and of a `train` whose one run is served."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    assert run(*TRAIN) == 0
+    counts, seeds = {}, iter(range(1000))
+    for number in (20, 80):
+        while len(os.listdir(store_path / "runs")) < number:
+            saved(Store(store_path), seed=next(seeds))
+        assert run(*words) == 0  # which brings the index up to date, and imports what it needs
+        counts[number] = opens(store_path, lambda: run(*words))
+    assert 0 < counts[20] == counts[80] < 20
 
 
 def test_a_parent_looks_at_a_run_when_it_is_told_of_it(store_path, monkeypatch):
