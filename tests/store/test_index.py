@@ -174,40 +174,44 @@ LISTENERS = []
 """Told of every file that Python opens; a hook cannot be taken away again."""
 
 
-@pytest.fixture
-def opens():
-    """Counts files below a folder that something opens."""
+def work_of(words, folder):
+    """Files below a folder that a command opens, and calls of functions that it makes."""
     if not LISTENERS:
-        sys.addaudithook(lambda event, words: LISTENERS[-1](words[0]) if event == "open" else None)
+        sys.addaudithook(lambda event, details: LISTENERS[-1](details[0]) if event == "open" else None)
         LISTENERS.append(lambda path: None)
+    opened, calls = [], 0
 
-    def counted(folder, work):
-        found = []
-        LISTENERS.append(lambda path: found.append(str(path)) if str(path).startswith(str(folder)) else None)
-        try:
-            work()
-        finally:
-            LISTENERS.pop()
-        return len(found)
+    def count(frame, event, argument):
+        nonlocal calls
+        calls += event == "call"
 
-    return counted
+    LISTENERS.append(lambda path: opened.append(path) if str(path).startswith(str(folder)) else None)
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        assert run(*words) == 0
+    finally:
+        sys.setprofile(before)
+        LISTENERS.pop()
+    return len(opened), calls
 
 
 TRAIN = ("train", "--size", 8, "--decoder", "mlp:width=4:depth=1", "--steps", 2, "--samples", 20, "--device", "cpu")
 
 
 @pytest.mark.parametrize("words", [("runs", "list"), TRAIN], ids=["list", "train"])
-def test_commands_open_as_many_files_whatever_the_number_of_runs(store_path, words, opens, monkeypatch, capsys):
-    """H: of a listing, and of a `train` whose one run is served."""
+def test_the_work_of_a_command_does_not_grow_with_the_number_of_runs(store_path, words, monkeypatch, capsys):
+    """H: that of a listing, and of a `train` whose one run is served."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     assert run(*TRAIN) == 0
-    counts, seeds = {}, iter(range(1000))
-    for number in (20, 80):
+    files, calls, seeds = {}, {}, iter(range(1000))
+    for number in (110, 220):  # more than a listing shows
         while len(os.listdir(store_path / "runs")) < number:
             saved(Store(store_path), seed=next(seeds))
         assert run(*words) == 0  # which brings the index up to date, and imports what it needs
-        counts[number] = opens(store_path, lambda: run(*words))
-    assert 0 < counts[20] == counts[80] < 20
+        files[number], calls[number] = work_of(words, store_path)
+    assert 0 < files[110] == files[220] < 20
+    assert calls[220] - calls[110] < 10 * 110
 
 
 def test_a_parent_looks_at_a_run_when_it_is_told_of_it(store_path, monkeypatch):
