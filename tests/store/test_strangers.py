@@ -154,6 +154,42 @@ def test_odd_entries_are_reported_and_passed_over(store_path, capsys):
     assert store.find(whole.key) is not None  # a stray file is not damage
 
 
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_verify_waits_for_no_pipe_or_device(store_path, kind):
+    """G: in the place of a run's file, and nothing else odd before it."""
+    path = saved(Store(store_path)).path / "arrays.safetensors"
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    code, out, err = with_rights_checked(["runs", "verify", "--store", store_path])
+    assert (code, err) == (1, "")
+    assert "arrays.safetensors: not a regular file" in out
+    assert "1 checked, 1 damaged" in out
+
+
+def test_a_checkpoint_that_cannot_be_deleted_stops_nothing(store_path, monkeypatch, capsys):
+    """18: the run is saved by then; the next sweep deletes it."""
+
+    def refuse(path, *words, unlink=os.unlink, **how):
+        if "checkpoints" in str(path):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        unlink(path, *words, **how)
+
+    words = ["train", "--size", 8, "--decoder", "mlp:width=4:depth=1", "--steps", 30, "--samples", 20]
+    words += ["--checkpoint", 0, "--device", "cpu"]
+    with monkeypatch.context() as failing:
+        failing.setattr(os, "unlink", refuse)
+        failing.setattr("pathlib.Path.unlink", lambda self, missing_ok=False: refuse(self))
+        code, out, err = run(words, capsys)
+    assert (code, err) == (0, "")
+    assert "1 run in" in out
+    assert len(os.listdir(store_path / "checkpoints")) == 1
+    assert run([*words, "--seeds", 2], capsys).code == 0
+    assert os.listdir(store_path / "checkpoints") == []
+
+
 def test_stray_entries_alone_are_no_damage(store_path, capsys):
     saved(Store(store_path))
     (store_path / "runs" / ".DS_Store").write_bytes(b"")
