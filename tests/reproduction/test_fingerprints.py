@@ -91,6 +91,13 @@ def test_an_optional_tool_does(measured, monkeypatch):
     assert measured()
 
 
+def shared_module(name):
+    """The file of a module that measures for several studies, by the module's name."""
+    path = PACKAGE.parents[1].joinpath(*name.split(".")[1:]).with_suffix(".py")
+    own = name.startswith(f"recombine.papers.{PACKAGE.name}.") and path.is_file()
+    return path if own and (path.parent == PACKAGE or path.stem == "measuring") else None
+
+
 def imported_metrics(*paths):
     """Functions of the metrics, and the profile, that files import, themselves or from modules that studies share."""
     names = set()
@@ -101,15 +108,8 @@ def imported_metrics(*paths):
                 "recombine.reproduction.profile",
             ):
                 names |= {alias.name for alias in node.names if alias.name.islower()}
-            elif (
-                isinstance(node, ast.ImportFrom)
-                and (shared := PACKAGE / f"{(node.module or '').split('.')[-1]}.py").is_file()
-            ):
-                names |= (
-                    imported_metrics(shared)
-                    if node.module == f"recombine.papers.{PACKAGE.name}.{shared.stem}"
-                    else set()
-                )
+            elif isinstance(node, ast.ImportFrom) and (shared := shared_module(node.module or "")) is not None:
+                names |= imported_metrics(shared)
     return names
 
 

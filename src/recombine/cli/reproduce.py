@@ -90,6 +90,8 @@ def reproduce(
         page = written(findings, bar.say_above)
     if findings.judgements:
         _print_verdicts(findings.judgements)
+    if findings.outdated:
+        say(f"measured by another edition, and left out: {listed(findings.outdated)}")
     say(f"report: {page}")
 
 
@@ -142,6 +144,7 @@ def report(
 ) -> None:
     """Write a folder's figures, verdicts and page again from its datasets."""
     findings = Findings(PAPER, Results.existing(folder))
+    _require_present(findings, findings.outdated)
     captions = [f"caption_{name}" for name in findings.figures]
     texts = {path: marked_document(path, [*BLOCKS, *captions]) for path in write or []}
     blocks = _blocks(findings) if texts else {}
@@ -149,6 +152,15 @@ def report(
     for path, text in texts.items():
         write_file(path, with_blocks(text, blocks).encode(), "write")
     say(f"report: {page}")
+
+
+def _require_present(findings: Findings, outdated: Sequence[str]) -> None:
+    """Refuse Datasets that another edition measured: what they hold is judged and drawn otherwise now."""
+    if outdated:
+        allowed = (
+            f"results of this edition (another one measured {listed(outdated)}; 'recombine reproduce' does it again)"
+        )
+        raise InvalidValue("from", str(findings.results.path), allowed)
 
 
 def _blocks(findings: Findings) -> dict[str, str]:
@@ -173,6 +185,7 @@ def figure(
 
     spec = PAPER.figure_named(name)
     findings = Findings(PAPER, Results.existing(source))
+    _require_present(findings, [study for study in findings.outdated if study in spec.studies])
     datasets = findings.datasets(spec)
     folder = out if out is not None else findings.results.path / "figures"
     require_folder(folder, "out")
@@ -189,6 +202,8 @@ def claims(
         if name.upper() not in PAPER.claims:
             raise InvalidValue("claim", name, listed(PAPER.claims))
     findings = Findings(PAPER, Results.existing(source))
+    wanted = {study for name in names or PAPER.claims for study in PAPER.claims[name.upper()].studies}
+    _require_present(findings, [study for study in findings.outdated if study in wanted])
     judgements = {judgement.claim: judgement for judgement in findings.judgements}
     for name in names:  # known, but perhaps without its study here
         if name.upper() not in judgements:

@@ -110,6 +110,8 @@ def shorter(study: str, **kept: list[int]):
     return data.assign_attrs({name: values, "shown": values[-1], "many": values[-1]})
 
 
+UNTESTED = ("C23", "C24")
+"""They need 5 % of the bumps or less, and two numbers of bumps for a slope."""
 SHORTENED = [
     ("depth", {"compared": [2]}),
     ("mlp", {"mlp_depths": [3]}),
@@ -127,7 +129,7 @@ def test_short_lists_are_judged_and_drawn(study, kept, tmp_path):
     claims = [claim for claim in DEFAULT.claims.values() if claim.studies == (study,)]
     judged = {judgement.claim: judgement for judgement in judge(claims, {study: results.dataset(study)})}
     assert list(judged) == [claim.name for claim in claims]
-    assert all(judgement.tests for name, judgement in judged.items() if name != "C24")  # a slope needs two numbers
+    assert all(judgement.tests for name, judgement in judged.items() if name not in UNTESTED)
     for spec in FIGURES.values():
         if study in spec.studies:
             data = [results.dataset(name) if name == study else GOLDEN.dataset(name) for name in spec.studies]
@@ -164,13 +166,9 @@ def marked(study: str, name: str, **where: object):
 def test_captions_compare_shared_seeds_only():
     encodings = marked("encodings", "ood_over_blank", encoding="bump", holdout="box")
     assert "1 seed" in FIGURES["conventions"].caption(encodings, GOLDEN.dataset("depth"))
-    for name, study, data in (
-        ("conventions", "depth", encodings),
-        ("fig7", None, marked("stripes", "ood_over_blank", family="stripes", bumps=0)),
-    ):
-        said = FIGURES[name].caption(*([data, GOLDEN.dataset(study)] if study else [data]))
-        assert "66666" not in said
-        assert "1 seed " in said
+    said = FIGURES["conventions"].caption(encodings, GOLDEN.dataset("depth"))
+    assert "66666" not in said
+    assert "1 seed " in said
 
 
 def test_errors_with_long_tails_have_geometric_means():
@@ -197,4 +195,4 @@ def test_regimes_have_an_ideal_an_arm():
     ("attributes", "sigma"), [({}, 1.5), ({"settings": '{"penalty_sigma": 0.8}'}, 0.8), ({"sigma": 1.1}, 1.1)]
 )
 def test_the_schematic_has_the_runs_own_bump(attributes, sigma):
-    assert bump_sigma(GOLDEN.dataset("penalties").assign_attrs(attributes)) == sigma
+    assert bump_sigma(GOLDEN.dataset("penalties").drop_attrs(deep=False).assign_attrs(attributes)) == sigma

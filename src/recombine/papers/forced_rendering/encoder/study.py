@@ -30,7 +30,7 @@ class EncoderStudy(Study[BumpPreset]):
     question: ClassVar[str] = "Does the other direction, from image to code, compose?"
     settings: ClassVar[type[BumpPreset]] = BumpPreset
     version: ClassVar[int] = 2
-    metrics: ClassVar[tuple[str, ...]] = ("features", *DISTANCE_METRICS)
+    metrics: ClassVar[tuple[str, ...]] = ("ensemble_reader", "features", *DISTANCE_METRICS)
 
     def arms(self, preset: BumpPreset) -> list[Arm]:
         return [

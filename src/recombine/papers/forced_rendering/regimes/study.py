@@ -58,7 +58,7 @@ class RegimeStudy(Study[Settings]):
         inner = {"schmidt": ("mode",), "ideal_schmidt": ("mode",)}
         result = tabulate(trials, ("arm",), _measured, inner)
         ideal = tabulate(trials.pictured, ("arm",), _ideal, inner).isel(seed=0, drop=True)
-        return result.merge(ideal).assign_attrs(base_attributes(trials, size=trials.preset.size))
+        return result.merge(ideal, compat="no_conflicts").assign_attrs(base_attributes(trials, size=trials.preset.size))
 
 
 def _measured(batch: Batch) -> dict[str, Any]:

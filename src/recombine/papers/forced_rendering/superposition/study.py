@@ -64,7 +64,7 @@ class SuperpositionStudy(Study[Settings]):
     settings: ClassVar[type[Settings]] = Settings
     version: ClassVar[int] = 2
     metrics: ClassVar[tuple[str, ...]] = (
-        "averaged_codes", "theoretical_kernel", *SUPERPOSITION_METRICS
+        "averaged_codes", "nonnegative_weights", "theoretical_kernel", *SUPERPOSITION_METRICS
     )  # fmt: skip
 
     def arms(self, preset: Settings) -> list[Arm]:
