@@ -41,6 +41,7 @@ def test_peaks_known_answers():
     assert at(bumps((0, 0), (15, 15))) == [(0, 0), (15, 15)]
     assert at(0.3 * bumps((4, 7)) + bumps((12, 3))) == [(3, 12), (7, 4)]
     assert at(torch.zeros(5, 5)) == []
+    assert at(torch.full((5, 5), torch.nan)) == []
     assert separate_peaks(1 - bumps((4, 7)) - 1, dark=True).nonzero().tolist() == [[7, 4]]
     assert separate_peaks(3 * bumps((4, 7)), height=20.0).sum() == 0
 

@@ -97,6 +97,10 @@ MODULE = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 3))
 CPU = torch.device("cpu")
 METRICS = {
     "Band": lambda: {"axis": torch.ones(3).long(), "position": torch.ones(3).long(), "strength": torch.ones(3)},
+    "FamilyAgreement": lambda: {
+        "agreement": {"or": torch.ones(())}, "width": {"or": torch.ones(2)}, "gaussian": {"or": torch.ones(2).bool()},
+        "p_value": torch.ones(()),
+    },
     "KernelAgreement": lambda: {"agreement": {"binary": torch.ones(())}, "p_value": torch.ones(())},
     "LinearProbe": lambda: {"ridge": 1e-3},
     "Tuning": lambda: {"curves": (), "stripe_index": torch.ones(3), "localisation_index": torch.ones(3)},
@@ -109,9 +113,10 @@ METRICS = {
     },
     "band_index": lambda: {"images": randn(2, 5, 4)},
     "band_position": lambda: {"images": randn(2, 5, 4)},
-    "block_contrast": lambda: {"gram": gram(), "positions": grid().points},
     "cross_terms": lambda: {"metric": randn(POINTS, 2, 2)},
+    "block_contrast": lambda: {"gram": gram(), "positions": grid().points, "held_out": held_out()},
     "decoder_reader": lambda: {"decoder": network(), "encode": codes},
+    "distance_inside": lambda: {"held_out": held_out(), "shape": SHAPE},
     "effective_rank": lambda: {"spectrum": torch.rand(4)},
     "ensemble_reader": lambda: {
         "decoder": network(), "encode": codes,
@@ -119,16 +124,22 @@ METRICS = {
     },
     "explained_variance": lambda: {"signals": randn(4, 5), "prediction": randn(4, 5)},
     "extreme_pixel": lambda: {"images": randn(2, 5, 4), "polarity": "dark"},
+    "family_kernels": lambda: {"family": "or", "rows": randn(3, 2), "columns": randn(4, 2), "widths": (1.0, 2.0)},
     "features": lambda: {"reader": reader(), "points": spec().task.grid.points[:4], "members": 0, "memory": 1 << 20},
     "finite_difference_metric": lambda: {"activations": randn(POINTS, 4), "shape": SHAPE, "spacing": (1.0, 1.0)},
-    "gram_matrix": lambda: {"outputs": randn(POINTS, 4), "kernel": "l2", "dark": False},
+    "gram_matrix": lambda: {"outputs": randn(POINTS, 4), "kernel": "overlap", "dark": False, "threshold": 0.5},
     "held_out_statistics": lambda: {"volume": randn(POINTS), "held_out": held_out()},
     "hits": lambda: {"located": randn(POINTS, 2), "truth": randn(POINTS, 2), "tolerance": 1.0},
     "interaction_weights": lambda: {"gram": gram(), "shape": SHAPE, "weight": "square"},
+    "interior": lambda: {"held_out": held_out(), "shape": SHAPE, "margin": 2},
     "kernel_agreement": lambda: {
         "gram": gram(), "positions": grid().points, "held_out": held_out(), "width": 1.0, "permutations": 9, "seed": 0
     },
     "laplacian": lambda: {"values": randn(POINTS), "shape": SHAPE},
+    "kernel_families": lambda: {
+        "gram": gram(), "shape": SHAPE, "held_out": held_out(), "rows": held_out(), "widths": (1.0, 2.0),
+        "standardised": True,
+    },
     "local_factorization": lambda: {"metric": randn(POINTS, 2, 2)},
     "log_volume": lambda: {"metric": randn(POINTS, 2, 2)},
     "matrix_effective_rank": lambda: {"images": randn(2, 5, 4)},
@@ -141,6 +152,11 @@ METRICS = {
         "reader": reader(), "points": spec().task.grid.points[:4], "members": 0, "memory": 1 << 20, "repeated": True
     },
     "neuron_tuning": lambda: {"activations": randn(POINTS, 4), "shape": SHAPE},
+    "nonnegative_superposition": lambda: {
+        "signals": randn(POINTS, 5), "basis": randn(POINTS, 5), "positions": grid().points, "held_out": held_out(),
+        "chosen": held_out(), "truth": randn(POINTS, 5), "draws": 2, "seed": 0,
+    },
+    "nonnegative_weights": lambda: {"gram": torch.eye(3), "products": randn(3)},
     "partial_factorization": lambda: {"gram": gram(), "shape": SHAPE, "order": 1, "weight": "absolute"},
     "probe_scores": lambda: {
         "features": randn(POINTS, 4), "values": grid().points, "held_out": held_out(), "ridge": 1e-3
@@ -150,6 +166,16 @@ METRICS = {
     "schmidt_spectrum": lambda: {"gram": gram(), "shape": SHAPE},
     "squared_error": lambda: {"outputs": randn(2, POINTS, 4), "targets": randn(POINTS, 4)},
     "stage_sizes": lambda: {"reader": reader(), "points": spec().task.grid.points[:4], "members": 0},
+    "peak_scores": lambda: {
+        "signals": randn(POINTS, 5, 4), "positions": grid().points, "chosen": held_out(), "height": 1.0,
+        "threshold": 0.2, "prominence": 0.1, "dark": False,
+    },
+    "separate_peaks": lambda: {
+        "signals": randn(2, 5, 4), "height": 1.0, "threshold": 0.2, "prominence": 0.1, "dark": False
+    },
+    "stripe_superposition": lambda: {
+        "signals": randn(POINTS, 5), "stripes": randn(2, POINTS, 5), "truth": randn(POINTS, 5), "chosen": held_out()
+    },
     "superposition_scores": lambda: {
         "signals": randn(POINTS, 5), "positions": grid().points, "held_out": held_out(), "truth": randn(POINTS, 5),
         "averaged": randn(4, 5), "seed": 0,

@@ -158,7 +158,7 @@ def _residuals(outputs: Tensor, memories: Tensor, sets: list[Tensor], truth: Ten
     if truth is not None:
         matrix, vector, columns = problems[0]
         power, product = truth.square().sum(dim=-1), (outputs * truth).sum(dim=-1)
-        cross = (truth[None, :, None, :] @ memories[:, columns.clamp(min=0)].mT)[..., 0, :] * (columns >= 0)
+        _, cross = _gathered(gram, truth @ memories.mT, columns)
         explained.append(_explained(power[:, None, None].expand(1, -1, 1, 1), product[..., None]))
         bottom = torch.cat([cross, power[None, :, None].expand(len(cross), -1, 1)], dim=-1)
         matrix = torch.cat([torch.cat([matrix, cross[..., None]], dim=-1), bottom[..., None, :]], dim=-2)

@@ -29,8 +29,9 @@ takes the width and profile that agrees best with the other half.
 the same. Dividing rows by their sums would not do for distances, which are taken with a minus sign.
 
 The null keeps how outputs vary from point to point: all columns' positions are shifted by the same number of steps
-along each factor, round the end of the grid, and `or` chooses again. Small shifts, and shifts along one factor, keep
-much of its agreement, so p is on the safe side.
+along each factor, round the end of the grid, and `or` chooses again; p is over all such shifts. Small ones, and those
+along one factor, keep much of its agreement, so p is on the safe side. Sums over entries for all shifts at once are
+circular correlations over the grid, by Fourier transforms.
 
 Known answers: a block that is a member of a family plus noise agrees best with that family (the two that coincide for
 the Gaussian profile: equally well).
@@ -38,7 +39,6 @@ the Gaussian profile: equally well).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -47,12 +47,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from recombine.checks import checked, grid_shape, number, whole_number
+from recombine.checks import checked, grid_shape, number
 from recombine.errors import InvalidValue
 
 FAMILY_WIDTHS: tuple[float, ...] = (0.35, 0.5, 0.71, 1.0, 1.41, 2.0, 2.83, 4.0, 5.66, 8.0)
 """In grid steps."""
-SHIFTS = 199
+TIE = 1e-9
+"""Correlations that differ by less are equal."""
 ROUNDING = 1e-12
 """Share of their own length by which numbers that are the same may differ."""
 PROFILES: dict[str, Callable[..., Tensor]] = {
@@ -78,7 +79,7 @@ class FamilyAgreement:
     gaussian: dict[str, Bool[Tensor, "*member half"]]
     """Whether the profile chosen there is the Gaussian one."""
     p_value: Float[Tensor, "*member"]
-    """Share of shifts (and the truth itself) in which `or` agrees at least as well."""
+    """Share of all shifts, the one by nothing among them, in which `or` agrees at least as well."""
 
     @property
     def margin(self) -> Float[Tensor, "*member"]:
@@ -117,6 +118,10 @@ def family_kernels(
     """
     if family not in FAMILIES:
         raise InvalidValue("family", family, f"one of {', '.join(FAMILIES)}")
+    if not len(widths):
+        raise InvalidValue("widths", widths, "at least one width")
+    for width in widths:
+        number("widths", width, at_least=1e-3, at_most=1e9)
     distances = (rows.double()[:, None, :] - columns.double()[None, :, :]).abs()
     return torch.stack(
         [
@@ -136,8 +141,6 @@ def kernel_families(
     rows: Bool[Tensor, " point"] | None = None,
     widths: Sequence[float] = FAMILY_WIDTHS,
     standardised: bool = False,
-    shifts: int = SHIFTS,
-    seed: int = 0,
 ) -> FamilyAgreement:
     """Agreement of the held-out × kept block of a Gram matrix with each family of kernels.
 
@@ -155,10 +158,6 @@ def kernel_families(
         From which every family chooses, in grid steps.
     standardised
         Whether each row is brought to mean 0 and spread 1.
-    shifts
-        Of the null, drawn without repetition (all, if there are no more); none gives p = 1.
-    seed
-        Of the draw.
 
     Returns
     -------
@@ -167,7 +166,7 @@ def kernel_families(
     """
     shape = grid_shape(shape, len(held_out))
     rows = held_out if rows is None else rows
-    _validate(held_out, rows, widths, shifts, seed)
+    _validate(held_out, rows)
     places = torch.cartesian_prod(*(torch.arange(n, device=gram.device) for n in shape)).reshape(-1, len(shape))
     kept = torch.nonzero(~held_out).flatten()
     halves = _halves(places[kept], shape)
@@ -177,30 +176,22 @@ def kernel_families(
     scores, chosen = {}, {}
     for family in FAMILIES:
         table = family_kernels(family, position[rows], position[kept], widths)
-        scores[family], chosen[family] = _score(known, [table[..., half] for half in halves], standardised)
+        theory = [_unit(table[..., half], standardised) for half in halves]
+        scores[family], chosen[family] = _score([b @ t.mT for b, t in zip(known, theory, strict=True)])
     everywhere = family_kernels("or", position[rows], position, widths)
-    beaten = torch.zeros_like(scores["or"])
-    drawn = _drawn_shifts(shape, shifts, seed)
-    for shift in drawn.to(gram.device):
-        labels = _flat((places[kept] + shift) % torch.tensor(shape, device=gram.device), shape)
-        shifted, _ = _score(known, [everywhere[..., labels[half]] for half in halves], standardised)
-        beaten += (shifted >= scores["or"] - 1e-12).double()
+    columns = [kept[half] for half in halves]
+    shifted = [_shifted(b, everywhere, c, shape, standardised) for b, c in zip(known, columns, strict=True)]
+    beaten = _score(shifted)[0][..., 1:] >= scores["or"][..., None] - TIE  # the first shift is by nothing
     values = torch.tensor(list(widths), dtype=torch.float64, device=gram.device)
     return FamilyAgreement(
         scores,
         {family: values[index % len(values)] for family, index in chosen.items()},
         {family: index < len(values) for family, index in chosen.items()},
-        (beaten + 1) / (len(drawn) + 1),
+        (beaten.sum(dim=-1) + 1).double() / len(held_out),
     )
 
 
-def _validate(held_out: Tensor, rows: Tensor, widths: Sequence[float], shifts: int, seed: int) -> None:
-    whole_number("shifts", shifts, at_least=0)
-    whole_number("seed", seed, at_least=0)
-    if not len(widths):
-        raise InvalidValue("widths", widths, "at least one width")
-    for width in widths:
-        number("widths", width, at_least=1e-3, at_most=1e9)
+def _validate(held_out: Tensor, rows: Tensor) -> None:
     if not bool(rows.any()) or bool((rows & ~held_out).any()):
         raise InvalidValue("rows", int(rows.sum()), "a mask of held-out points, at least one")
 
@@ -228,23 +219,42 @@ def _centred(values: Tensor) -> Tensor:
     return torch.where(varies, centred / torch.where(varies, length, 1.0), 0.0)
 
 
-def _score(known: list[Tensor], theory: list[Tensor], standardised: bool) -> tuple[Tensor, Tensor]:
-    """Correlation with each half of the candidate that is best on the other one, mean; and these candidates."""
-    agreement = [block @ _unit(kernel, standardised).mT for block, kernel in zip(known, theory, strict=True)]
+def _score(agreement: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """Correlation with each half of the candidate (last axis) that is best on the other one, mean; and these."""
     chosen = torch.stack([agreement[1].argmax(dim=-1), agreement[0].argmax(dim=-1)], dim=-1)
     scores = torch.stack(agreement, dim=-2).gather(-1, chosen[..., None])[..., 0]
     return scores.mean(dim=-1), chosen
 
 
-def _drawn_shifts(shape: tuple[int, ...], count: int, seed: int) -> Tensor:
-    """Different shifts, none of them by nothing."""
-    every = torch.cartesian_prod(*(torch.arange(n) for n in shape)).reshape(-1, len(shape))[1:]
-    return every[torch.randperm(math.prod(shape) - 1, generator=torch.Generator().manual_seed(seed))[:count]]
+def _shifted(known: Tensor, theory: Tensor, columns: Tensor, shape: tuple[int, ...], standardised: bool) -> Tensor:
+    """Correlations of a half's unit vector with each kernel, for every shift: `(*member, shift, candidate)`.
 
+    With B the block and T the kernel, Σ_c B[r, c] T[r, c + s] gives their product for a shift s; with ones in place
+    of B, the sums of T and T² that its mean and length need.
+    """
+    axes = tuple(range(-len(shape), 0))
+    rows, points = theory.shape[1:]
 
-def _flat(places: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Indices of points in the grid's order."""
-    index = torch.zeros_like(places[:, 0])
-    for factor, count in enumerate(shape):
-        index = index * count + places[:, factor]
-    return index
+    def transformed(values: Tensor) -> Tensor:
+        return torch.fft.rfftn(values.unflatten(-1, shape), dim=axes)
+
+    def everywhere(spectrum: Tensor) -> Tensor:
+        return torch.fft.irfftn(spectrum, s=shape, dim=axes).flatten(-len(shape))
+
+    block = torch.zeros(*known.shape[:-1], rows, points, dtype=known.dtype, device=known.device)
+    block[..., columns] = known.unflatten(-1, (rows, -1))
+    ones = torch.zeros(points, dtype=known.dtype, device=known.device)
+    ones[columns] = 1.0
+    block_spectrum, ones_spectrum = transformed(block).conj(), transformed(ones).conj()
+    row_axis = -1 - len(shape)
+    correlations = []
+    for kernel in theory:
+        spectra = block_spectrum * transformed(kernel), *(ones_spectrum * transformed(kernel**n) for n in (1, 2))
+        if not standardised:  # sums over rows too
+            spectra = tuple(spectrum.sum(dim=row_axis, keepdim=True) for spectrum in spectra)
+        product, total, square = (everywhere(spectrum) for spectrum in spectra)
+        variance = square - total**2 / (len(columns) * (1 if standardised else rows))
+        varies = variance > ROUNDING * square
+        unit = torch.where(varies, product / torch.where(varies, variance, 1.0).sqrt(), 0.0)
+        correlations.append(unit.sum(dim=-2) / varies.sum(dim=-2).clamp(min=1).sqrt())
+    return torch.stack(correlations, dim=-1)
