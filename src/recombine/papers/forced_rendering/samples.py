@@ -1,7 +1,9 @@
 """Samples from studies' Datasets: which networks count, and numbers per network.
 
 A network counts only if it learnt what it was trained on: its error there is below a tenth of that of a blank image,
-and more than 95 % of its bumps are in place (tasks without bumps: the error alone).
+and more than 95 % of its bumps are in place (tasks without bumps: the error alone). That is what scores over all kept
+combinations tell where those are the training data; where they are not, a Dataset has scores of the training examples
+(`fit`), and these are read.
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ LEARNT_ACCURACY = 0.95
 
 def learnt(networks: xarray.Dataset) -> xarray.DataArray:
     """Whether each network learnt what it was trained on."""
+    if "training_over_blank" in networks:
+        accuracy = networks["training_accuracy"]
+        return (networks["training_over_blank"] < LEARNT_ERROR) & ((accuracy > LEARNT_ACCURACY) | accuracy.isnull())
     fitted = networks["id_over_blank"] < LEARNT_ERROR
     return fitted & (networks["id_accuracy"] > LEARNT_ACCURACY) if "id_accuracy" in networks else fitted
 
@@ -74,3 +79,11 @@ def some_distances(values: xarray.DataArray) -> list[int]:
     """The smallest, a middle and the largest distance at which there are values."""
     there = [int(d) for d in values["distance"].values if values.sel(distance=d).notnull().any()]
     return list(dict.fromkeys(there[k] for k in np.linspace(0, len(there) - 1, 3).astype(int))) if there else []
+
+
+def decades(larger: xarray.DataArray, smaller: xarray.DataArray) -> xarray.DataArray:
+    """log10 of one number over another, seed by seed."""
+    import xarray
+
+    ratio: xarray.DataArray = xarray.apply_ufunc(np.log10, larger / smaller)
+    return ratio

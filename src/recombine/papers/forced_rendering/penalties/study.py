@@ -1,7 +1,7 @@
 """Remedy A: do penalties on rendered embeddings make a network compose? (§4.1, Fig. 3, 6)
 
 The low-rank decoder on one-hot codes with a corner held out, four arms: no penalty, entropy, variance, both. The same
-with the published scripts' convention (variance of the raw vectors) for a few seeds.
+with the published scripts' convention (variance of the raw vectors), and, for a few seeds, with images of another size.
 """
 
 from __future__ import annotations
@@ -14,8 +14,17 @@ from torch import Tensor, nn
 
 from recombine.decoders import LowRank
 from recombine.decoders.low_rank import LowRankEmbedding
-from recombine.metrics import band_index, matrix_effective_rank
-from recombine.papers.forced_rendering.penalties.labels import ARMS, BOTH, ENTROPY, NONE, RAW, UNIT, VARIANCE
+from recombine.metrics import band_alignment, band_index, matrix_effective_rank
+from recombine.papers.forced_rendering.penalties.labels import (
+    ARMS,
+    BOTH,
+    ENTROPY,
+    NONE,
+    OTHER_SIZE,
+    RAW,
+    UNIT,
+    VARIANCE,
+)
 from recombine.papers.forced_rendering.presets import Common
 from recombine.reproduction.batches import Batch
 from recombine.reproduction.measuring import base_attributes, grid_variables, tabulate
@@ -38,20 +47,32 @@ class Settings(Common):
 
     penalty_size: Count = 32
     """N of this study."""
+    penalty_other_size: Count = 28
+    """N of a few networks beside: that of the other studies."""
     penalty_sigma: Positive = 1.5
     penalty_epochs: Count = 1000
     penalty_lr: Positive = 1e-3
 
     variants: ClassVar[Mapping[str, Any]] = {
-        "quick": {"penalty_size": 12, "penalty_sigma": 1.0, "penalty_epochs": 80, "penalty_lr": 5e-3}
+        "quick": {
+            "penalty_size": 12,
+            "penalty_other_size": 10,
+            "penalty_sigma": 1.0,
+            "penalty_epochs": 60,
+            "penalty_lr": 2e-2,
+        }
     }
 
 
-def penalised_spec(preset: Settings, arm: str, vectors: str = "unit") -> RunSpec:
-    """One arm of the ablation, in the authors' settings at the preset's size."""
+def penalised_spec(preset: Settings, arm: str, vectors: str = "unit", size: int | None = None) -> RunSpec:
+    """One arm of the ablation, in the authors' settings at the preset's size or another."""
     return RunSpec(
         task=BumpTask(
-            size=preset.penalty_size, sigma=preset.penalty_sigma, encoding="onehot", holdout="corner", training="each"
+            size=size or preset.penalty_size,
+            sigma=preset.penalty_sigma,
+            encoding="onehot",
+            holdout="corner",
+            training="each",
         ),
         decoder=LowRank(vectors=vectors),
         recipe=preset.recipe(
@@ -71,37 +92,50 @@ class PenaltyStudy(Study[Settings]):
     name: ClassVar[str] = "penalties"
     question: ClassVar[str] = "Do penalties on rendered embeddings make a network compose?"
     settings: ClassVar[type[Settings]] = Settings
-    metrics: ClassVar[tuple[str, ...]] = ("band_index", "matrix_effective_rank", "stage_profile")
+    version: ClassVar[int] = 2
+    metrics: ClassVar[tuple[str, ...]] = ("band_alignment", "band_index", "matrix_effective_rank", "stage_profile")
 
     def arms(self, preset: Settings) -> list[Arm]:
         arms = [Arm((arm, UNIT), penalised_spec(preset, arm)) for arm in ARMS]
-        return arms + [
-            Arm((arm, RAW), penalised_spec(preset, arm, "raw"), extra=True) for arm in ARMS if arm in (VARIANCE, BOTH)
-        ]
+        arms += [Arm((arm, RAW), penalised_spec(preset, arm, "raw")) for arm in ARMS if arm in (VARIANCE, BOTH)]
+        other = preset.penalty_other_size
+        return arms + [Arm((arm, OTHER_SIZE), penalised_spec(preset, arm, size=other), extra=True) for arm in ARMS]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
+        grid = trials.first.spec.task.grid.shape
+
         def measured(batch: Batch) -> dict[str, Any]:
-            images = _embeddings(batch)
-            ranks = {
-                "rank": matrix_effective_rank(images).mean(dim=(1, 2)),
-                "band": band_index(images).nanmean(dim=(1, 2)),
-            }
-            return {**batch.scores, **ranks, **stage_profile(batch, probes=False)}
+            profile = stage_profile(batch, probes=False, maps=batch.task.grid.shape == grid)
+            return {**batch.scores, **embedding_scores(_embeddings(batch)), **profile}
 
         dims = ("arm", "vectors")
-        result = keep_first(tabulate(trials, dims, measured, STAGE_DIMS), "log_volume")
+        result = keep_first(tabulate(trials, dims, measured, STAGE_DIMS), "log_volume").drop_vars("mean_log_volume")
         inner = {"embedding": ("factor", "value", "row", "column")}
-        pictures = tabulate(trials.pictured, dims, lambda batch: {"embedding": _embeddings(batch)}, inner)
-        result = result.assign(embedding=_drawn_arms(pictures["embedding"].isel(seed=0, drop=True)))
+        pictures = tabulate(_drawn(trials), ("arm",), lambda batch: {"embedding": _embeddings(batch)}, inner)
         preset = trials.preset
-        return result.assign(**grid_variables(trials.first.spec)).assign_coords(factor=["x", "y"]).assign_attrs(
-            base_attributes(trials, size=preset.penalty_size, sigma=preset.penalty_sigma)
-        )  # fmt: skip
+        return result.assign(
+            embedding=pictures["embedding"].isel(seed=0, drop=True), **grid_variables(trials.first.spec)
+        ).assign_coords(factor=["x", "y"]).assign_attrs(base_attributes(
+            trials, size=preset.penalty_size, other_size=preset.penalty_other_size, sigma=preset.penalty_sigma
+        ))  # fmt: skip
 
 
-def _drawn_arms(embedding: xarray.DataArray) -> xarray.DataArray:
-    """The images of the arms that figures show; those of all would be most of the Dataset."""
-    return embedding.where(embedding["arm"].isin([NONE, BOTH]) & (embedding["vectors"] == UNIT))
+def _drawn(trials: Trials[Settings]) -> Trials[Settings]:
+    """The runs whose embeddings figures show; the images of all arms would be most of the Dataset."""
+    runs = {(arm,): [trials.pictured_run(arm, UNIT)] for arm in ARMS if arm in (NONE, BOTH)}
+    return Trials(trials.preset, trials.device, runs)
+
+
+def embedding_scores(images: Tensor) -> dict[str, Tensor]:
+    """Means over all embeddings of runs, `[member, factor, value, row, column]`.
+
+    Effective rank, band index, and the share whose band lies within a pixel of the value's own row or column.
+    """
+    return {
+        "rank": matrix_effective_rank(images).mean(dim=(1, 2)),
+        "band": band_index(images).nanmean(dim=(1, 2)),
+        "aligned": band_alignment(images),
+    }
 
 
 def _embeddings(batch: Batch) -> Tensor:

@@ -1,7 +1,8 @@
 """Do memorising and composing networks sit in different kernel regimes? (App. A.4–A.5)
 
 Failing (bumps alone), stripe-trained, and penalised networks: PF_Coeff and operator-Schmidt spectrum of the Gram matrix
-of their outputs. Beside them the ideal bump images.
+of their outputs, and its distance to that of the ideal bump images, ‖K − K*‖ / ‖K*‖ (Frobenius). Kernels are cosines
+of outputs over the background, so that brightness does not count.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch import Tensor
 
 from recombine.metrics import effective_rank, gram_matrix, partial_factorization, schmidt_spectrum
+from recombine.papers.forced_rendering.fit import training_fit
 from recombine.papers.forced_rendering.penalties.labels import BOTH, NONE
 from recombine.papers.forced_rendering.penalties.study import Settings as PenaltySettings
 from recombine.papers.forced_rendering.penalties.study import penalised_spec
@@ -37,13 +39,16 @@ class RegimeStudy(Study[Settings]):
     name: ClassVar[str] = "regimes"
     question: ClassVar[str] = "Do memorising and composing networks sit in different kernel regimes?"
     settings: ClassVar[type[Settings]] = Settings
-    metrics: ClassVar[tuple[str, ...]] = ("effective_rank", "gram_matrix", "partial_factorization", "schmidt_spectrum")
+    version: ClassVar[int] = 2
+    metrics: ClassVar[tuple[str, ...]] = (
+        "effective_rank", "gram_matrix", "partial_factorization", "schmidt_spectrum", "squared_error",
+    )  # fmt: skip
 
     def arms(self, preset: Settings) -> list[Arm]:
         return [
             Arm((FAILING,), preset.spec()),
             Arm((STRIPES,), preset.striped_spec(0)),
-            Arm((STRIPES_BUMPS,), preset.striped_spec(max(preset.bumps))),
+            Arm((STRIPES_BUMPS,), preset.striped_spec(preset.many_bumps)),
             Arm((UNPENALISED,), penalised_spec(preset, NONE)),
             Arm((PENALISED,), penalised_spec(preset, BOTH)),
         ]
@@ -56,19 +61,30 @@ class RegimeStudy(Study[Settings]):
 
 
 def _measured(batch: Batch) -> dict[str, Any]:
-    images = batch.outputs(batch.task.grid.points).flatten(2) - batch.task.background
-    return {"ood_over_blank": batch.scores["ood_over_blank"], **_regime(images, batch.task.grid.shape)}
+    task = batch.task
+    gram = _kernel(batch.outputs(task.grid.points) - task.background)
+    ideal = _kernel(task.render(task.grid.points) - task.background)
+    return {
+        **batch.scores,
+        **training_fit(batch),
+        **_regime(gram, task.grid.shape),
+        "kernel_distance": (gram - ideal).norm(dim=(-2, -1)) / ideal.norm(),
+    }
 
 
 def _ideal(batch: Batch) -> dict[str, Any]:
     """The same of the right images, which every run of an arm has."""
     task = batch.task
-    images = (task.render(task.grid.points).flatten(1) - task.background).expand(len(batch), -1, -1)
-    return {f"ideal_{name}": value for name, value in _regime(images, task.grid.shape).items()}
+    gram = _kernel(task.render(task.grid.points) - task.background).expand(len(batch), -1, -1)
+    return {f"ideal_{name}": value for name, value in _regime(gram, task.grid.shape).items()}
 
 
-def _regime(signals: Tensor, shape: tuple[int, ...]) -> dict[str, Tensor]:
-    gram = gram_matrix(signals, "cosine")
+def _kernel(images: Tensor) -> Tensor:
+    """Cosines between images, `[…, point, y, x]`."""
+    return gram_matrix(images.flatten(-2).double(), "cosine")
+
+
+def _regime(gram: Tensor, shape: tuple[int, ...]) -> dict[str, Tensor]:
     spectrum = schmidt_spectrum(gram, shape)
     return {
         "schmidt": spectrum[:, :MODES],

@@ -9,7 +9,7 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from recombine.papers.forced_rendering.stripes.labels import FULL, PERCENT, WITH, WITHOUT
+from recombine.papers.forced_rendering.stripes.labels import FULL, PERCENT, PERCENT_ALONE, WITH, WITHOUT
 from recombine.papers.forced_rendering.threshold.figure import threshold_panel
 from recombine.papers.forced_rendering.tuning.labels import WITH_BUMPS
 from recombine.reproduction.figures import FigureSpec
@@ -24,6 +24,7 @@ from recombine.reproduction.panels import (
     styled,
     volume_line,
 )
+from recombine.reproduction.stage_tables import output
 from recombine.reproduction.tables import listed_attribute
 
 if TYPE_CHECKING:
@@ -109,17 +110,23 @@ def stripes_caption(result: xarray.Dataset, threshold: xarray.Dataset, tuning: x
         for n in added
         if n
     )
-    held = scores["spread_held"].mean("stage")
+    excess = output(scores["spread_excess"])
+    shares = ", ".join(
+        f"{n}: {100 * scores['stripe_share'].sel(family=WITH, bumps=n).item():.0f} % and "
+        f"{100 * scores['bump_share'].sel(family=WITH, bumps=n).item():.0f} %"
+        for n in added
+    )
     return (
         f"(a) Two of {result.sizes['stripe']} stripes. (b) First seed's drawings at two held-out places after "
         "training on all stripes and "
         f"some bumps. Over {seed_count(result['ood_mse'].sel(family=WITH))}, in the held-out box: {striped}"
-        f"{f'; as many bumps without stripes: {alone}' if alone else ''}. "
+        f"{f'; as many bumps without stripes: {alone}' if alone else ''}. What the two stripes and a bump where they "
+        f"cross contribute to held-out outputs, by number of bumps: {shares}. "
         f"(c) Smallest training set that puts {100 * threshold.attrs['target']:.0f} % of bumps in place, with "
         f"{100 * threshold.attrs['confidence']:.0f} % intervals; those that run off the panel have no end. "
-        f"(d) log10 of the volume element by stage: its standard deviation over the held-out box, mean over stages, is "
-        f"{held.sel(family=FULL, bumps=result.attrs['full']).item():.2f} with "
-        f"bumps alone and {held.sel(family=WITH, bumps=result.attrs['shown']).item():.2f} with stripes and "
+        "(d) log10 of the volume element by stage: at the output, its standard deviation over the held-out box less "
+        f"that over the kept points is {excess.sel(family=FULL, bumps=result.attrs['full']).item():.2f} with "
+        f"bumps alone and {excess.sel(family=WITH, bumps=result.attrs['shown']).item():.2f} with stripes and "
         f"{result.attrs['shown']} bumps. (e) First-stage neurons. (f) Tuning of an early and a late neuron."
     )
 
@@ -161,10 +168,18 @@ def percents_caption(result: xarray.Dataset) -> str:
     arms = _percent_arms(result)
     over = of_shared_seeds(*(result["ood_over_blank"].sel(family=family, bumps=bumps) for family, bumps in arms))
     words = ", ".join(f"{bumps} %: {own.mean().item():.2f}" for (_, bumps), own in zip(arms, over, strict=True))
+    accuracy = result["ood_accuracy"].mean("seed")
+    places = ", ".join(
+        f"{p} %: {100 * accuracy.sel(family=PERCENT, bumps=p).item():.0f} % and "
+        f"{100 * accuracy.sel(family=PERCENT_ALONE, bumps=p).item():.0f} %"
+        for p in listed_attribute(result, "percents")
+        if p
+    )
     return (
         f"(a) Every stripe of the training set. (b) First seed's drawings at {result.sizes['sample']} held-out "
         f"places after training on stripes and p % of the kept bumps. Held-out error over blank, mean over the "
-        f"{seed_count(over[0])} that all of these were trained with: {words}."
+        f"{seed_count(over[0])} that all of these were trained with: {words}. Held-out bumps in place, with and "
+        f"without stripes: {places}."
     )
 
 

@@ -2,4 +2,6 @@
 
 from __future__ import annotations
 
-WITH, WITHOUT, PERCENT, FULL = "stripes", "bumps alone", "stripes, per cent", "all training bumps"
+WITH, WITHOUT, PERCENT, PERCENT_ALONE, FULL = FAMILIES = (
+    "stripes", "bumps alone", "stripes, per cent", "bumps alone, per cent", "all training bumps",
+)  # fmt: skip

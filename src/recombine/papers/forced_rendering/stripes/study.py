@@ -1,7 +1,7 @@
-"""Remedy B: do examples of single factors make a network compose? (§4.2, Fig. 4 a, b, d, e, 7)
+"""Remedy B: do examples of single factors make a network compose? (§4.2, App. D, Fig. 4 a, b, d, e, 7)
 
 All 2N stripes with few bumps from the kept combinations, and as many bumps without stripes. Fig. 7b counts bumps in per
-cent of the kept combinations.
+cent of the kept combinations; those too with and without stripes.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from recombine.metrics import features
-from recombine.metrics.stages import INPUT
+from recombine.papers.forced_rendering.fit import training_fit
 from recombine.papers.forced_rendering.presets import BumpPreset
-from recombine.papers.forced_rendering.stripes.labels import FULL, PERCENT, WITH, WITHOUT
+from recombine.papers.forced_rendering.stripes.conjunctions import conjunctions
+from recombine.papers.forced_rendering.stripes.first_stage import band_scores, first_stage_maps, pictured_maps
+from recombine.papers.forced_rendering.stripes.labels import FULL, PERCENT, PERCENT_ALONE, WITH, WITHOUT
 from recombine.reproduction.batches import Batch
 from recombine.reproduction.measuring import DRAWING, base_attributes, drawings, tabulate, with_positions
 from recombine.reproduction.preset import Several
@@ -27,22 +28,29 @@ if TYPE_CHECKING:
 
 NEURONS = 8
 """First-stage neurons shown (Fig. 4e)."""
+SOME, MANY = 50, 100
+"""Bumps beside the stripes in Fig. 4d–e, and where bumps are proper ones (Fig. 4b, 15)."""
 
 
 class Settings(BumpPreset):
     """Numbers of bumps."""
 
-    bumps: Several = (0, 10, 50, 100)
+    bumps: Several = (0, 10, 50, 100, 200)
     """Bumps beside the stripes (Fig. 4b); all but 0 are also trained without stripes."""
     percents: Several = (1, 5, 20, 50)
-    """Bumps beside the stripes in per cent of the kept combinations (Fig. 7b)."""
+    """Bumps with and without stripes in per cent of the kept combinations (Fig. 7b)."""
 
-    variants: ClassVar[Mapping[str, Any]] = {"quick": {"bumps": (0, 30), "percents": (10,)}}
+    variants: ClassVar[Mapping[str, Any]] = {"quick": {"bumps": (0, 10, 30), "percents": (5,)}}
 
     @property
-    def pictured_bumps(self) -> int:
-        """The number of bumps beside the stripes that pictures are of."""
-        return self.bumps[min(2, len(self.bumps) - 1)]
+    def some_bumps(self) -> int:
+        """The number of bumps beside the stripes that is nearest to the paper's 50."""
+        return min(self.bumps, key=lambda bumps: abs(bumps - SOME))
+
+    @property
+    def many_bumps(self) -> int:
+        """The number of bumps beside the stripes that is nearest to the paper's 100."""
+        return min(self.bumps, key=lambda bumps: abs(bumps - MANY))
 
     def striped_spec(self, bumps: int, **task: Any) -> RunSpec:
         """Stripes and so many bumps."""
@@ -55,48 +63,46 @@ class StripeStudy(Study[Settings]):
     name: ClassVar[str] = "stripes"
     question: ClassVar[str] = "Do examples of single factors make a network compose?"
     settings: ClassVar[type[Settings]] = Settings
-    metrics: ClassVar[tuple[str, ...]] = ("features", "stage_profile")
+    version: ClassVar[int] = 2
+    metrics: ClassVar[tuple[str, ...]] = (
+        "band_position", "features", "interior", "mean_band_index", "stage_profile", "squared_error",
+        "stripe_superposition",
+    )  # fmt: skip
 
     def arms(self, preset: Settings) -> list[Arm]:
         arms = [Arm((WITH, bumps), preset.striped_spec(bumps)) for bumps in preset.bumps]
         arms += [Arm((WITHOUT, n), preset.spec(training=f"pick:{n}")) for n in preset.bumps if n]
-        arms += [
-            Arm((PERCENT, p), preset.spec(isolated=True, training=f"percent:{p}"), extra=True) for p in preset.percents
-        ]
+        arms += [Arm((PERCENT, p), preset.spec(isolated=True, training=f"percent:{p}")) for p in preset.percents]
+        arms += [Arm((PERCENT_ALONE, p), preset.spec(training=f"percent:{p}")) for p in preset.percents if p]
         return [*arms, Arm((FULL, preset.samples), preset.spec())]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
         preset = trials.preset
-        profiled = {(WITH, bumps) for bumps in preset.bumps} | {(FULL, preset.samples)}
-        keys = {run.key for arm in profiled for run in trials[arm]}
+        striped = {run.key for bumps in preset.bumps for run in trials[WITH, bumps]}
+        profiled = striped | {run.key for run in trials[FULL, preset.samples]}
 
         def measured(batch: Batch) -> dict[str, Any]:
-            profile = stage_profile(batch, probes=False) if batch.runs[0].key in keys else {}
-            return {**batch.scores, "drawing": drawings(batch), **profile}
+            values = {**batch.scores, **training_fit(batch), "drawing": drawings(batch)}
+            if batch.runs[0].key in striped:
+                values |= conjunctions(batch)
+            if batch.runs[0].key in profiled:
+                values |= {**stage_profile(batch, probes=False), **band_scores(first_stage_maps(batch), preset.width)}
+            return values
 
         result = tabulate(trials, ("family", "bumps"), measured, {**STAGE_DIMS, "drawing": DRAWING})
         spec = trials.first.spec
-        activations = _first_stage(Batch([trials.pictured_run(WITH, preset.pictured_bumps)], trials.device))
-        return with_positions(result, spec, "log_volume").assign(
-            activation=(("neuron", "y", "x"), activations),
+        pictured = Batch([trials.pictured_run(WITH, preset.some_bumps)], trials.device)
+        return with_positions(result, spec, "log_volume").drop_vars("mean_log_volume").assign(
+            activation=(("neuron", "y", "x"), pictured_maps(first_stage_maps(pictured), NEURONS)),
             stripe_image=(("stripe", "row", "column"), _stripe_images(spec)),
         ).assign_attrs(base_attributes(
-            trials, size=preset.size, shown=preset.pictured_bumps, full=preset.samples, added=list(preset.bumps),
-            percents=list(preset.percents),
+            trials, size=preset.size, shown=preset.some_bumps, many=preset.many_bumps, full=preset.samples,
+            added=list(preset.bumps), percents=list(preset.percents),
         ))  # fmt: skip
 
 
 def _stripe_images(spec: RunSpec) -> np.ndarray:
     return spec.task.render(spec.task.isolated_values()).numpy().astype(np.float32)
-
-
-def _first_stage(batch: Batch) -> np.ndarray:
-    """Activation over the grid of the most varying first-stage neurons."""
-    task = batch.task
-    stages = features(batch.reader(), task.grid.points.to(batch.device), members=1, memory=batch.memory)
-    first = next(stage[0] for name, stage in stages if name != INPUT)
-    chosen = first.var(dim=0).argsort(descending=True)[:NEURONS]
-    return first[:, chosen].T.reshape(-1, *task.grid.shape).transpose(1, 2).cpu().numpy().astype(np.float32)
 
 
 STUDY = StripeStudy()

@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
+from recombine.papers.forced_rendering.stripes.claims import with_bumps
+from recombine.papers.forced_rendering.stripes.labels import FULL, WITH
 from recombine.papers.forced_rendering.tuning.labels import ARMS, STRIPES
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.panels import COLORS, band, color_limits, divided, grid_image, seed_count, styled
+from recombine.reproduction.tables import listed_attribute
 
 if TYPE_CHECKING:
     import xarray
 
 
-def tuning_figure(result: xarray.Dataset) -> Figure:
+def tuning_figure(result: xarray.Dataset, stripes: xarray.Dataset) -> Figure:
     """For each arm and four stages, a neuron's map and its two tuning curves; below, the indices by stage."""
     stages, x, y = result.sizes["shown"], result["x"].values, result["y"].values
     with styled():
@@ -43,8 +46,8 @@ def tuning_figure(result: xarray.Dataset) -> Figure:
             axes[-1, 3].set_xlabel("y")
         lines = bottom.subplots(1, 2)
         for ax, name in zip(lines, ("stripe_index", "localisation_index"), strict=True):
-            for arm, color in zip(ARMS, COLORS, strict=False):
-                band(ax, result[name].sel(arm=arm), arm, color)
+            for (label, own), color in zip(_trained(stripes).items(), COLORS, strict=False):
+                band(ax, own[name], label, color)
             ax.set_title(name.replace("_", " "))
             ax.set_xlabel("stage (0: input)")
             ax.set_ylim(-0.03, 1.03)
@@ -52,22 +55,31 @@ def tuning_figure(result: xarray.Dataset) -> Figure:
     return figure
 
 
-def tuning_caption(result: xarray.Dataset) -> str:
+def _trained(stripes: xarray.Dataset) -> dict[str, xarray.Dataset]:
+    """The networks whose indices are shown: stripes with more and more bumps, and all bumps alone."""
+    striped = {with_bumps(bumps): stripes.sel(family=WITH, bumps=bumps) for bumps in listed_attribute(stripes, "added")}
+    return {**striped, "bumps alone": stripes.sel(family=FULL, bumps=stripes.attrs["full"])}
+
+
+def tuning_caption(result: xarray.Dataset, stripes: xarray.Dataset) -> str:
     """Indices in words."""
     words = []
-    for arm in ARMS:
-        own = result.sel(arm=arm).mean("seed")
-        stripe, local = own["stripe_index"].values, own["localisation_index"].values
+    for label, own in _trained(stripes).items():
+        stripe, local = (
+            own[name].mean("seed").dropna("stage").values for name in ("stripe_index", "localisation_index")
+        )
         words.append(
-            f"{arm}: stripe index {stripe[1]:.2f} in the first layer and {stripe[-1]:.2f} in the output, localisation "
-            f"{local[1]:.2f} and {local[-1]:.2f}"
+            f"{label}: stripe index {stripe[1]:.2f} in the first layer and {stripe[-1]:.2f} in the output, "
+            f"localisation {local[1]:.2f} and {local[-1]:.2f}"
         )
     return (
         "Activation over (x, y) of the most varying neuron of each of the two most varying channels of a stage, and "
         "its means over y and over x (top, first seed); mean indices over all neurons by stage, with standard errors "
-        f"over {seed_count(result['stripe_index'])} (bottom). "
+        f"over {seed_count(stripes['stripe_index'].sel(family=WITH))} (bottom). "
         + "; ".join(words) + "."
     )  # fmt: skip
 
 
-FIGURES = (FigureSpec("fig15", "Tuning of stripe-trained networks", ("tuning",), tuning_figure, tuning_caption),)
+FIGURES = (
+    FigureSpec("fig15", "Tuning of stripe-trained networks", ("tuning", "stripes"), tuning_figure, tuning_caption),
+)

@@ -1,24 +1,23 @@
-"""Are early stages tuned to stripes and late ones to bumps? (App. E.4, Fig. 4f, 15)
+"""What are neurons of stripe-trained networks tuned to? (App. E.4, Fig. 4f, 15)
 
-A CNN trained on stripes alone, and on stripes with the most bumps of the stripe study. Kept for the first seed: maps of
-the most varying neuron of each of the most varying channels, at four stages.
+Pictures of the stripe study's networks: for the first seed, maps of the most varying neuron of each of the most varying
+channels, at four stages. The indices that claims are judged on are in the stripe study's Dataset.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from recombine.metrics import features, neuron_tuning
-from recombine.papers.forced_rendering.stripes.study import Settings as StripeSettings
+from recombine.metrics import features
+from recombine.papers.forced_rendering.stripes.study import Settings
 from recombine.papers.forced_rendering.tuning.labels import ARMS
 from recombine.reproduction.batches import Batch
 from recombine.reproduction.measuring import base_attributes, grid_variables, tabulate
-from recombine.reproduction.preset import Count
 from recombine.reproduction.study import Arm, Study, Trials
 
 if TYPE_CHECKING:
@@ -27,42 +26,30 @@ if TYPE_CHECKING:
 SHOWN_STAGES = 4
 NEURONS = 3
 """Neurons kept per stage."""
-INNER = {"stripe_index": ("stage",), "localisation_index": ("stage",), "map": ("shown", "neuron", "y", "x")}
+INNER = {"map": ("shown", "neuron", "y", "x")}
 """Dimensions of what is measured."""
 
 
-class Settings(StripeSettings):
-    """Depth of the network, and the numbers of bumps of the stripe study."""
-
-    tuning_depth: Count = 4
-    """Depth of the network whose neurons are shown (Fig. 15)."""
-
-    variants: ClassVar[Mapping[str, Any]] = {"quick": {"tuning_depth": 2}}
-
-
 class TuningStudy(Study[Settings]):
-    """Tuning of every stage of stripe-trained networks."""
+    """Neurons of stripe-trained networks."""
 
     name: ClassVar[str] = "tuning"
     question: ClassVar[str] = "What are the neurons of a composing network tuned to?"
     settings: ClassVar[type[Settings]] = Settings
-    metrics: ClassVar[tuple[str, ...]] = ("features", "neuron_tuning")
+    version: ClassVar[int] = 2
+    metrics: ClassVar[tuple[str, ...]] = ("features",)
 
     def arms(self, preset: Settings) -> list[Arm]:
-        decoder = preset.cnn(preset.tuning_depth)
-        return [
-            Arm((name,), preset.striped_spec(bumps, decoder=decoder))
-            for name, bumps in zip(ARMS, (0, max(preset.bumps)), strict=True)
-        ]
+        numbers = (0, preset.many_bumps)
+        return [Arm((name,), preset.striped_spec(bumps), extra=True) for name, bumps in zip(ARMS, numbers, strict=True)]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
         preset = trials.preset
-        result = tabulate(trials, ("arm",), _tuned, INNER)
-        maps = tabulate(trials.pictured, ("arm",), _maps, INNER)["map"].isel(seed=0, drop=True)
-        names = [f"layer{k}" for k in _shown_stages(preset.tuning_depth)]
-        return result.assign(map=maps, **grid_variables(trials.first.spec)).assign_coords(
-            shown=names
-        ).assign_attrs(base_attributes(trials, size=preset.size, bumps=max(preset.bumps)))  # fmt: skip
+        maps = tabulate(trials.pictured, ("arm",), _maps, INNER).isel(seed=0, drop=True)
+        names = [f"layer{k}" for k in _shown_stages(preset.depth)]
+        return maps.assign(**grid_variables(trials.first.spec)).assign_coords(shown=names).assign_attrs(
+            base_attributes(trials, size=preset.size, bumps=preset.many_bumps)
+        )  # fmt: skip
 
 
 def _shown_stages(depth: int) -> list[int]:
@@ -73,15 +60,6 @@ def _shown_stages(depth: int) -> list[int]:
 def _stages(batch: Batch) -> Iterator[tuple[str, Tensor]]:
     """Every stage's activations over the grid."""
     return features(batch.reader(), batch.task.grid.points.to(batch.device), members=1, memory=batch.memory)
-
-
-def _tuned(batch: Batch) -> dict[str, Any]:
-    """Mean indices by stage."""
-    tunings = [neuron_tuning(stage, batch.task.grid.shape) for _, stage in _stages(batch)]
-    return {
-        "stripe_index": torch.stack([tuning.stripe_index.nanmean(dim=-1) for tuning in tunings], dim=1),
-        "localisation_index": torch.stack([tuning.localisation_index.nanmean(dim=-1) for tuning in tunings], dim=1),
-    }
 
 
 def _maps(batch: Batch) -> dict[str, Any]:
