@@ -21,6 +21,7 @@ from recombine.papers.forced_rendering.markers.labels import (
     MEAN,
     OUTPUT,
     SPREAD,
+    WHOLE_GRID,
 )
 from recombine.papers.forced_rendering.markers.scoring import RESAMPLES, Table, aurocs, left_out, more_telling
 from recombine.papers.forced_rendering.markers.tables import counted, table_of
@@ -37,8 +38,6 @@ TELLING = 0.75
 """AUROC from which on a marker counts as telling."""
 TOP = 0.25
 """Share of the markers that may be more telling than one near the top."""
-WHOLE_GRID = "whole grid"
-"""Data of networks that were trained on the combinations that count as held out."""
 
 
 def _of_networks(networks: xarray.Dataset, estimated: Callable[[Table], Estimate]) -> Sample:

@@ -11,6 +11,9 @@ from typing import NamedTuple
 COMPOSING = 0.9
 """OOD accuracy from which on a network composes; below it, it fails."""
 
+WHOLE_GRID = "whole grid"
+"""Data of networks that were trained on the combinations that count as held out."""
+
 FIRST, MIDDLE, LAST, OUTPUT = "first hidden stage", "middle hidden stage", "last hidden stage", "output"
 MEAN, FALL = "mean over hidden stages and output", "first hidden stage less output"
 POSITIONS = (FIRST, MIDDLE, LAST, OUTPUT, MEAN, FALL)

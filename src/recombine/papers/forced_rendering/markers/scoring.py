@@ -169,20 +169,31 @@ class Choice:
     strength: np.ndarray
     """Mean AUROC over the others, of that sign."""
 
-    @classmethod
-    def of(cls, scores: np.ndarray) -> Choice:
-        """From AUROCs, `[…, architecture, marker, position]`."""
-        others = np.stack([_mean(np.delete(scores, k, axis=-3), -3) for k in range(scores.shape[-3])], axis=-3)
-        distance = np.where(np.isfinite(others), np.abs(others - 0.5), -1.0)
-        position = distance.argmax(axis=-1)
-        best = np.take_along_axis(others, position[..., None], axis=-1)[..., 0]
-        sign = np.where(best < 0.5, -1.0, 1.0)
-        return cls(np.where(np.isfinite(best), position, -1), sign, np.where(best < 0.5, 1 - best, best))
-
     def taken(self, numbers: np.ndarray) -> np.ndarray:
         """Of numbers by architecture, marker and position, those at the chosen position."""
         chosen = np.take_along_axis(numbers, np.maximum(self.position, 0)[..., None], axis=-1)[..., 0]
         return np.where(self.position < 0, np.nan, chosen)
+
+
+def chosen_elsewhere(scores: np.ndarray) -> Choice:
+    """For each architecture, position and sign of every marker from the AUROCs of all others.
+
+    Parameters
+    ----------
+    scores
+        `aurocs`: `[…, architecture, marker, position]`.
+
+    Returns
+    -------
+    Choice
+        Of every marker, for each architecture that is left out.
+    """
+    others = np.stack([_mean(np.delete(scores, k, axis=-3), -3) for k in range(scores.shape[-3])], axis=-3)
+    distance = np.where(np.isfinite(others), np.abs(others - 0.5), -1.0)
+    position = distance.argmax(axis=-1)
+    best = np.take_along_axis(others, position[..., None], axis=-1)[..., 0]
+    sign = np.where(best < 0.5, -1.0, 1.0)
+    return Choice(np.where(np.isfinite(best), position, -1), sign, np.where(best < 0.5, 1 - best, best))
 
 
 def left_out(scores: np.ndarray) -> np.ndarray:
@@ -200,7 +211,7 @@ def left_out(scores: np.ndarray) -> np.ndarray:
     """
     if scores.shape[-3] < 2:
         return np.full((*scores.shape[:-3], scores.shape[-2]), np.nan)
-    choice = Choice.of(scores)
+    choice = chosen_elsewhere(scores)
     own = choice.taken(scores)
     return _mean(np.where(choice.sign > 0, own, 1 - own), -2)
 
@@ -239,7 +250,7 @@ def spearman(table: Table) -> np.ndarray:
             there = np.isfinite(values)
             if len(np.unique(values[there])) > 1 and len(np.unique(own.accuracy[there])) > 1:
                 correlations[(number, *place)] = spearmanr(values[there], own.accuracy[there]).statistic
-    choice = Choice.of(scores)
+    choice = chosen_elsewhere(scores)
     return _mean(choice.sign * choice.taken(correlations), 0)
 
 
@@ -287,7 +298,7 @@ def _model_score(table: Table) -> float:
     scores = aurocs(table)[0]
     if len(scores) < 2:
         return float("nan")
-    choice, results = Choice.of(scores), []
+    choice, results = chosen_elsewhere(scores), []
     for number, name in enumerate(table.scored):
         strength = np.where(choice.position[number] < 0, -np.inf, choice.strength[number])
         best = np.argsort(-strength, kind="stable")[:MODEL_MARKERS]

@@ -1,0 +1,33 @@
+"""In what networks differ, in words, from their specs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from recombine.papers.forced_rendering.markers.labels import WHOLE_GRID
+from recombine.specs import RunSpec
+
+DECODERS = {
+    "cnn": "CNN", "mlp": "MLP", "low_rank": "low-rank", "coordinate_mlp": "coordinate MLP", "transformer": "transformer"
+}  # fmt: skip
+PENALTIES = {(False, False): "", (True, False): "entropy", (False, True): "variance", (True, True): "both penalties"}
+NO_REMEDY = "none"
+
+
+def condition(spec: RunSpec) -> dict[str, Any]:
+    """Decoder, depth, code, hold-out, data and remedy of a run, and all of them as the name of its arm."""
+    task, decoder = spec.task, spec.decoder
+    whole = task.region == "whole"
+    penalties = PENALTIES[spec.recipe.entropy > 0, spec.recipe.variance > 0]
+    if penalties and getattr(decoder, "vectors", "unit") != "unit":
+        penalties += " on raw vectors"
+    parts = {
+        "decoder": DECODERS.get(decoder.kind, decoder.kind),
+        "depth": getattr(decoder, "depth", 0),
+        "code": str(task.encoding),
+        "holdout": str(task.holdout),
+        "data": WHOLE_GRID if whole else str(task.training),
+        "remedy": penalties or ("stripes" if task.isolated else NO_REMEDY),
+    }
+    words = [parts["decoder"], f"depth {parts['depth']}", f"N = {task.image_shape[0]}", *list(parts.values())[2:]]
+    return {**parts, "arm": ", ".join(words)}
