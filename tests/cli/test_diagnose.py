@@ -6,6 +6,7 @@ import torch
 import xarray
 from safetensors.torch import save_file
 
+from recombine.reproduction.batches import Batch
 from recombine.reproduction.profile import stage_profile
 from recombine.sweep import train
 from tests.command import captured as run
@@ -57,7 +58,8 @@ def test_a_stored_run_needs_nothing_else(place, store_path, capsys):
     result = xarray.open_dataset(place / "found" / "diagnosis.nc", engine="h5netcdf")
     assert float(result["ood_error"]) == pytest.approx(stored.scores["ood_mse"], rel=1e-3)
     assert int(result["held_out"].sum()) == int(stored.spec.task.held_out.sum())
-    assert_same_profile(result, stage_profile(stored, torch.device("cpu")))
+    profile = stage_profile(Batch([stored], torch.device("cpu")))
+    assert_same_profile(result, {name: values[0] for name, values in profile.items()})
     for words, expected in (("run:zzz", "run: 'zzz'"), (f"run:{stored.key} --grid x=0:7", "grid: 'x=0:7'")):
         code, _, err = run(f"diagnose {words}", capsys)
         assert code == 2

@@ -81,6 +81,12 @@ def test_blank_embeddings_are_not_aligned():
     assert band_alignment(torch.zeros(2, 3, 4, 4)).item() == 0
 
 
+@pytest.mark.parametrize("shape", [(0, 3, 4, 4), (2, 0, 4, 4), (2, 3, 0, 4)])
+def test_no_image_has_no_band(shape):
+    with pytest.raises(InvalidValue, match="at least one image of at least one pixel"):
+        band_alignment(torch.zeros(shape), axes=(1, 0)[: shape[0]])
+
+
 def test_axes_are_one_for_each_factor():
     for axes in ((1,), (1, 2), (1, 0, 1)):
         with pytest.raises(InvalidValue, match="axes"):

@@ -12,6 +12,7 @@ from recombine.metrics import ensemble_reader, metric_tensor
 from recombine.metrics.profile import read_stages, stage_profile
 from recombine.metrics.registry import STAGE_METRICS, Column, Need, Stage, StageMetric, stage_metric, versions
 from recombine.papers import DEFAULT
+from recombine.reproduction.batches import Batch
 from recombine.reproduction.measuring import tabulate
 from recombine.reproduction.profile import STAGE_DIMS
 from recombine.reproduction.profile import stage_profile as study_profile
@@ -68,7 +69,7 @@ def test_a_registered_metric_is_in_diagnosis_summary_figure_and_study(loudness, 
     assert "loudness" in [ax.get_title(loc="left") for ax in profile_figure(result).axes]
 
     trials = Trials(DEFAULT.preset_named("quick"), CPU, {("cnn",): [run]})
-    table = tabulate(trials, ("decoder",), lambda run: study_profile(run, CPU), STAGE_DIMS)
+    table = tabulate(trials, ("decoder",), study_profile, STAGE_DIMS)
     assert table["loudness"].dims == ("decoder", "seed", "stage")
     assert table["loudness_map"].dims == ("decoder", "seed", "stage", "y", "x")
     assert table["loudness_by_factor"].dims == ("decoder", "seed", "stage")
@@ -94,7 +95,7 @@ def test_targets_are_there_for_a_metric_that_needs_them(run):
         images = run.spec.task.render(run.spec.task.grid.points)
         assert (diagnosed(run, targets=images)["seen_targets"] == 64).all()
         assert "seen_targets" not in diagnosed(run)
-        assert (study_profile(run, CPU)["seen_targets"] == 64).all()
+        assert (study_profile(Batch([run], CPU))["seen_targets"] == 64).all()
     finally:
         STAGE_METRICS.unregister("seen_targets")
 
@@ -104,8 +105,8 @@ def test_targets_are_there_for_a_metric_that_needs_them(run):
 def test_diagnose_and_studies_measure_the_same(kind, encoding, tmp_path):
     spec = small_spec(kind, task={"holdout": "center:2:5", "encoding": encoding})
     (run,) = train([spec], tmp_path, device="cpu")
-    profile = study_profile(run, CPU)
-    assert_same_profile(diagnosed(run), profile)
+    profile = study_profile(Batch([run], CPU))
+    assert_same_profile(diagnosed(run), {name: values[0] for name, values in profile.items()})
     assert set(profile) == set(STAGE_DIMS)
 
 

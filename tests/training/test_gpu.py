@@ -7,6 +7,7 @@ import torch
 import recombine
 from recombine import kernels
 from recombine.decoders import CNN, DECODERS, LowRank
+from recombine.reproduction.batches import Batch
 from recombine.reproduction.profile import stage_profile
 from recombine.store import Store
 from recombine.sweep import train
@@ -149,9 +150,9 @@ def test_measurements_are_the_same_on_the_gpu(cuda):
         assert np.allclose(here[name], there[name], rtol=1e-2, atol=1e-3), name
 
 
-def test_stages_of_a_run_are_profiled_as_on_the_cpu(cuda, store_path):
-    (run,) = train([small_spec("cnn", steps=40)], store_path, device="cpu")
-    here, there = (stage_profile(run, device) for device in (CPU, cuda))
+def test_stages_of_runs_are_profiled_as_on_the_cpu(cuda, store_path):
+    runs = train(small_spec("cnn", steps=40).seeds(range(3)), store_path, device="cpu")
+    here, there = (stage_profile(Batch(runs, device)) for device in (CPU, cuda))
     assert here.keys() == there.keys()
     for name, values in here.items():
         assert np.allclose(values, there[name], rtol=1e-2, atol=1e-3, equal_nan=True), name

@@ -65,8 +65,8 @@ def band_position(images: Float[Tensor, "*shape y x"]) -> Band:
     >>> band.axis.item(), band.position.item(), band.strength.item()
     (1, 2, 1.0)
     """
-    if not images.shape[-1] or not images.shape[-2]:
-        raise InvalidValue("images", images, "at least one pixel")
+    if not images.numel():
+        raise InvalidValue("images", images, "at least one image of at least one pixel")
     image = images.double()
     rows, columns = image.mean(dim=-1), image.mean(dim=-2)
     vertical = columns.var(dim=-1, correction=0) > rows.var(dim=-1, correction=0)
@@ -85,6 +85,7 @@ def band_alignment(
     coordinates: Float[Tensor, "factor value"] | None = None,
     axes: tuple[int, ...] = (COLUMNS, ROWS),
     tolerance: float = 1.0,
+    weakest: float = 0.0,
 ) -> Float[Tensor, "*member"]:
     """Share of embeddings whose band lies along the right axis and at the right coordinate.
 
@@ -98,11 +99,13 @@ def band_alignment(
         The image axis of each factor: 1, columns, for x and 0, rows, for y by default.
     tolerance
         How many pixels a band may be off.
+    weakest
+        Band index below which an image has no band.
 
     Returns
     -------
     Tensor
-        One share per member. A constant image has no band and counts as not aligned.
+        One share per member. An image without a band, such as a constant one, counts as not aligned.
 
     Examples
     --------
@@ -114,12 +117,13 @@ def band_alignment(
     if len(axes) != factors or not set(axes) <= {ROWS, COLUMNS}:
         raise InvalidValue("axes", axes, f"{factors} axes, one for each factor: 0 (rows) or 1 (columns)")
     number("tolerance", tolerance, at_least=0)
+    number("weakest", weakest, at_least=0)
     band = band_position(images)
     if coordinates is None:
         coordinates = torch.arange(values, dtype=torch.float64).expand(factors, values)
     right = band.axis == torch.tensor(axes, device=images.device)[:, None]
     near = (band.position - coordinates.to(images.device)).abs() <= tolerance
-    return (right & near & ~band.strength.isnan()).double().mean(dim=(-2, -1))
+    return (right & near & (band.strength >= weakest)).double().mean(dim=(-2, -1))
 
 
 @checked

@@ -35,6 +35,8 @@ class Arm:
     spec: RunSpec
     extra: bool = False
     """Whether no claim rests on it, so that a few seeds are enough."""
+    seeds: int | None = None
+    """How many seeds, where that is a setting of its own."""
 
 
 class Trials(Generic[P]):
@@ -124,5 +126,6 @@ class Study(ABC, Generic[P]):
 
 
 def _seeds(arm: Arm, preset: Preset) -> range:
-    number = min(preset.extra_seeds, preset.seeds) if arm.extra else preset.seeds
+    usual = min(preset.extra_seeds, preset.seeds) if arm.extra else preset.seeds
+    number = usual if arm.seeds is None else arm.seeds
     return range(preset.first_seed, preset.first_seed + number)

@@ -85,9 +85,10 @@ def test_other_holdouts_distances_and_decoders_stand_beside():
     names = {test.case for test in judged.alternatives}
     assert names == {
         "bump, interior", "rate, interior", "bump, 1 px from the kept region", "bump, 2 px from the kept region",
-        "bump, 4 px from the kept region", "bump, cross", "MLP of depth 3", *ARCHITECTURES,
+        "bump, 4 px from the kept region", "bump, cross", "bump, MLP of depth 3",
+        *(f"bump, {name}" for name in ARCHITECTURES),
     }  # fmt: skip
-    assert {test.case for test in judged.differing()} == {"bump, cross", *ARCHITECTURES}
+    assert {test.case for test in judged.differing()} == {"bump, cross", *(f"bump, {name}" for name in ARCHITECTURES)}
 
 
 def test_distances_are_those_that_there_are():

@@ -10,13 +10,16 @@ import torch
 from recombine.errors import InvalidValue
 from recombine.papers import DEFAULT
 from recombine.papers.forced_rendering.penalties.figure import bump_sigma
+from recombine.reproduction.batches import Batch
 from recombine.reproduction.measuring import tabulate
 from recombine.reproduction.panels import of_shared_seeds, seed_count
 from recombine.reproduction.results import Results
 from recombine.reproduction.study import Trials
 from recombine.reproduction.tables import first_seed
 from recombine.store import Run
+from recombine.sweep import train
 from tests.golden import RESULTS
+from tests.small import small_spec
 from tests.tiny import TINY
 
 FIGURES, STUDIES = DEFAULT.figures, DEFAULT.studies
@@ -44,15 +47,21 @@ def trials(**arms: str) -> Trials:
     )  # fmt: skip
 
 
-def test_a_run_that_diverged_is_not_measured_and_counts_for_nothing():
+def test_a_run_that_diverged_is_not_measured_and_counts_for_nothing(tmp_path):
+    specs = {arm: small_spec().seeds(range(3)) for arm in "ab"}
+    specs["b"] = [spec.replace(recipe=spec.recipe.replace(lr=2e-3)) for spec in specs["b"][:2]]
+    runs = {arm: train(own, tmp_path, device="cpu") for arm, own in specs.items()}
+    runs["a"][0] = Ended(runs["a"][0].key, runs["a"][0].path, "diverged")
     measured = []
 
-    def measure(run: Run) -> dict[str, object]:
-        measured.append(run.key)
-        return {"score": 1.0 + int(run.key[1]), "map": np.full(2, int(run.key[1]))}
+    def measure(batch: Batch) -> dict[str, object]:
+        seeds = np.array([run.spec.seed for run in batch.runs])
+        measured.extend(seeds)
+        return {"score": 1.0 + seeds, "map": torch.from_numpy(seeds)[:, None].expand(-1, 2)}
 
-    found = tabulate(trials(a="xdd", b="dd"), ("arm",), measure, {"map": ("x",)})
-    assert measured == ["a1", "a2", "b0", "b1"]
+    ended = Trials(QUICK, torch.device("cpu"), {(arm,): own for arm, own in runs.items()})
+    found = tabulate(ended, ("arm",), measure, {"map": ("x",)})
+    assert measured == [1, 2, 0, 1]
     np.testing.assert_array_equal(found["score"], [[np.nan, 2, 3], [1, 2, np.nan]])
     np.testing.assert_array_equal(first_seed(found["map"]), [[1, 1], [0, 0]])
     assert first_seed(found["map"]).dims == ("arm", "x")
@@ -62,17 +71,15 @@ def test_a_run_that_diverged_is_not_measured_and_counts_for_nothing():
 def test_pictures_are_of_the_first_run_that_did_not_diverge():
     found = trials(a="xd", b="dd", c="xx")
     assert found.pictured_run("a").key == "a1"
-    assert found.pictured == {"a1", "b0", "c0"}
+    assert [run.key for _, (run,) in found.pictured.items()] == ["a1", "b0", "c0"]
 
 
 def test_nothing_but_diverged_runs_is_one_line():
     with pytest.raises(InvalidValue, match="runs: 'all 2 diverged'"):
-        tabulate(trials(a="xx"), ("arm",), lambda run: {"score": 1.0})
+        tabulate(trials(a="xx"), ("arm",), lambda batch: {"score": np.ones(len(batch))})
 
 
 def test_a_study_whose_first_seed_diverged_still_has_pictures(tmp_path):
-    from recombine.sweep import train
-
     study, preset = STUDIES["tuning"], QUICK.changed([*TINY, "seeds=2", "steps=5"])
     runs = {run.key: run for run in train(study.specs(preset), tmp_path, device="cpu")}
     lost = study.specs(preset)[0].digest

@@ -81,9 +81,7 @@ def some_distances(values: xarray.DataArray) -> list[int]:
     return list(dict.fromkeys(there[k] for k in np.linspace(0, len(there) - 1, 3).astype(int))) if there else []
 
 
-def decades(larger: xarray.DataArray, smaller: xarray.DataArray) -> xarray.DataArray:
-    """log10 of one number over another, seed by seed."""
-    import xarray
-
-    ratio: xarray.DataArray = xarray.apply_ufunc(np.log10, larger / smaller)
-    return ratio
+def decades(above: xarray.DataArray, below: xarray.DataArray) -> xarray.DataArray:
+    """log10 of one number over another."""
+    ratio = above / below
+    return ratio.copy(data=np.log10(ratio.values))

@@ -37,7 +37,15 @@ from recombine.papers.forced_rendering.superposition.measuring import (
     superposition_scores_of,
 )
 from recombine.reproduction.batches import Batch
-from recombine.reproduction.measuring import DRAWING, Measured, base_attributes, drawings, tabulate, with_positions
+from recombine.reproduction.measuring import (
+    DRAWING,
+    TRAINED,
+    Measured,
+    base_attributes,
+    drawings,
+    tabulate,
+    with_positions,
+)
 from recombine.reproduction.preset import AnyNumber, Count
 from recombine.reproduction.profile import STAGE_DIMS, stage_profile
 from recombine.reproduction.study import Arm, Study, Trials
@@ -45,6 +53,10 @@ from recombine.specs import RunSpec
 
 if TYPE_CHECKING:
     import xarray
+
+
+MEMORY = 1 << 28
+"""Bytes of a network's stages that are measured at a time; attention needs many times as much beside them."""
 
 
 class Settings(BumpPreset):
@@ -68,9 +80,9 @@ class Settings(BumpPreset):
 
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {
-            "attention_size": 10, "attention_width": 32, "attention_depth": 2, "attention_depths": (),
+            "attention_size": 10, "attention_width": 16, "attention_depth": 1, "attention_depths": (),
             "attention_steps": 150, "coordinate_width": 32, "coordinate_depth": 2, "coordinate_depths": (),
-            "coordinate_steps": 200, "attention_variants": False,
+            "coordinate_steps": 300, "attention_variants": False,
         }
     }  # fmt: skip
 
@@ -99,7 +111,7 @@ class AttentionStudy(Study[Settings]):
             {**SUPERPOSITION_DIMS, **STAGE_DIMS},
         ).isel(variant=0, drop=True)  # fmt: skip
         attributes = base_attributes(trials, size=trials.preset.attention_size)
-        found = result.merge(looked_into).assign_coords(SUPERPOSITION_COORDS)
+        found = result.merge(looked_into.drop_vars(TRAINED), join="left").assign_coords(SUPERPOSITION_COORDS)
         return with_positions(found, trials.first.spec).assign_attrs(attributes)
 
 
@@ -107,7 +119,7 @@ def _coordinate_arms(preset: Settings) -> Iterator[Arm]:
     def decoder(width: int = preset.coordinate_width, depth: int = preset.coordinate_depth) -> CoordinateMLP:
         return CoordinateMLP(width=width, depth=depth)
 
-    task: Task = partial(preset.spec, size=preset.attention_size, steps=preset.coordinate_steps, lr=1e-3)
+    task: Task = partial(preset.spec, size=preset.attention_size, steps=preset.coordinate_steps)
     yield Arm((COORDINATE, BASE), task(decoder=decoder()))
     yield from _other_arms(preset, COORDINATE, decoder, preset.coordinate_depths, task)
     if preset.attention_variants:
@@ -119,7 +131,7 @@ def _transformer_arms(preset: Settings) -> Iterator[Arm]:
     def decoder(width: int = preset.attention_width, depth: int = preset.attention_depth) -> Transformer:
         return Transformer(width=width, depth=depth, feedforward=4 * width)
 
-    task: Task = partial(preset.spec, size=preset.attention_size, steps=preset.attention_steps, lr=1e-3)
+    task: Task = partial(preset.spec, size=preset.attention_size, steps=preset.attention_steps)
     yield Arm((TRANSFORMER, BASE), task(decoder=decoder()))
     yield from _other_arms(preset, TRANSFORMER, decoder, preset.attention_depths, task)
 
@@ -151,7 +163,7 @@ def _looked_into(batch: Batch) -> dict[str, np.ndarray]:
 
 def _one_by_one(measure: Callable[[Batch], Mapping[str, np.ndarray]], batch: Batch) -> dict[str, np.ndarray]:
     """A measurement of one network after the other: attention needs memory for every pair of pixels."""
-    rows = [measure(Batch([run], batch.device, batch.memory)) for run in batch.runs]
+    rows = [measure(Batch([run], batch.device, min(batch.memory, MEMORY))) for run in batch.runs]
     return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
 
 

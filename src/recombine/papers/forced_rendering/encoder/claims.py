@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import numpy as np
-
 from recombine.papers.forced_rendering.labels import CODES
-from recombine.papers.forced_rendering.samples import sample, some_distances
+from recombine.papers.forced_rendering.samples import decades, sample, some_distances
 from recombine.reproduction.claims import Claim, Data, Statement
 from recombine.reproduction.criteria import effect
 from recombine.reproduction.samples import Sample
-
-if TYPE_CHECKING:
-    import xarray
 
 
 def error_ratio_cases(data: Data) -> dict[str, Sample]:
@@ -33,17 +26,13 @@ def error_ratio_alternatives(data: Data) -> dict[str, Sample]:
         for distance in some_distances(networks["distance_mse"]):
             far = networks["distance_mse"].sel(distance=distance)
             name = f"{code}, {distance} px from the kept region"
-            samples[name] = sample(_log_ratio(far, networks["id_mse"]), networks)
+            samples[name] = sample(decades(far, networks["id_mse"]), networks)
     return samples
 
 
 def _decades(data: Data, code: str, above: str, below: str) -> Sample:
     networks = data["encoder"].sel(encoding=code)
-    return sample(_log_ratio(networks[above], networks[below]), networks)
-
-
-def _log_ratio(above: xarray.DataArray, below: xarray.DataArray) -> xarray.DataArray:
-    return np.log10(above / below)
+    return sample(decades(networks[above], networks[below]), networks)
 
 
 CLAIMS = (

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib import pyplot
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
+from recombine.papers.forced_rendering.samples import decades
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.panels import COLORS, band, grid_image, seed_count, styled
 
@@ -29,8 +31,9 @@ def encoder_figure(result: xarray.Dataset) -> Figure:
             figure.colorbar(image, ax=ax, shrink=0.8, label="log10 error / mean code's")
         for code, color in zip(codes, COLORS, strict=False):
             own = result.sel(encoding=code)
-            band(axes[0, -1], np.log10(own["distance_mse"] / own["id_mse"]), f"{code} code", color)
+            band(axes[0, -1], decades(own["distance_mse"], own["id_mse"]), f"{code} code", color)
         axes[0, -1].axhline(1, color="0.7", linewidth=0.8)
+        axes[0, -1].xaxis.set_major_locator(MaxNLocator(integer=True))
         axes[0, -1].set_xlabel("px from the kept region")
         axes[0, -1].set_title("log10 error / error outside")
         axes[0, -1].legend(fontsize=7)
@@ -46,8 +49,8 @@ def encoder_caption(result: xarray.Dataset) -> str:
         for code in result["encoding"].values
     )
     ratios = "; ".join(
-        f"{code} code {np.log10(own['ood_mse'] / own['id_mse']).mean().item():.2f} (linear read-out of the last hidden "
-        f"stage {np.log10(own['readout_held'] / own['readout_kept']).mean().item():.2f})"
+        f"{code} code {decades(own['ood_mse'], own['id_mse']).mean().item():.2f} (linear read-out of the last hidden "
+        f"stage {decades(own['readout_held'], own['readout_kept']).mean().item():.2f})"
         for code in result["encoding"].values
         for own in (result.sel(encoding=code),)
     )

@@ -5,6 +5,7 @@ Beside the box stand other hold-outs, its interior, distances from the kept regi
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING
 
 from recombine.papers.forced_rendering.attention.labels import ARCHITECTURES, BASE
@@ -70,16 +71,17 @@ def _beside(data: Data, score: str) -> dict[str, Sample]:
 
 
 def _other_decoders(data: Data, score: str) -> dict[str, Sample]:
-    """MLPs of every depth, transformer and coordinate MLP, with bump codes and the box."""
+    """MLPs of every depth, and with bump codes transformer and coordinate MLP; against the box."""
     samples = {}
     if "mlp" in data:
-        own = data["mlp"].sel(encoding="bump", decoder=MLP_ARM)
-        for depth in own["depth"].values:
-            if trained(own.sel(depth=depth)).any():
-                samples[f"MLP of depth {depth}"] = _one(own.sel(depth=depth), score)
+        own = data["mlp"].sel(decoder=MLP_ARM)
+        for code, depth in product(own["encoding"].values, own["depth"].values):
+            networks = own.sel(encoding=code, depth=depth)
+            if trained(networks).any():
+                samples[f"{code}, MLP of depth {depth}"] = _one(networks, score)
     if "attention" in data:
         for decoder in ARCHITECTURES:
-            samples[decoder] = _one(data["attention"].sel(decoder=decoder, variant=BASE), score)
+            samples[f"bump, {decoder}"] = _one(data["attention"].sel(decoder=decoder, variant=BASE), score)
     return samples
 
 

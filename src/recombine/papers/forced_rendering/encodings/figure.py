@@ -116,7 +116,7 @@ def _by_distance(ax: Axes, result: xarray.Dataset) -> None:
     ax.set_ylim(bottom=0)
     ax.set_xlabel("px from kept", fontsize=7)
     ax.set_title("error / blank", loc="left", fontsize=9)
-    ax.legend(fontsize=5)
+    ax.legend(fontsize=5, loc="lower right")
 
 
 def _superposition_row(figure: SubFigure, result: xarray.Dataset) -> None:
@@ -128,7 +128,7 @@ def _superposition_row(figure: SubFigure, result: xarray.Dataset) -> None:
         drawn_image(ax, panels.sel(panel=name).values, None, result.attrs["place"])
         ax.set_title(f"(d) {title}" if name == OUTPUT else title, loc="left", fontsize=9)
     kept = int(result.attrs["kept"])
-    blocks = {"(e) binary kernel": result["binary"].values}
+    blocks = {"(e) binary": result["binary"].values}
     for kernel, title in (("overlap", f"overlap > {SHOWN_THRESHOLD:g}"), ("cosine", "cosine")):
         blocks[title] = result["gram"].sel(encoding="bump", kernel=kernel).values[kept:, :kept]
     axes = right.subplots(1, 4, width_ratios=[1, 1, 1, 1.3])

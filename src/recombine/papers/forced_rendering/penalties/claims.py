@@ -59,9 +59,14 @@ def alignment_gain(data: Data) -> dict[str, Sample]:
 
 
 def alignment_gain_otherwise(data: Data) -> dict[str, Sample]:
-    """Other conventions, and the variance penalty alone."""
+    """Other conventions, the variance penalty alone, bands of any strength, and bands farther off."""
     others = {name: _alignment_gain(data, BOTH, convention) for name, convention in conventions(data).items()}
-    return {**others, "variance only": _alignment_gain(data, VARIANCE, UNIT)}
+    return {
+        **others,
+        "variance only": _alignment_gain(data, VARIANCE, UNIT),
+        "bands of any strength": _alignment_gain(data, BOTH, UNIT, "aligned_any"),
+        "within 3 px": _alignment_gain(data, BOTH, UNIT, "aligned_wide"),
+    }
 
 
 def _rank_ratio(data: Data, arm: str, convention: str) -> Sample:
@@ -69,9 +74,9 @@ def _rank_ratio(data: Data, arm: str, convention: str) -> Sample:
     return sample(own["rank"] / none["rank"], own, none)
 
 
-def _alignment_gain(data: Data, arm: str, convention: str) -> Sample:
+def _alignment_gain(data: Data, arm: str, convention: str, name: str = "aligned") -> Sample:
     own, none = networks(data, arm, convention), networks(data, NONE, convention)
-    return sample(own["aligned"] - none["aligned"], own, none)
+    return sample(own[name] - none[name], own, none)
 
 
 # -- C8: a smoother manifold -------------------------------------------------------------------------------------------

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib import pyplot
 from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure, SubFigure
 
+from recombine.papers.forced_rendering.rotation.embedding import UMAP, Embed, embeddings
 from recombine.papers.forced_rendering.rotation.labels import BLEND, INPUT, OUTPUT, TRUTH
 from recombine.papers.forced_rendering.rotation.speeds import gap_speed
 from recombine.reproduction.figures import FigureSpec
@@ -29,38 +32,38 @@ WHITE = 255
 
 def rotation_figure(result: xarray.Dataset) -> Figure:
     """Error over angle for one and for many digits, stages in two dimensions, and pictures across the gap."""
+    methods = embeddings()
     with styled():
-        figure = pyplot.figure(figsize=(9.2, 7.4), layout="constrained")
-        curves, stages, pictures = divided(figure, 3, 1, height_ratios=[2.1, 1.8, 3.0])
+        figure = pyplot.figure(figsize=(9.2, 5.7 + 1.7 * len(methods)), layout="constrained")
+        curves, stages, pictures = divided(figure, 3, 1, height_ratios=[2.1, 1.8 * len(methods), 3.0])
         _curves(curves, result)
-        _stages(stages, result)
+        _stages(stages, result, methods)
         _pictures(pictures, result)
     return figure
 
 
 def rotation_caption(result: xarray.Dataset) -> str:
     """What the figure shows, with numbers from the data."""
-    shown, closer = result["shown"].values, float(result["closer_to_blend"].mean())
-    fastest = gap_speed(result)
-    nearer, farther = ("blend", "truth") if closer > 0 else ("truth", "blend")
+    shown, fastest = result["shown"].values, gap_speed(result)
+    by = "UMAP and principal components" if UMAP in embeddings() else "principal components (UMAP is not installed)"
     text = (
         f"A digit turned by every angle but those strictly between {shown[0]:.0f}° and {shown[-1]:.0f}° (shaded). (a) "
         f"Error over angle, relative to blank, mean and 5–95 % range over {seed_count(result['ood_over_blank'])}: "
-        f"{_mean(result, 'ood_over_blank')} in the gap, {_mean(result, 'id_over_blank')} outside. (b) Stages of the "
-        "first "
-        f"seed's network over all angles, by {result.attrs['embedding']}, gap marked in orange; × is how fast a stage "
-        f"moves a degree inside the gap relative to outside, on average over seeds, {fastest.mean().item():.2g} in the "
-        "layer where that is largest. (c) What the first seed's network draws and (d) the linear blend of the true "
-        f"images at the gap's edges: in the gap, the root-mean-square distance of an output to the {farther} is "
-        f"{10 ** abs(closer):.2f} times that to the {nearer}, in the geometric mean."
+        f"{_mean(result, 'ood_over_blank')} in the gap, {_mean(result, 'mid_gap_error')} at its middle, "
+        f"{_mean(result, 'id_over_blank')} outside. (b) Stages of the first seed's network over all angles, by {by}, "
+        "gap marked in orange; × is how fast a stage moves a degree inside the gap relative to outside, on average "
+        f"over seeds, {fastest.mean().item():.2g} in the layer where that is largest. (c) What the first seed's "
+        "network draws and (d) the linear blend of the true images at the gap's edges: in the middle half of the gap, "
+        f"outputs regressed on truth and edges have a weight of {_mean(result, 'truth_weight')} on the truth and of "
+        f"{_mean(result, 'edges_weight')} on both edges, which account for "
+        f"{100 * float(result['explained'].mean()):.0f} % of their square."
     )
     if "many_error" in result:
-        many = 10 ** float(result["many_closer_to_blend"].mean())
         text += (
             f" (e) {result.attrs['digits']} digits, of which one has the gap, "
             f"{seed_count(result['many_ood_over_blank'])}: error {_mean(result, 'many_ood_over_blank')} in the gap, "
-            f"{_mean(result, 'many_id_over_blank')} elsewhere; the distance to the truth is {many:.2f} times "
-            "that to the blend."
+            f"{_mean(result, 'many_id_over_blank')} elsewhere; weights {_mean(result, 'many_truth_weight')} on the "
+            f"truth and {_mean(result, 'many_edges_weight')} on the edges."
         )
     return text
 
@@ -105,28 +108,40 @@ def _shade(ax: Axes, angle: np.ndarray, gap: np.ndarray) -> None:
     ax.axvspan(inside.min() - step, inside.max() + step, color=HOLDOUT_COLOR, alpha=0.14, linewidth=0)
 
 
-def _stages(part: SubFigure, result: xarray.Dataset) -> None:
-    """Every stage as a curve of the angle, the gap underlaid."""
-    names, method = list(result["stage"].values), result.attrs["embedding"]
-    axes = part.subplots(1, len(names), squeeze=False)[0]
-    angle, gap, speed = result["angle"].values, result["gap"].values, result["stage_speed"].mean("seed").values
-    for k, (ax, name) in enumerate(zip(axes, names, strict=True)):
-        across, up = result["embedding"].values[k].T
-        ax.scatter(across, up, s=16, color="0.55", linewidths=0, rasterized=True)
-        ax.scatter(across[gap], up[gap], s=44, color=HOLDOUT_COLOR, linewidths=0, rasterized=True)
-        dots = ax.scatter(across, up, s=9, c=angle, cmap=CYCLE, vmin=0, vmax=360, linewidths=0, rasterized=True)
-        ax.set_title(f"{name}\ngap ×{speed[k]:.2f}")
-        ax.set_aspect("equal", adjustable="datalim")
-        ax.margins(0.12)
-        ax.spines[:].set_visible(True)
-        ax.set_xticks([])
-        ax.set_yticks([])
-        embedded = name != INPUT
-        ax.set_xlabel(f"{method} 1" if embedded else "cos θ")
-        ax.set_ylabel(f"{method} 2" if embedded else "sin θ", labelpad=2)
-    axes[0].set_title("(b)", loc="left", x=-0.12)
-    bar = part.colorbar(dots, ax=list(axes), ticks=QUARTERS, pad=0.01, aspect=12)
+def _stages(part: SubFigure, result: xarray.Dataset, methods: Mapping[str, Embed]) -> None:
+    """Every stage as a curve of the angle, the gap underlaid; one row per way to draw it in two dimensions."""
+    names = list(result["stage"].values)
+    axes = part.subplots(len(methods), len(names), squeeze=False)
+    speed = result["stage_speed"].mean("seed").values
+    for row, (method, embed) in enumerate(methods.items()):
+        for k, (ax, name) in enumerate(zip(axes[row], names, strict=True)):
+            if name == INPUT and row:
+                ax.set_visible(False)
+                continue
+            scores = result["components"].values[k]
+            across, up = (scores[:, :2] if name == INPUT else embed(scores)).T
+            dots = _path(ax, result, across, up)
+            ax.set_xlabel(f"{method} 1" if name != INPUT else "cos θ")
+            ax.set_ylabel(f"{method} 2" if name != INPUT else "sin θ", labelpad=2)
+            if not row:
+                ax.set_title(f"{name}\ngap ×{speed[k]:.2f}")
+    axes[0, 0].set_title("(b)", loc="left", x=-0.12)
+    bar = part.colorbar(dots, ax=list(axes.flat), ticks=QUARTERS, pad=0.01, aspect=12 * len(methods))
     bar.set_label("angle (degrees)")
+
+
+def _path(ax: Axes, result: xarray.Dataset, across: np.ndarray, up: np.ndarray) -> PathCollection:
+    """Angles as dots, coloured, the gap underlaid."""
+    angle, gap = result["some_angle"].values, result["some_gap"].values
+    ax.scatter(across, up, s=16, color="0.55", linewidths=0, rasterized=True)
+    ax.scatter(across[gap], up[gap], s=44, color=HOLDOUT_COLOR, linewidths=0, rasterized=True)
+    dots = ax.scatter(across, up, s=9, c=angle, cmap=CYCLE, vmin=0, vmax=360, linewidths=0, rasterized=True)
+    ax.set_aspect("equal", adjustable="datalim")
+    ax.margins(0.12)
+    ax.spines[:].set_visible(True)
+    ax.set_xticks([])
+    ax.set_yticks([])
+    return dots
 
 
 def _pictures(part: SubFigure, result: xarray.Dataset) -> None:

@@ -1,8 +1,8 @@
 """The gap in the angles, and the images that would fill it.
 
 The **blend** at an angle in the gap mixes the true images at the gap's two edges, the last trained angles on either
-side, with weights linear in the angle. `closer_to_blend` is log10 of an output's distance to the truth over its
-distance to the blend: above 0 is nearer to the blend.
+side, with weights linear in the angle. What outputs are made of is told by regressing them on such images
+(`regression`).
 """
 
 from __future__ import annotations
@@ -11,11 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from recombine.metrics import squared_error
 from recombine.tasks.rotation import RotationTask
-
-NEGLIGIBLE = 1e-8
-"""Root-mean-square distances between images below this count as this."""
 
 
 def gap_angles(task: RotationTask) -> Float[Tensor, " angle"]:
@@ -39,14 +35,6 @@ def linear_blend(task: RotationTask, angles: Float[Tensor, " angle"]) -> Float[T
     (low, high), (before, after) = gap_edges(task), edge_images(task)
     weight = ((angles - low) / (high - low))[:, None, None]
     return (1 - weight) * before + weight * after
-
-
-def closer_to_blend(
-    drawn: Float[Tensor, "*member angle y x"], truths: Float[Tensor, "angle y x"], blends: Float[Tensor, "angle y x"]
-) -> Float[Tensor, "*member angle"]:
-    """log10 of the root-mean-square distance to the truth over that to the blend, image by image."""
-    to_truth, to_blend = (squared_error(drawn, other).sqrt().clamp(min=NEGLIGIBLE) for other in (truths, blends))
-    return (to_truth / to_blend).log10()
 
 
 def first_digit(task: RotationTask, angles: Tensor) -> Tensor:

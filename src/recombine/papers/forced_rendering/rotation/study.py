@@ -3,8 +3,13 @@
 One digit turned by every angle but those strictly between 160° and 200°; and several digits, of which the first has the
 gap while the others are seen at every angle. The code is (cos θ, sin θ), with a one-hot code of the digit.
 
-Conventions: errors are over blank, what an empty image scores on that digit, averaged over the gap. `stage_speed` is
-‖df/dθ‖ (exact) averaged inside the gap over outside. Pictures are of the first seed, 0 … 255.
+Conventions: errors are over blank, what an empty image scores on that digit, averaged over the gap; `mid_gap_error` is
+that at the angle nearest to the gap's middle. `edges_less_truth` is from a regression of outputs in the middle half of
+the gap, `edges_less_truth_inner` in its middle fifth, `blend_less_truth` at all angles in it (`regression`).
+`stage_speed` is ‖df/dθ‖ (exact) averaged inside the gap over outside, `stage_roughness` how much the path of a stage
+bends in it relative to outside (`roughness`), and `roughness_held` and `roughness_kept` are the bump task's measures of
+log10 of the volume, here the speed. Pictures are of the first seed, 0 … 255, and so are the stages' principal
+components, from which figures are drawn (`reduction`). Numbers of several digits begin with `many_`.
 """
 
 from __future__ import annotations
@@ -17,21 +22,23 @@ import torch
 from torch import Tensor
 
 from recombine.decoders import CNN
-from recombine.metrics import features, metric_tensor
+from recombine.metrics import features, log_volume, metric_tensor, roughness
 from recombine.papers.forced_rendering.presets import WithDepth
-from recombine.papers.forced_rendering.rotation.embedding import embedder
 from recombine.papers.forced_rendering.rotation.gap import (
     by_digit,
-    closer_to_blend,
+    edge_images,
     first_digit,
     gap_angles,
     gap_edges,
     linear_blend,
 )
 from recombine.papers.forced_rendering.rotation.labels import BLEND, MANY, ONE, OUTPUT, TRUTH
+from recombine.papers.forced_rendering.rotation.reduction import chosen_angles, principal_scores
+from recombine.papers.forced_rendering.rotation.regression import blend_regression, edge_regression, middle_angles
+from recombine.papers.forced_rendering.rotation.roughness import stage_roughness
 from recombine.reproduction.batches import Batch
 from recombine.reproduction.measuring import base_attributes, tabulate
-from recombine.reproduction.preset import Count, Positive
+from recombine.reproduction.preset import Count, Positive, Seeds
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.specs import RunSpec
 from recombine.tasks.rotation import RotationTask
@@ -44,7 +51,10 @@ FEWEST_ANGLES = 36
 """Of each of several digits: every ten degrees."""
 SHOWN = 9
 """Angles across the gap, its edges included, at which pictures are kept."""
-ALONG = {"error": "angle", "stage_speed": "stage", "many_error": "many_angle", "many_error_others": "many_angle"}
+INNER = 0.4
+"""Share of the gap next to either edge that inner angles leave out."""
+BY_STAGE = ("stage_speed", "stage_roughness", "roughness_held", "roughness_kept")
+ALONG = {"error": "angle", "error_others": "angle", **dict.fromkeys(BY_STAGE, "stage")}
 """What a measured row runs along."""
 
 
@@ -59,11 +69,13 @@ class Settings(WithDepth):
     rotation_lr: Positive = 1e-3
     digits: Count = 10
     """Digits of the many-digit variant."""
+    rotation_seeds: Seeds = 64
+    """Seeds with one digit."""
 
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {
             "angles": 120, "rotation_size": 14, "rotation_width": 16, "rotation_steps": 300, "rotation_lr": 5e-3,
-            "digits": 3,
+            "digits": 3, "rotation_seeds": 3,
         }
     }  # fmt: skip
 
@@ -74,32 +86,28 @@ class RotationStudy(Study[Settings]):
     name: ClassVar[str] = "rotation"
     question: ClassVar[str] = "How does a network fill a gap between the angles that it was trained on?"
     settings: ClassVar[type[Settings]] = Settings
-    metrics: ClassVar[tuple[str, ...]] = ("features", "metric_tensor", "squared_error")
+    version: ClassVar[int] = 2
+    metrics: ClassVar[tuple[str, ...]] = ("features", "log_volume", "metric_tensor", "roughness")
 
     def arms(self, preset: Settings) -> list[Arm]:
-        arms = [Arm((ONE,), _spec(preset, angles=preset.angles))]
+        arms = [Arm((ONE,), _spec(preset, angles=preset.angles), seeds=preset.rotation_seeds)]
         if preset.digits > 1:
             angles = max(FEWEST_ANGLES, preset.angles // preset.digits)
             arms.append(Arm((MANY,), _spec(preset, angles=angles, digits=preset.digits), extra=True))
         return arms
 
-    def optional_tools(self) -> tuple[str, ...]:
-        return (embedder()[0],)
-
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
         with arithmetic("float32"):
             result = _tabulated(trials, ONE, _one_digit)
             if MANY in trials:
-                many = _tabulated(trials, MANY, _many_digits)
+                many = _tabulated(trials, MANY, _several_digits)
+                renamed = {str(name): f"many_{name}" for name in (*many.data_vars, "angle")}
                 angles = _angles(Batch(trials[MANY][:1], trials.device), "many_")
-                result = result.merge(many, join="outer").assign_coords(angles)
+                result = result.merge(many.rename(renamed), join="outer").assign_coords(angles)
             first = Batch([trials.pictured_run(ONE)], trials.device)
-            result = result.assign_coords(_angles(first)).assign(_pictures(first))
-            stages, method, embedded = _embedding(first)
+            result = result.assign_coords(_angles(first)).assign(_pictures(first)).assign(_components(first))
         preset = trials.preset
-        return result.assign(embedding=(("stage", "angle", "axis"), embedded)).assign_coords(stage=stages).assign_attrs(
-            base_attributes(trials, size=preset.rotation_size, embedding=method, digits=preset.digits)
-        )  # fmt: skip
+        return result.assign_attrs(base_attributes(trials, size=preset.rotation_size, digits=preset.digits))
 
 
 def _spec(preset: Settings, **task: Any) -> RunSpec:
@@ -130,23 +138,41 @@ def _angles(batch: Batch, prefix: str = "") -> dict[str, Any]:
 
 
 def _one_digit(batch: Batch) -> dict[str, Any]:
+    return {**_over_angles(batch), **_stages(batch)}
+
+
+def _several_digits(batch: Batch) -> dict[str, Any]:
+    return {**_over_angles(batch), "error_others": _errors(batch)[:, 1:].mean(axis=1)}
+
+
+def _over_angles(batch: Batch) -> dict[str, Any]:
+    """Scores, errors of the digit with the gap, and what its outputs there are made of."""
+    errors, (low, high) = _errors(batch)[:, 0], gap_edges(_task(batch))
+    middle = int((_task(batch).grid.factors[-1].values - (low + high) / 2).abs().argmin())
     return {
         "id_over_blank": batch.scores["id_over_blank"],
         "ood_over_blank": batch.scores["ood_over_blank"],
-        "error": _errors(batch)[:, 0],
-        "closer_to_blend": _mean_closeness(batch),
-        "stage_speed": _stage_speeds(batch),
+        "error": errors,
+        "mid_gap_error": errors[:, middle],
+        **_weights(batch),
     }
 
 
-def _many_digits(batch: Batch) -> dict[str, Any]:
-    errors = _errors(batch)
+def _weights(batch: Batch) -> dict[str, Tensor]:
+    """Regressions of outputs inside the gap."""
+    task = _task(batch)
+    angles, edges = gap_angles(task), edge_images(task)
+    values = first_digit(task, angles)
+    drawn, truths = batch.outputs(values), task.render(values)
+    middle, inner = (torch.isin(angles, middle_angles(task, *margin)) for margin in ((), (INNER,)))
+    weights, nearest = (edge_regression(drawn[:, part], truths[part], edges) for part in (middle, inner))
     return {
-        "many_id_over_blank": batch.scores["id_over_blank"],
-        "many_ood_over_blank": batch.scores["ood_over_blank"],
-        "many_error": errors[:, 0],
-        "many_error_others": errors[:, 1:].mean(axis=1),
-        "many_closer_to_blend": _mean_closeness(batch),
+        "edges_less_truth": weights.edges_less_truth,
+        "edges_less_truth_inner": nearest.edges_less_truth,
+        "blend_less_truth": blend_regression(drawn, truths, linear_blend(task, angles)).edges_less_truth,
+        "truth_weight": weights.truth.mean(dim=-1),
+        "edges_weight": (weights.before + weights.after).mean(dim=-1),
+        "explained": weights.explained.mean(dim=-1),
     }
 
 
@@ -158,21 +184,24 @@ def _errors(batch: Batch) -> np.ndarray:
     return np.asarray(error / blank[:, :, held].mean(axis=2, keepdims=True))
 
 
-def _mean_closeness(batch: Batch) -> Tensor:
-    task, angles = _task(batch), gap_angles(_task(batch))
-    values = first_digit(task, angles)
-    drawn = batch.outputs(values).double()
-    return closer_to_blend(drawn, task.render(values), linear_blend(task, angles)).mean(dim=-1)
-
-
-def _stage_speeds(batch: Batch) -> Tensor:
-    """How fast each stage moves per degree, inside the gap over outside; NaN for a stage that stands still."""
+def _stages(batch: Batch) -> dict[str, Tensor]:
+    """By stage: speed, path and volume inside the gap and outside; NaN for a stage that stands still."""
     task = _task(batch)
-    points = task.grid.points.to(batch.device)
+    points, held = task.grid.points.to(batch.device), task.held_out
     metrics = metric_tensor(batch.reader(), points, members=1, memory=batch.memory)
-    held = task.held_out.to(batch.device)
     speeds = [metric[..., 0, 0].double().clamp(min=0).sqrt() for metric in metrics.values()]
-    return torch.stack([speed[:, held].mean(dim=1) / speed[:, ~held].mean(dim=1) for speed in speeds], dim=1)
+    volumes = [log_volume(metric) for metric in metrics.values()]
+    bends = [
+        torch.stack([stage_roughness(member, held) for member in stage]).cpu()
+        for _, stage in features(batch.reader(), points, members=1, memory=batch.memory)
+    ]
+    by_stage = {
+        "stage_speed": [speed[:, held].mean(dim=1) / speed[:, ~held].mean(dim=1) for speed in speeds],
+        "stage_roughness": bends,
+        "roughness_held": [roughness(volume, task.grid.shape, held) for volume in volumes],
+        "roughness_kept": [roughness(volume, task.grid.shape, ~held) for volume in volumes],
+    }
+    return {name: torch.stack(values, dim=1) for name, values in by_stage.items()}
 
 
 def _pictures(batch: Batch) -> dict[str, Any]:
@@ -192,13 +221,23 @@ def _pictures(batch: Batch) -> dict[str, Any]:
     return {**pictures, "shown": shown.numpy()}
 
 
-def _embedding(batch: Batch) -> tuple[list[str], str, np.ndarray]:
-    """Stages, method, and each stage's activations over all angles in two dimensions; the input has two as it is."""
-    method, embed = embedder()
-    points = batch.task.grid.points.to(batch.device)
-    stages = ((name, one[0]) for name, one in features(batch.reader(), points, members=1, memory=batch.memory))
-    embedded = {name: embed(stage) if stage.shape[1] > 2 else stage.cpu().numpy() for name, stage in stages}
-    return list(embedded), method, np.stack(list(embedded.values())).astype(np.float32)
+def _components(batch: Batch) -> dict[str, Any]:
+    """Stages of the first network at some angles, on their principal components; the code is as it is."""
+    task = _task(batch)
+    chosen = chosen_angles(task.angles)
+    points = task.grid.points[chosen].to(batch.device)
+    stages = {
+        name: one[0].cpu().numpy() if one.shape[-1] <= 2 else principal_scores(one[0])
+        for name, one in features(batch.reader(), points, members=1, memory=batch.memory)
+    }
+    most = max(scores.shape[1] for scores in stages.values())
+    padded = [np.pad(scores, ((0, 0), (0, most - scores.shape[1]))) for scores in stages.values()]
+    return {
+        "components": (("stage", "some_angle", "component"), np.stack(padded).astype(np.float32)),
+        "stage": list(stages),
+        "some_angle": task.grid.factors[-1].values[chosen].numpy(),
+        "some_gap": ("some_angle", by_digit(task, task.held_out)[0][chosen].numpy()),
+    }
 
 
 STUDY = RotationStudy()

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from recombine.decoders import MLP
 from recombine.encodings import ENCODINGS
 from recombine.metrics import averaged_codes, gram_matrix, nonnegative_weights, theoretical_kernel
 from recombine.papers.forced_rendering.labels import CODES
@@ -36,7 +35,7 @@ from recombine.papers.forced_rendering.superposition.measuring import (
     superposition_scores_of,
 )
 from recombine.reproduction.batches import Batch
-from recombine.reproduction.measuring import Measured, base_attributes, sample_points, tabulate
+from recombine.reproduction.measuring import TRAINED, Measured, base_attributes, sample_points, tabulate
 from recombine.reproduction.preset import AnyNumber
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.tasks import Task
@@ -74,10 +73,9 @@ class SuperpositionStudy(Study[Settings]):
             for code in ENCODINGS
             if code != "polar"
         ]
-        deeper = [(of_depth(depth), preset.cnn(depth)) for depth in preset.superposition_depths]
-        mlp = MLP(width=preset.mlp_bump_width, depth=preset.mlp_depths[0])
-        for name, decoder in (*deeper, (MLP_ARM, mlp)):
-            arms.append(Arm(("bump", name), preset.spec(decoder=decoder), extra=True))
+        for depth in preset.superposition_depths:
+            arms.append(Arm(("bump", of_depth(depth)), preset.spec(decoder=preset.cnn(depth)), extra=True))
+        arms.append(Arm(("bump", MLP_ARM), preset.mlp_spec("bump", preset.mlp_depths[0]), extra=True))
         return arms + [Arm((code, DARK), preset.spec(encoding=code, polarity="dark"), extra=True) for code in CODES]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
@@ -92,7 +90,7 @@ class SuperpositionStudy(Study[Settings]):
         order, kept = _matrix_order(spec.task)
         positions = spec.task.grid.points[order]
         binary = theoretical_kernel("binary", positions[kept:], positions[:kept])
-        result = result.merge(pictures.isel(seed=0, drop=True)).assign(
+        result = result.merge(pictures.isel(seed=0, drop=True).drop_vars(TRAINED), join="left").assign(
             binary=(("held_row", "kept_column"), binary.numpy().astype(np.float32))
         )
         position = sample_points(spec)[0].tolist()

@@ -2,7 +2,11 @@
 
 One network per seed, each at its own n. A first round spreads over all affordable n (N/2 to 4N²; under fixed epochs no
 more than `MOST_STEPS` steps); if any network comes near the target, a second round spreads evenly within a factor of
-`SPREAD` around the crossing estimated from the first.
+`SPREAD` around the crossing estimated from the first. Where bumps lie outside the hold-out, further networks have the
+largest affordable set: they decide whether the target is reached at all. The small network stands beside the paper's,
+and has half as many networks.
+
+The design looks at accuracies alone. Which networks count for a threshold is decided afterwards (`learning`).
 """
 
 from __future__ import annotations
@@ -13,12 +17,19 @@ from functools import cache
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import torch
 
 from recombine.decoders import CNN
 from recombine.errors import InvalidValue
 from recombine.papers.forced_rendering.presets import WithLearningRate
-from recombine.papers.forced_rendering.threshold.labels import BUMPS, STRIPES, TARGET, Family, Protocol
-from recombine.papers.forced_rendering.threshold.psychometric import Threshold, exact_threshold, fitted, threshold
+from recombine.papers.forced_rendering.threshold.labels import BUMPS, PROTOCOLS, STRIPES, TARGET, Family, Protocol
+from recombine.papers.forced_rendering.threshold.psychometric import (
+    Threshold,
+    exact_threshold,
+    fitted,
+    no_threshold,
+    threshold,
+)
 from recombine.reproduction.intervals import CONFIDENCE, TrimmedMean
 from recombine.reproduction.preset import Count, Several
 from recombine.reproduction.study import DONE
@@ -34,7 +45,7 @@ DENSEST = 4
 """Most bumps, in multiples of N²."""
 MOST_STEPS = 3000
 """Under fixed epochs, sets that would need more steps than this are not affordable."""
-RESAMPLES = 1000
+RESAMPLES = 20_000
 FEWEST = 3
 """Networks that a curve or a mean needs."""
 GOLDEN = (5**0.5 - 1) / 2
@@ -46,26 +57,33 @@ class Settings(WithLearningRate):
 
     threshold_sizes: Several = (20, 28, 36, 44, 52)
     """N of the data-threshold study."""
-    threshold_width: Count = 16
-    threshold_depth: Count = 3
-    threshold_steps: Count = 1000
-    """Steps under the fixed-steps protocol."""
+    threshold_width: Count = 64
+    threshold_depth: Count = 4
+    threshold_steps: Count = 3150
+    """Steps of the paper's network."""
+    threshold_small_width: Count = 16
+    threshold_small_depth: Count = 3
+    threshold_small_steps: Count = 1000
+    """Steps of the small network under the fixed-steps protocols."""
     threshold_epochs: Count = 25
-    """Epochs under the fixed-epochs protocol."""
-    threshold_protocols: Count = 8
-    """How many of the eight protocols are run; the first is: whole grid, integer centres, fixed steps."""
+    """Epochs under the fixed-epochs protocols."""
+    threshold_protocols: Count = len(PROTOCOLS)
+    """How many of the protocols are run; the first two are of the paper's network."""
     threshold_first: Count = 8
     """Networks, over as many sizes of training set, that bracket a threshold."""
     threshold_rest: Count = 24
     """Networks inside the bracket."""
     threshold_alone: Count = 32
     """Networks trained on stripes without a bump."""
+    threshold_largest: Count = 24
+    """Networks with the largest set of bumps outside the hold-out."""
 
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {
             "threshold_sizes": (8, 11, 14), "threshold_width": 12, "threshold_depth": 2, "threshold_steps": 250,
-            "threshold_epochs": 50, "threshold_protocols": 1, "threshold_first": 4, "threshold_rest": 2,
-            "threshold_alone": 3,
+            "threshold_small_width": 8, "threshold_small_depth": 2, "threshold_small_steps": 250,
+            "threshold_epochs": 50, "threshold_protocols": 2, "threshold_first": 3, "threshold_rest": 2,
+            "threshold_alone": 3, "threshold_largest": 1,
         }
     }  # fmt: skip
 
@@ -101,7 +119,7 @@ class Cell:
         """The largest affordable number of bumps."""
         bumps = DENSEST * self.size**2
         if self.protocol.budget == "epochs":
-            recipe = _recipe(self.preset, self.protocol.budget)
+            recipe = _recipe(self.preset, self.protocol)
             bumps = min(bumps, recipe.batch * (MOST_STEPS // max(1, recipe.epochs or 1)) - self.stripes)
         if bumps < self.size:
             raise InvalidValue("threshold_epochs", self.preset.threshold_epochs, f"fewer, for {MOST_STEPS} steps")
@@ -112,8 +130,9 @@ class Cell:
         """The largest affordable training set."""
         return self.stripes + self.most_bumps
 
-    def spec(self, bumps: int, seed: int) -> RunSpec:
-        """A network with this many bumps."""
+    def spec(self, bumps: int, number: int) -> RunSpec:
+        """The network of this number in the cell, with this many bumps."""
+        seed = self.preset.first_seed + number
         return _spec(self.preset, self.protocol, self.family, self.size, bumps, seed)
 
     def accuracy(self, run: Run) -> float:
@@ -142,41 +161,44 @@ class Cell:
         alone = points.accuracy[points.examples == self.stripes]
         return len(alone) > 0 and TrimmedMean.of(alone).interval().low >= TARGET
 
-    def _count(self, networks: int, fewest: int) -> int:
-        """Stripes get half as many networks."""
-        return max(fewest, networks if self.family == BUMPS else networks // 2)
+    def _fewer(self, networks: int) -> int:
+        """Alternatives get half as many networks."""
+        return networks if self.protocol.network == "paper" else networks // 2
 
-    def _alone(self, points: Points, seed: int) -> list[RunSpec]:
-        count = max(FEWEST, self.preset.threshold_alone) if self.family == STRIPES else 0
-        return [self.spec(0, seed + k) for k in range(count)]
+    def _alone(self, points: Points, number: int) -> list[RunSpec]:
+        count = max(FEWEST, self._fewer(self.preset.threshold_alone)) if self.family == STRIPES else 0
+        return [self.spec(0, number + k) for k in range(count)]
 
-    def _first(self, points: Points, seed: int) -> list[RunSpec]:
+    def _first(self, points: Points, number: int) -> list[RunSpec]:
         if self.suffices(points):
             return []
-        count = self._count(self.preset.threshold_first, FEWEST)
-        bumps = np.unique(np.geomspace(max(1, self.size / 2), self.most_bumps, count).round().astype(int))
-        return [self.spec(int(n), seed + k) for k, n in enumerate(bumps)]
+        count = max(FEWEST, self.preset.threshold_first // (2 if self.family == STRIPES else 1))
+        spread = np.unique(np.geomspace(max(1, self.size / 2), self.most_bumps, count).round().astype(int))
+        literal = self.protocol.region == "kept" and self.family == BUMPS
+        bumps = [*spread, *[self.most_bumps] * (self._fewer(self.preset.threshold_largest) if literal else 0)]
+        return [self.spec(int(n), number + k) for k, n in enumerate(bumps)]
 
-    def _rest(self, points: Points, seed: int) -> list[RunSpec]:
+    def _rest(self, points: Points, number: int) -> list[RunSpec]:
         if self.suffices(points) or len(points.accuracy) < FEWEST or points.accuracy.max() < NEAR:
             return []
         guess = min(float(fitted(*points).crossing(TARGET)[0]), self.largest)
         low, high = max(self.stripes + 1, guess / SPREAD), min(self.largest, max(guess, self.stripes + 1) * SPREAD)
-        where = (np.arange(self._count(self.preset.threshold_rest, 0)) + 0.5) * GOLDEN % 1
+        count = self._fewer(self.preset.threshold_rest) // (2 if self.family == STRIPES else 1)
+        where = (np.arange(count) + 0.5) * GOLDEN % 1
         sizes = (low * (high / low) ** where).round().astype(int)
-        return [self.spec(int(n) - self.stripes, seed + k) for k, n in enumerate(sizes)]
+        return [self.spec(int(n) - self.stripes, number + k) for k, n in enumerate(sizes)]
 
     # -- the threshold ---------------------------------------------------------------------------------------------
 
-    def threshold(self, points: Points, generator: np.random.Generator) -> Threshold:
-        """Where the accuracy reaches the target."""
+    def threshold(self, points: Points, generator: np.random.Generator, device: torch.device) -> Threshold:
+        """Where the accuracy of networks that learnt reaches the target."""
         if self.suffices(points):
             return exact_threshold(float(self.stripes), RESAMPLES)
-        if len(points.accuracy) < FEWEST:
-            return Threshold("unsure", np.nan, np.nan, np.nan, np.full(RESAMPLES, np.nan), unreached=1.0)
+        if len(np.unique(points.examples)) < FEWEST:
+            return no_threshold("too few networks", RESAMPLES)
         return threshold(
             *points, TARGET, generator, largest=self.largest, floor=self.stripes, resamples=RESAMPLES,
-            confidence=CONFIDENCE,
+            confidence=CONFIDENCE, device=device,
         )  # fmt: skip
 
 
@@ -190,10 +212,17 @@ def whole_accuracy(run: Run) -> float:
     return float(np.mean(run.arrays()["hit"]))
 
 
-def _recipe(preset: Settings, budget: str) -> Recipe:
-    if budget == "steps":
-        return preset.recipe(steps=preset.threshold_steps, lr=preset.lr)
-    return preset.recipe(epochs=preset.threshold_epochs, lr=preset.lr)
+def _recipe(preset: Settings, protocol: Protocol) -> Recipe:
+    if protocol.budget == "epochs":
+        return preset.recipe(epochs=preset.threshold_epochs, lr=preset.lr)
+    steps = preset.threshold_steps if protocol.network == "paper" else preset.threshold_small_steps
+    return preset.recipe(steps=steps, lr=preset.lr)
+
+
+def _decoder(preset: Settings, protocol: Protocol) -> CNN:
+    if protocol.network == "paper":
+        return CNN(width=preset.threshold_width, depth=preset.threshold_depth)
+    return CNN(width=preset.threshold_small_width, depth=preset.threshold_small_depth)
 
 
 @cache
@@ -204,7 +233,7 @@ def _spec(preset: Settings, protocol: Protocol, family: Family, size: int, bumps
         training = {"training": f"draws:{bumps}", "region": protocol.region, "centers": protocol.centers}
     return RunSpec(
         task=BumpTask(size=size, isolated=family == STRIPES, **training),
-        decoder=CNN(width=preset.threshold_width, depth=preset.threshold_depth),
-        recipe=_recipe(preset, protocol.budget),
+        decoder=_decoder(preset, protocol),
+        recipe=_recipe(preset, protocol),
         seed=seed,
     )

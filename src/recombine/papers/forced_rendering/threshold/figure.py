@@ -10,21 +10,20 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator, PercentFormatter
 
-from recombine.papers.forced_rendering.threshold.labels import BUMPS, CLAIMED, STRIPES
-from recombine.papers.forced_rendering.threshold.limits import exponent_interval
+from recombine.papers.forced_rendering.threshold.exponents import exponent_interval
+from recombine.papers.forced_rendering.threshold.labels import BUMPS, CLAIMED, CUBIC, LINEAR, LITERAL, STRIPES, spelt
 from recombine.papers.forced_rendering.threshold.marks import (
     APART,
+    FAR,
     GREY,
     bars,
-    cubic_growth,
     draw_references,
     draw_thresholds,
     family_legend,
+    growth,
     is_same_line,
     protocol_legend,
     protocol_style,
-    spelt,
-    threshold_limits_of,
     unreached_sets,
 )
 from recombine.reproduction.figures import FigureSpec
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def threshold_panel(ax: Axes, result: xarray.Dataset, *, legend: bool = True) -> None:
-    """Thresholds against N, log–log: the first protocol bold, the others thin; arrows where none was reached."""
+    """Thresholds against N, log–log: the paper's network bold, others thin; arrows where none was reached."""
     sizes, protocols = result["size"].values.astype(float), list(result["protocol"].values)
     draw_references(ax, result)
     for number, protocol in reversed(list(enumerate(protocols))):
@@ -44,7 +43,7 @@ def threshold_panel(ax: Axes, result: xarray.Dataset, *, legend: bool = True) ->
             if number and family == STRIPES and is_same_line(here, result.isel(protocol=0).sel(family=family)):
                 continue
             shift = np.exp(APART * (number - (len(protocols) - 1) / 2)) if number else 1.0
-            draw_thresholds(ax, here, sizes * shift, protocol_style(protocol, family, bold=number == 0))
+            draw_thresholds(ax, here, sizes * shift, protocol_style(protocol, family))
     ax.set(xscale="log", yscale="log", xlabel="N (pixels a side)")
     ax.set_ylabel(f"examples for {100 * result.attrs['target']:.0f} % accuracy")
     ax.xaxis.set_major_locator(FixedLocator(list(sizes)))
@@ -53,8 +52,9 @@ def threshold_panel(ax: Axes, result: xarray.Dataset, *, legend: bool = True) ->
     ax.yaxis.set_minor_formatter(NullFormatter())
     width = sizes[-1] / sizes[0]
     ax.set_xlim(sizes[0] / width**0.09, sizes[-1] * width**0.24)
-    low, high = (values.where(np.isfinite(values) & (values > 0)) for values in threshold_limits_of(result))
-    top = np.nanmax([4 * sizes[-1], high.max(), 1.3 * unreached_sets(result).max(), cubic_growth(result)[-1]])
+    limits = (result["threshold_low"], result["threshold_high"])
+    low, high = (values.where(np.isfinite(values) & (values > 0)) for values in limits)
+    top = np.nanmax([4 * sizes[-1], high.max(), 1.3 * unreached_sets(result).max(), growth(result, 3)[-1]])
     bottom = np.nanmin([1.5 * sizes[0], low.min()])
     ax.set_ylim(bottom / 1.2, 1.5 * top)
     if legend:
@@ -69,8 +69,10 @@ def curves_panel(ax: Axes, result: xarray.Dataset, protocol: str, family: str = 
     ax.axhline(target, color=GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
     for size, color in zip(here["size"].values, shades, strict=True):
         cell = here.sel(size=size)
+        counted = cell["learnt"].values == 1
         examples, accuracy = cell["examples"].values, cell["accuracy"].values
-        ax.plot(examples, accuracy, "o", color=color, markersize=3.2, alpha=0.75, markeredgewidth=0)
+        ax.plot(examples[counted], accuracy[counted], "o", color=color, markersize=3.2, alpha=0.75, markeredgewidth=0)
+        ax.plot(examples[~counted], accuracy[~counted], "x", color=color, markersize=3.2, alpha=0.75)
         along = np.geomspace(np.nanmin(examples), np.nanmax(examples), 200)
         logistic = 1 / (1 + np.exp(-cell["slope"].item() * (np.log(along) - cell["mid"].item())))
         ax.plot(along, cell["top"].item() * logistic, color=color, linewidth=1.3, label=f"N = {size}")
@@ -85,8 +87,9 @@ def curves_panel(ax: Axes, result: xarray.Dataset, protocol: str, family: str = 
 def exponents_panel(ax: Axes, result: xarray.Dataset) -> None:
     """Exponents with intervals, one row per protocol; bands are what counts as the paper's."""
     protocols, plain = list(result["protocol"].values), {"facecolor": "0.93", "edgecolor": "none", "pad": 0.5}
-    for family, (claimed, (low, high)) in CLAIMED.items():
-        ax.axvspan(low, high, color="0.93", linewidth=0, zorder=0)
+    ranges: dict[str, tuple[float, float]] = {BUMPS: (CUBIC, FAR), STRIPES: LINEAR}
+    for family, claimed in CLAIMED.items():
+        ax.axvspan(*ranges[family], color="0.93", linewidth=0, zorder=0)
         ax.axvline(claimed, color=GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
         ax.text(claimed, -0.62, f"{family}: {claimed}", fontsize=7, color="0.35", ha="center", va="center").set_bbox(
             plain
@@ -95,17 +98,17 @@ def exponents_panel(ax: Axes, result: xarray.Dataset) -> None:
     for row, protocol in enumerate(protocols):
         for family in result["family"].values:
             here = result.sel(protocol=protocol, family=family)
-            value, claimed = here["exponent"].item(), CLAIMED[family][0]
+            value, claimed = here["exponent"].item(), CLAIMED[family]
             at = row + (0.14 if family == STRIPES else -0.14)
             if np.isfinite(value):
-                style = {**protocol_style(protocol, family, bold=row == 0), "linestyle": "none"}
+                style = {**protocol_style(protocol, family), "linestyle": "none"}
                 low, high = exponent_interval(here, float(result.attrs["confidence"]))
                 limits.append((low, high))
                 ax.errorbar([value], [at], xerr=bars([value], [low], [high]), **style)
             else:
                 words = ax.text(claimed, at, _why(here), fontsize=6.5, color="0.4", ha="center", va="center")
                 words.set(style="italic", bbox=plain)
-    ax.set_yticks(range(len(protocols)), [spelt(protocol) for protocol in protocols], fontsize=7)
+    ax.set_yticks(range(len(protocols)), [_row_label(protocol) for protocol in protocols], fontsize=7)
     ax.set(ylim=(len(protocols) - 0.5, -0.9), xlabel="exponent of N")
     ax.tick_params(axis="y", length=0)
     ends = [end for limit in limits for end in limit if np.isfinite(end)]
@@ -114,41 +117,68 @@ def exponents_panel(ax: Axes, result: xarray.Dataset) -> None:
 
 
 def threshold_figure(result: xarray.Dataset) -> Figure:
-    """Thresholds against N, the curves behind those of the first protocol, and the exponents of all."""
-    protocol = _shown(result)
+    """Thresholds against N, the curves behind those of the paper's network, and the exponents of all."""
+    shown = list(dict.fromkeys([_shown(result), *(name for name in result["protocol"].values if name == str(LITERAL))]))
     rows = result.sizes["protocol"]
     with styled():
         figure, axes = pyplot.subplots(
-            1, 3, figsize=(11.4, max(3.3, 1.5 + 0.3 * rows)), width_ratios=(1.15, 1, 0.95), layout="constrained"
-        )
+            1, 2 + len(shown), figsize=(7.4 + 3.6 * len(shown), max(3.3, 1.5 + 0.3 * rows)),
+            width_ratios=(1.15, *[1] * len(shown), 0.95), layout="constrained",
+        )  # fmt: skip
         threshold_panel(axes[0], result, legend=False)
         axes[0].legend(handles=family_legend(), fontsize=7, loc="upper left", handlelength=1.8, labelspacing=0.3)
-        curves_panel(axes[1], result, protocol)
-        exponents_panel(axes[2], result)
+        for ax, protocol, name in zip(axes[1:], shown, "bc", strict=False):
+            curves_panel(ax, result, protocol)
+            letter(
+                ax, name, "bumps over the whole grid" if protocol.startswith("whole") else "bumps outside the hold-out"
+            )
+        exponents_panel(axes[-1], result)
         letter(axes[0], "a", "data threshold")
-        letter(axes[1], "b", f"bumps alone: {spelt(protocol)}")
-        letter(axes[2], "c", "exponents")
+        letter(axes[-1], "bcd"[len(shown)], "exponents")
     return figure
 
 
 def threshold_caption(result: xarray.Dataset) -> str:
     """What the figure shows, with numbers from the data."""
     sizes, target = result["size"].values, result.attrs["target"]
-    networks = result["networks"].sel(family=BUMPS)
-    counts = " to ".join(dict.fromkeys(str(int(count)) for count in (networks.min(), networks.max())))
+    first = result.isel(protocol=0).sel(family=BUMPS)
+    counts = " to ".join(dict.fromkeys(str(int(count)) for count in (first["networks"].min(), first["networks"].max())))
+    attributes = result.attrs
     said = [
         f"(a) Smallest training set with which networks reach {100 * target:.0f} % coordinate accuracy, for images of "
-        f"{', '.join(str(size) for size in sizes)} pixels a side (N). Filled: bumps alone; open: all 2N stripes and as "
-        f"many bumps as needed. Bars are {100 * result.attrs['confidence']:.0f} % bootstrap intervals, without an end "
-        "where they run off the panel; arrows stand at the largest set tried where it was not enough. (b) The networks "
-        "behind one protocol's thresholds, each with its own seed and training set, and the fitted curves; "
-        f"{counts} networks per threshold with bumps alone. "
-        "(c) Exponents of N by protocol; bands are what counts as the paper's 3 and 1."
+        f"{', '.join(str(size) for size in sizes)} pixels a side (N). Bold: the paper's network (width "
+        f"{attributes['width']}, depth {attributes['depth']}, {attributes['steps']} steps); thin: a small one. "
+        "Filled: bumps alone; open: all 2N stripes and as many bumps as needed. "
+        f"Bars are {100 * attributes['confidence']:.0f} % bootstrap intervals ({attributes['resamples']} resamples), "
+        "without an end where they run off the panel; arrows stand at the largest set tried where it was not enough. "
+        "Then the networks behind thresholds of the paper's network, each with its own seed and training set, and the "
+        f"fitted curves; {counts} networks that learnt their training set per threshold; crosses are those that did "
+        "not. Last, exponents of N by protocol; shaded is what counts as the paper's 3 and 1."
     ]
     for family, words in ((BUMPS, "With bumps alone"), (STRIPES, "With stripes")):
         here = result.sel(family=family)
-        said.append(f"{words} {_sentence(here, float(result.attrs['confidence']))}.")
+        said.append(f"{words} {_sentence(here, float(attributes['confidence']))}.")
+    if np.isfinite(first["local_exponent"].item()):
+        said.append(
+            f"A parabola through the first protocol's thresholds has slope {first['local_exponent'].item():.2f} at "
+            f"N = {sizes[-1]} and curvature {first['curvature'].item():.2f}."
+        )
+    if str(LITERAL) in result["protocol"].values:
+        said.append(_reached_sentence(result.sel(protocol=str(LITERAL), family=BUMPS)))
     return " ".join(said)
+
+
+def _reached_sentence(here: xarray.Dataset) -> str:
+    """How far networks get in the box with the most bumps outside it."""
+    most = here["held_out_accuracy"].where((here["examples"] == here["largest"]) & (here["learnt"] == 1))
+    means = most.mean("network").values
+    return (
+        f"With the most bumps outside the hold-out, mean accuracy inside is {100 * np.nanmax(means):.0f} % at the N "
+        f"where it is highest and {100 * np.nanmin(means):.0f} % where it is lowest; the best of {int(most.count())} "
+        f"networks has {100 * float(most.max()):.0f} %."
+        if most.notnull().any()
+        else "No network with the most bumps outside the hold-out learnt its training set."
+    )
 
 
 def _sentence(here: xarray.Dataset, confidence: float) -> str:
@@ -173,10 +203,16 @@ def _sentence(here: xarray.Dataset, confidence: float) -> str:
     return "; ".join(parts)
 
 
+def _row_label(protocol: str) -> str:
+    """A protocol in words; of the paper's network unless it says small."""
+    network, _, choices = spelt(protocol).partition(": ")
+    return f"{choices}{', small' if network.startswith('small') else ''}"
+
+
 def _why(here: xarray.Dataset) -> str:
     """Why there is no exponent, in two words."""
     outcomes = set(here["outcome"].values.tolist())
-    for outcome in ("not reached", "unsure", "always reached"):
+    for outcome in ("not reached", "too few networks", "always reached"):
         if outcome in outcomes:
             return outcome
     return "too few sizes"

@@ -1,8 +1,8 @@
 """Colours, markers and lines of the threshold figure.
 
-Colour and marker tell a protocol: hue the region and the centres, a circle fixed steps, a triangle fixed epochs. Filled
-markers are bumps alone, open ones stripes with or without bumps. A bar that runs off the panel has no end: too many
-resamples have no threshold there.
+Colour and marker tell a protocol: hue the region and the centres, a circle fixed steps, a triangle fixed epochs. Bold
+is the paper's network. Filled markers are bumps alone, open ones stripes with or without bumps. A bar that runs off the
+panel has no end: too many resamples have no threshold there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike
 
-from recombine.papers.forced_rendering.threshold.labels import BUMPS
+from recombine.papers.forced_rendering.threshold.labels import BUMPS, spelt
 
 if TYPE_CHECKING:
     import xarray
@@ -26,10 +26,6 @@ COLORS = {
     ("kept", "real"): "#CC79A7",
 }
 MARKERS = {"steps": "o", "epochs": "^"}
-SPELT = {
-    "whole": "whole grid", "kept": "kept only", "integer": "integer", "real": "real",
-    "steps": "fixed steps", "epochs": "fixed epochs",
-}  # fmt: skip
 GREY = "0.55"
 FAR = 1e9
 """Length of a bar that has no end."""
@@ -37,15 +33,10 @@ APART = 0.012
 """Between protocols at the same N, in parts of ln N, so that their bars can be told apart."""
 
 
-def spelt(protocol: str) -> str:
-    """A protocol in words."""
-    return ", ".join(SPELT.get(part, part) for part in str(protocol).split("/"))
-
-
-def protocol_style(protocol: str, family: str, *, bold: bool) -> dict[str, Any]:
+def protocol_style(protocol: str, family: str) -> dict[str, Any]:
     """Colour, marker and weight of a protocol."""
-    region, centers, budget = str(protocol).split("/")
-    color = COLORS[region, centers]
+    region, centers, budget, network = str(protocol).split("/")
+    color, bold = COLORS[region, centers], network == "paper"
     return {
         "color": color, "marker": MARKERS[budget], "markersize": 6.5 if bold else 4.5,
         "markerfacecolor": color if family == BUMPS else "white", "markeredgewidth": 1.4 if bold else 1.0,
@@ -58,7 +49,7 @@ def draw_thresholds(ax: Axes, here: xarray.Dataset, x: np.ndarray, style: dict[s
     """One protocol's thresholds, and arrows at the largest set where there is none."""
     value = here["threshold"].values
     if np.isfinite(value).any():
-        ax.errorbar(x, value, yerr=bars(value, *(limit.values for limit in threshold_limits_of(here))), **style)
+        ax.errorbar(x, value, yerr=bars(value, here["threshold_low"], here["threshold_high"]), **style)
     arrow: dict[str, Any] = {"arrowstyle": "<|-,head_width=0.2,head_length=0.35", "shrinkA": 0, "shrinkB": 0}
     arrow |= {"color": style["color"], "linewidth": style["elinewidth"]}
     for at, cell in zip(x, unreached_sets(here).values, strict=True):
@@ -72,35 +63,28 @@ def bars(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> np.ndarray:
     return np.clip([value - low, high - value], 0, FAR)
 
 
-def threshold_limits_of(result: xarray.Dataset) -> tuple[xarray.DataArray, xarray.DataArray]:
-    """Limits of thresholds, open where resamples without a threshold decide them; where there is none, NaN."""
-    tail, known = (1 - result.attrs["confidence"]) / 2, result["threshold"].notnull()
-    low, high = result["threshold_low"], result["threshold_high"].where(~(known & (result["unreached"] > tail)), np.inf)
-    return (low.where(~(known & (result["undercut"] > tail)), 0.0) if "undercut" in result else low), high
-
-
 def unreached_sets(result: xarray.Dataset) -> xarray.DataArray:
     """The largest set tried where it was not enough, else NaN."""
-    return result["largest"].where(result["outcome"].isin(["not reached", "unsure"])).astype(float)
+    return result["largest"].where(result["outcome"].isin(["not reached"])).astype(float)
 
 
 def draw_references(ax: Axes, result: xarray.Dataset) -> None:
-    """Linear growth, as 2N, and cubic growth."""
+    """Linear growth, as 2N, and quadratic and cubic growth."""
     sizes = result["size"].values.astype(float)
-    for words, line in {"∝ N": 2 * sizes, "∝ N³": cubic_growth(result)}.items():
+    for words, line in {"∝ N": 2 * sizes, "∝ N²": growth(result, 2), "∝ N³": growth(result, 3)}.items():
         ax.plot(sizes, line, color=GREY, linewidth=1.0, linestyle=(0, (1, 1.6)), zorder=1)
         if np.isfinite(line[-1]):
             place: dict[str, Any] = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
             ax.annotate(words, (sizes[-1], line[-1]), (13, 0), color="0.35", fontsize=8, **place)
 
 
-def cubic_growth(result: xarray.Dataset) -> np.ndarray:
-    """Cubic growth through the first threshold with bumps that there is; NaN without one."""
+def growth(result: xarray.Dataset, power: int) -> np.ndarray:
+    """A power of N through the first threshold with bumps that there is; NaN without one."""
     sizes, bumps = result["size"].values.astype(float), result["threshold"].sel(family=BUMPS).values
     for row in bumps:
         for size, threshold in zip(sizes, row, strict=True):
             if np.isfinite(threshold):
-                return np.asarray(threshold * (sizes / size) ** 3)
+                return np.asarray(threshold * (sizes / size) ** power)
     return np.full(len(sizes), np.nan)
 
 
@@ -111,7 +95,7 @@ def is_same_line(one: xarray.Dataset, other: xarray.Dataset) -> bool:
 
 def protocol_legend(protocols: list[str]) -> list[Line2D]:
     """Entries for every protocol, and for what is not bumps alone."""
-    styles = [protocol_style(protocol, BUMPS, bold=number == 0) for number, protocol in enumerate(protocols)]
+    styles = [protocol_style(protocol, BUMPS) for protocol in protocols]
     lines = [
         Line2D([], [], **{k: v for k, v in style.items() if k != "elinewidth"}, label=spelt(protocol))
         for style, protocol in zip(styles, protocols, strict=True)

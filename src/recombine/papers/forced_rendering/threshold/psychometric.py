@@ -4,15 +4,14 @@ The curve is a(n) = top · logistic(slope · (ln n − mid)): rising, and levell
 never get beyond a part of the grid are not read as if they would with more data. It is fitted by least squares within
 bounds, one point per network. Uncertainty comes from resampling the networks, each with its own n, and fitting again.
 
-The fit is a search and not a descent. For a given slope and mid the best top has a closed form, so a coarse grid over
-those two and then ever finer ones around the best find the minimum without a starting point to depend on, for all
-resamples at once.
+For a given slope and mid the best top has a closed form, so there are two parameters to look for. A coarse grid over
+both finds where the minimum lies without a starting point to depend on, and damped Gauss-Newton steps from there lead
+to it, for all resamples at once. Resamples of few networks are often the same, and fitted once.
 
 A threshold is where the curve crosses the target. It can have a floor, below which no training set goes (stripes that
 are always there), and it is believed up to the largest set that could have been tried: beyond that it is *not reached*.
-Resampled thresholds are believed up to `EXTRAPOLATED` times that. Those beyond are drawn as that much, but where they
-are more than a tail of the interval its limit is open (`limits`), and when more than `UNSURE` of the resamples
-lie beyond, the threshold is *unsure* and there is none. The same holds for those below the smallest set tried.
+Resampled thresholds are believed up to `EXTRAPOLATED` times that, and those beyond are infinite, so that an end of an
+interval that they would decide is open; those as far below the smallest set tried are 0.
 
 Known answers: points on a curve give back its crossing; points that are flat at 0.5 never cross 0.9; those of
 1 − exp(−n / N²), which is no logistic, give crossings some 5 % off when most points lie near them, but by as much at
@@ -22,33 +21,37 @@ every N, so that the exponent is 2.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import comb
 from typing import Literal
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
-from recombine.papers.forced_rendering.threshold.limits import threshold_limits
+from recombine.reproduction.intervals import Resampled
 
 Floats = NDArray[np.float64]
-Outcome = Literal["fitted", "exact", "not reached", "unsure", "always reached"]
+Outcome = Literal["fitted", "exact", "not reached", "too few networks", "always reached"]
+CPU = torch.device("cpu")
 
 EXTRAPOLATED = 2
 """Resampled thresholds are believed up to this multiple of the largest training set."""
-UNSURE = 0.05
-"""Largest share of resamples without a threshold."""
-
 SLOPES = (0.3, 100.0)
 """Bounds of the slope, per factor of e in n."""
 BEYOND = 3.0
 """How far outside the points' range of ln n the middle of a curve may lie."""
 LOWEST_TOP = 1e-6
-SLOPE_CELLS, MID_CELLS = 25, 60
+TINY = 1e-30
+LONGEST = 0.5
+"""A step's length in ln slope or mid."""
+SLOPE_CELLS, MID_CELLS = 13, 36
 """Of the coarse grid."""
-ZOOMS = 12
-"""Finer grids after it."""
-HALF_WIDTH = 2
-"""Cells of a finer grid to each side of the best point so far."""
-TOGETHER = 256
+STEPS = 20
+"""Damped steps after it."""
+DAMPING, LESS, MORE = 1e-2, 0.2, 8.0
+"""At first, and its factors after a step that helped and one that did not."""
+TOGETHER = 1 << 13
 """Resamples fitted at a time, which bounds the memory."""
 
 
@@ -79,12 +82,24 @@ def fitted(examples: ArrayLike, accuracy: ArrayLike) -> Curves:
     return _search(logs, points, np.ones((1, len(points))))
 
 
-def resampled(examples: ArrayLike, accuracy: ArrayLike, resamples: int, generator: np.random.Generator) -> Curves:
+def resampled(
+    examples: ArrayLike,
+    accuracy: ArrayLike,
+    resamples: int,
+    generator: np.random.Generator,
+    device: torch.device = CPU,
+) -> Curves:
     """Curves through networks drawn with replacement, as many as there are."""
     logs, points = np.log(np.asarray(examples, dtype=float)), np.asarray(accuracy, dtype=float)
-    draws = generator.multinomial(len(points), np.full(len(points), 1 / len(points)), size=resamples).astype(float)
-    parts = [_search(logs, points, draws[k : k + TOGETHER]) for k in range(0, resamples, TOGETHER)]
-    return Curves(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("top", "slope", "mid")))
+    count = len(points)
+    draws = generator.multinomial(count, np.full(count, 1 / count), size=resamples)
+    where: NDArray[np.intp] = np.arange(resamples)
+    if comb(2 * count - 1, count) < resamples:  # otherwise few are the same, and sorting takes longer than fitting
+        draws, where = np.unique(draws, axis=0, return_inverse=True)
+    weights = draws.astype(float)
+    parts = [_search(logs, points, weights[k : k + TOGETHER], device) for k in range(0, len(weights), TOGETHER)]
+    columns = (np.concatenate([getattr(part, name) for part in parts]) for name in ("top", "slope", "mid"))
+    return Curves(*(column[where.ravel()] for column in columns))
 
 
 @dataclass(frozen=True)
@@ -96,19 +111,22 @@ class Threshold:
     low: float
     high: float
     draws: Floats
-    """The resampled thresholds."""
+    """The resampled thresholds; infinite or 0 beyond what is believed."""
     top: float = np.nan
     slope: float = np.nan
     mid: float = np.nan
     unreached: float = 0.0
-    """Share of the resamples whose threshold is beyond what is believed."""
-    undercut: float = 0.0
-    """Share of the resamples whose threshold is below it."""
+    """Share of the resamples whose threshold is infinite."""
 
 
 def exact_threshold(value: float, resamples: int) -> Threshold:
     """A threshold that no curve is needed for."""
     return Threshold("exact", value, value, value, np.full(resamples, value))
+
+
+def no_threshold(outcome: Outcome, resamples: int, *shape: float) -> Threshold:
+    """None, and why."""
+    return Threshold(outcome, np.nan, np.nan, np.nan, np.full(resamples, np.nan), *shape)
 
 
 def threshold(
@@ -121,74 +139,90 @@ def threshold(
     floor: float = 0.0,
     resamples: int = 2000,
     confidence: float = 0.95,
+    device: torch.device = CPU,
 ) -> Threshold:
     """Where the curve through the networks crosses the target, with an interval from resampling them."""
     curve, lowest, furthest = fitted(examples, accuracy), np.min(examples) / EXTRAPOLATED, EXTRAPOLATED * largest
     shape = (float(curve.top[0]), float(curve.slope[0]), float(curve.mid[0]))
     value = max(floor, float(curve.crossing(target)[0]))
     if not lowest <= value <= largest:
-        outcome: Outcome = "not reached" if value > largest else "always reached"
-        shares = (1.0, 0.0) if value > largest else (0.0, 1.0)
-        return Threshold(outcome, np.nan, np.nan, np.nan, np.full(resamples, np.nan), *shape, *shares)
-    draws = np.maximum(floor, resampled(examples, accuracy, resamples, generator).crossing(target))
-    shares = float((draws > furthest).mean()), float((draws < lowest).mean())
-    draws = np.clip(draws, lowest, furthest)
-    if sum(shares) > UNSURE:
-        return Threshold("unsure", np.nan, np.nan, np.nan, draws, *shape, *shares)
-    return Threshold("fitted", value, *threshold_limits(draws, *shares, confidence), draws, *shape, *shares)
-
-
-def exponent(sizes: ArrayLike, thresholds: ArrayLike) -> Floats:
-    """Least-squares slope of ln threshold on ln size, along the last axis of the thresholds."""
-    logs = np.log(np.asarray(sizes, dtype=float))
-    centred = logs - logs.mean()
-    return np.asarray(np.log(np.asarray(thresholds, dtype=float)) @ centred / (centred @ centred))
+        return no_threshold("not reached" if value > largest else "always reached", resamples, *shape)
+    draws = np.maximum(floor, resampled(examples, accuracy, resamples, generator, device).crossing(target))
+    draws = np.where(draws > furthest, np.inf, np.where(draws < lowest, 0.0, draws))
+    limits = Resampled(value, tuple(draws.tolist()), np.size(accuracy)).interval(confidence)
+    return Threshold("fitted", value, limits.low, limits.high, draws, *shape, float(np.isinf(draws).mean()))
 
 
 # -- the search ----------------------------------------------------------------------------------------------------
 
 
-def _search(logs: Floats, accuracy: Floats, weights: Floats) -> Curves:
+def _search(logs: Floats, accuracy: Floats, weights: Floats, device: torch.device = CPU) -> Curves:
     """The best curve for each row of weights over the networks."""
-    slopes = np.linspace(np.log(SLOPES[0]), np.log(SLOPES[1]), SLOPE_CELLS)
-    mids = np.linspace(logs.min() - BEYOND, logs.max() + BEYOND, MID_CELLS)
-    grid = np.stack(np.meshgrid(slopes, mids, indexing="ij"), axis=-1).reshape(-1, 2)
-    shape = _shape(grid, logs)
-    best = grid[_loss(weights @ (shape * accuracy).T, weights @ (shape**2).T)[0].argmin(axis=1)]
+    at, points, rows = (torch.from_numpy(part).to(device) for part in (logs, accuracy, weights))
+    slopes = torch.linspace(np.log(SLOPES[0]), np.log(SLOPES[1]), SLOPE_CELLS, dtype=at.dtype, device=device)
+    mids = torch.linspace(logs.min() - BEYOND, logs.max() + BEYOND, MID_CELLS, dtype=at.dtype, device=device)
+    grid = torch.cartesian_prod(slopes, mids)
+    shape = _shape(grid, at)
+    best = grid[_loss(rows @ (shape * points).T, rows @ (shape**2).T)[0].argmin(dim=1)]
 
-    ticks = np.arange(-HALF_WIDTH, HALF_WIDTH + 1)
-    offsets = np.stack(np.meshgrid(ticks, ticks, indexing="ij"), axis=-1).reshape(-1, 2)
-    low, high = grid.min(axis=0), grid.max(axis=0)
-    step = np.tile((high - low) / (SLOPE_CELLS - 1, MID_CELLS - 1), (len(weights), 1))
-    rows = np.arange(len(weights))
-    for _ in range(ZOOMS):
-        around = np.clip(best[:, None] + offsets * step[:, None], low, high)
-        loss, tops = _loss(*_moments(around, logs, accuracy, weights))
-        chosen = loss.argmin(axis=1)
-        best, top = around[rows, chosen], tops[rows, chosen]
-        inside = np.abs(offsets[chosen]).max(axis=1) < HALF_WIDTH
-        step = np.where(inside[:, None], step / 2, step)
-    return Curves(top, np.exp(best[:, 0]), best[:, 1])
+    low, high = grid.amin(dim=0), grid.amax(dim=0)
+    damping = torch.full((len(rows), 1), DAMPING, dtype=at.dtype, device=device)
+    system = _system(best, at, points, rows)
+    for _ in range(STEPS):
+        tried = (best + _step(system, damping)).clamp(low, high)
+        there = _system(tried, at, points, rows)
+        helps = there[:, :1] < system[:, :1]
+        best, system = torch.where(helps, tried, best), torch.where(helps, there, system)
+        damping = torch.where(helps, damping * LESS, damping * MORE)
+    return Curves(*(part.cpu().numpy() for part in (system[:, 1], best[:, 0].exp(), best[:, 1])))
 
 
-def _moments(around: Floats, logs: Floats, accuracy: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """Of each resample's own candidates."""
-    shape = _shape(around, logs)
-    return np.einsum("rgk,rk->rg", shape, weights * accuracy), np.einsum("rgk,rk->rg", shape**2, weights)
-
-
-def _shape(candidates: Floats, logs: Floats) -> Floats:
+def _shape(candidates: Tensor, logs: Tensor) -> Tensor:
     """The logistic of each candidate (ln slope, mid) at each network's ln n."""
-    return _logistic(np.exp(candidates[..., 0, None]) * (logs - candidates[..., 1, None]))
+    return torch.sigmoid(candidates[..., :1].exp() * (logs - candidates[..., 1:]))
 
 
-def _loss(product: Floats, square: Floats) -> tuple[Floats, Floats]:
+def _loss(product: Tensor, square: Tensor) -> tuple[Tensor, Tensor]:
     """Squared error, less a constant, at the best top within its bounds; and that top.
 
     With s the logistic, Σ w (a − top s)² = top² Σ w s² − 2 top Σ w a s + Σ w a².
     """
-    top = np.clip(product / np.maximum(square, np.finfo(float).tiny), LOWEST_TOP, 1.0)
+    top = (product / square.clamp(min=TINY)).clamp(LOWEST_TOP, 1.0)
     return top**2 * square - 2 * top * product, top
+
+
+def _system(place: Tensor, logs: Tensor, accuracy: Tensor, weights: Tensor) -> Tensor:
+    """At each place (ln slope, mid) the loss, the best top, and the normal equations: three products and two sides.
+
+    Where the top is free it follows a step, so that only the part of the derivatives at right angles to the logistic
+    counts (variable projection).
+    """
+    slope = place[:, :1].exp()
+    distance = slope * (logs - place[:, 1:])
+    shape = torch.sigmoid(distance)
+    weighted = weights * shape
+    square = (weighted * shape).sum(dim=1)
+    loss, top = _loss(weighted @ accuracy, square)
+    rate = shape * (1 - shape)
+    by_slope, by_mid, rest = rate * distance, -rate * slope, weights * (accuracy - top[:, None] * shape)
+    length = torch.where((top < 1) & (top > LOWEST_TOP), square.clamp(min=TINY).sqrt(), torch.inf)
+    along_slope, along_mid = ((weighted * part).sum(dim=1) / length for part in (by_slope, by_mid))
+    products = (
+        (weights * by_slope**2).sum(dim=1) - along_slope**2,
+        (weights * by_mid**2).sum(dim=1) - along_mid**2,
+        (weights * by_slope * by_mid).sum(dim=1) - along_slope * along_mid,
+    )
+    sides = ((rest * part).sum(dim=1) / top for part in (by_slope, by_mid))
+    return torch.stack([loss, top, *products, *sides], dim=1)
+
+
+def _step(system: Tensor, damping: Tensor) -> Tensor:
+    """The damped Gauss-Newton step: the solution of two equations."""
+    _, _, slopes, mids, both, slope_side, mid_side = system.unbind(dim=1)
+    slopes, mids = ((part.clamp(min=0) + TINY) * (1 + damping[:, 0]) for part in (slopes, mids))
+    scale = (slopes * mids - both**2).clamp(min=TINY)
+    step = torch.stack([mids * slope_side - both * mid_side, slopes * mid_side - both * slope_side], dim=1)
+    return (step / scale[:, None]).clamp(-LONGEST, LONGEST)
 
 
 def _logistic(values: Floats) -> Floats:

@@ -1,0 +1,68 @@
+"""Verdicts on tuning, from planted indices."""
+
+import numpy as np
+import pytest
+
+from recombine.papers.forced_rendering.stripes.labels import FULL, WITH
+from recombine.papers.forced_rendering.tuning.claims import CLAIMS
+from tests.papers.forced_rendering.planted_remedies import ALL, NUMBERS, outcomes, stripes_data, verdict_of
+
+C13, C24 = CLAIMS
+YES, NO = "supported", "not supported"
+
+
+def tuned(fall_alone, fall_striped, per_log=0.05):
+    """Stripe index and localisation by stage: input, two hidden stages, output."""
+    stripe = {(WITH, n): [0.1, 0.8, 0.8 - fall_striped / 2, 0.8 - fall_striped] for n in NUMBERS}
+    stripe[FULL, ALL] = [0.1, 0.8, 0.8 - fall_alone / 2, 0.8 - fall_alone]
+    local = {
+        (WITH, n): [0.9, 0.1, *[0.1 + fall_striped + (per_log * np.log(n / 100) if n else 0)] * 2] for n in NUMBERS
+    }
+    local[FULL, ALL] = [0.9, 0.1, 0.1 + fall_alone, 0.1 + fall_alone]
+    return {"stripes": stripes_data(stripe_index=stripe, localisation_index=local)}
+
+
+@pytest.mark.parametrize(
+    ("alone", "striped", "outcome"),
+    [(0.2, 0.5, YES), (0.2, 0.22, NO), (0.5, 0.2, "reversed"), (0.2, 0.25, "undecided")],
+)
+def test_change_along_stages_against_networks_that_fail(alone, striped, outcome):
+    found = verdict_of(C13, tuned(alone, striped))
+    assert outcomes(found.tests) == [outcome, outcome]
+
+
+def test_a_change_that_failing_networks_have_too_is_no_support():
+    found = verdict_of(C13, tuned(0.5, 0.5))
+    assert found.verdict == NO
+
+
+def test_alternatives_are_stripes_alone_and_hidden_stages():
+    found = verdict_of(C13, tuned(0.2, 0.6))
+    cases = [test.case for test in found.alternatives]
+    assert cases == ["stripes alone", "to layer 1"] * 2
+    half = found.alternatives[1].interval.value
+    assert half == pytest.approx(0.2, abs=0.01)
+
+
+@pytest.mark.parametrize(("slope", "outcome"), [(0.05, YES), (0.01, NO), (-0.05, "reversed")])
+def test_slope_of_localisation_against_the_logarithm_of_bumps(slope, outcome):
+    found = verdict_of(C24, tuned(0.2, 0.4, slope))
+    assert outcomes(found.tests) == [outcome]
+    assert found.tests[0].interval.value == pytest.approx(slope, abs=0.002)
+    by_case = {test.case: test for test in found.alternatives}
+    assert by_case["output"].outcome == outcome
+    assert by_case["stripe index, falling"].interval.value == pytest.approx(0, abs=0.002)
+
+
+def test_a_seed_counts_for_the_slope_if_all_its_networks_learnt():
+    data = tuned(0.2, 0.4)
+    data["stripes"]["training_over_blank"].loc[{"family": WITH, "bumps": 10, "seed": [0, 1]}] = 0.5
+    (test,) = verdict_of(C24, data).tests
+    assert (test.learnt, test.trained) == (10, 12)
+
+
+def test_one_number_of_bumps_gives_no_slope():
+    data = tuned(0.2, 0.4)
+    data["stripes"].attrs["added"] = [0, 100]
+    found = verdict_of(C24, data)
+    assert (found.tests, found.verdict) == ([], "not decidable")
