@@ -58,7 +58,7 @@ MARKER_METRICS = (
 KERNEL_STAGES = ("effective_rank", "schmidt_rank", "single_factor")
 LARGEST_SIDE = 16
 """Grids larger than this along an axis are thinned for kernels of stages."""
-ALONE = ("transformer", "coordinate_mlp")
+ALONE = ("transformer", "coordinate")
 """Decoders that are measured one network after the other: they need memory for every pixel, or pair of pixels."""
 
 
