@@ -27,7 +27,6 @@ from recombine.papers.forced_rendering.mlp.study import STUDY as MLPS
 from recombine.papers.forced_rendering.mlp.study import Settings as MLPSettings
 from recombine.papers.forced_rendering.penalties.study import STUDY as PENALTIES
 from recombine.papers.forced_rendering.penalties.study import Settings as PenaltySettings
-from recombine.papers.forced_rendering.stripes import labels as stripes
 from recombine.papers.forced_rendering.stripes.study import STUDY as STRIPES
 from recombine.papers.forced_rendering.stripes.study import Settings as StripeSettings
 from recombine.reproduction.preset import Count, Seeds
@@ -56,7 +55,7 @@ class Settings(
     """Whether all arms are measured; else a failing and a composing one of each decoder."""
 
     variants: ClassVar[Mapping[str, Any]] = {
-        "quick": {"marker_seeds": 1, "marker_bumps": 30, "marker_variety": False}
+        "quick": {"marker_seeds": 2, "marker_bumps": 30, "marker_variety": False}
     }  # fmt: skip
 
 
@@ -67,11 +66,9 @@ def marker_specs(preset: Settings) -> list[RunSpec]:
 
 
 def _few(preset: Settings) -> Iterator[RunSpec]:
-    """A failing and a composing network of each decoder, and two more CNNs."""
+    """A failing and a composing network of each decoder but the transformer."""
     depth = preset.mlp_depths[0]
     yield from _of(CONTROLS, preset, lambda arm: arm not in controls.INITIAL)
-    yield from _of(ENCODINGS, preset, lambda code, holdout: code == "rate" and holdout == encodings.BOX)
-    yield from _of(STRIPES, preset, lambda family, bumps: family == stripes.WITHOUT)
     mlp = preset.mlp_spec("bump", depth)
     yield from (mlp, _whole(mlp))
     coordinate = _coordinate(preset)

@@ -122,12 +122,11 @@ def _of_outputs(task: Task, outputs: Tensor) -> dict[str, Tensor]:
     points, inner = task.grid.points.to(device), interior(held, task.grid.shape)
     truth = task.render(task.grid.points).float().flatten(1).to(device) - task.background
     memories = nonnegative_superposition(drawn, truth, points, held, chosen=inner)
-    some = ~held | inner
     gram, ideal = gram_matrix(drawn, "cosine"), gram_matrix(truth, "cosine")
     images = drawn.unflatten(2, task.image_shape)
     return {
         "superposed": memories["matched"] - memories["mismatched"],
-        "memorised": superposition_scores(drawn[:, some], points[some], held[some])["memorised"],
+        "memorised": superposition_scores(drawn, points, held)["memorised"],
         "kernel_margin": kernel_families(gram, shape, held, rows=inner).margin,
         "kernel_binary": kernel_agreement(gram, points, held, permutations=0).agreement["binary"],
         "block_contrast": block_contrast(gram, points, held),
