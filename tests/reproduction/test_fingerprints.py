@@ -74,8 +74,8 @@ def test_the_version_of_the_scores_does(measured, monkeypatch):
 
 def test_a_metrics_version_stales_the_studies_that_use_it(monkeypatch):
     before = {name: versions(study) for name, study in STUDIES.items()}
-    monkeypatch.setitem(FUNCTION_VERSIONS, "neuron_tuning", 99)
-    assert [name for name, study in STUDIES.items() if versions(study) != before[name]] == ["tuning"]
+    monkeypatch.setitem(FUNCTION_VERSIONS, "stripe_superposition", 99)
+    assert [name for name, study in STUDIES.items() if versions(study) != before[name]] == ["stripes"]
 
 
 def test_a_stage_metrics_version_stales_the_studies_that_profile_stages(monkeypatch):

@@ -69,7 +69,7 @@ class ControlStudy(Study[Settings]):
         ]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
-        result = tabulate(_with_untrained(trials), ("arm",), _measured, {**_superposition_dims(), **STAGE_DIMS})
+        result = tabulate(_with_untrained(trials), ("arm",), _measured, {**SUPERPOSITION_DIMS, **STAGE_DIMS})
         trained = result[TRAINED].where(~result["arm"].isin(list(INITIAL)), 0.0)
         attributes = base_attributes(trials, size=trials.preset.size, depth=trials.preset.depth)
         return result.assign({TRAINED: trained}).assign_coords(SUPERPOSITION_COORDS).assign_attrs(attributes)
@@ -93,17 +93,7 @@ def _with_untrained(trials: Trials[Settings]) -> Trials[Settings]:
 
 
 def _measured(batch: Batch) -> dict[str, Any]:
-    superposition = {_superposition_name(name): value for name, value in superposition_scores_of(batch).items()}
-    return {**batch.scores, **superposition, **stage_profile(batch, maps=False)}
-
-
-def _superposition_name(name: str) -> str:
-    """Of a number of the superposition study, where one of a stage's volume has the same name."""
-    return "block_contrast" if name == "contrast" else name
-
-
-def _superposition_dims() -> dict[str, Sequence[str]]:
-    return {_superposition_name(name): dims for name, dims in SUPERPOSITION_DIMS.items()}
+    return {**batch.scores, **superposition_scores_of(batch), **stage_profile(batch, maps=False)}
 
 
 STUDY = ControlStudy()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from recombine.papers.forced_rendering.controls.labels import FAILING, UNTRAINED, WHOLE
 from recombine.papers.forced_rendering.samples import decades, sample
 from recombine.papers.forced_rendering.stripes.labels import FULL, PERCENT, PERCENT_ALONE, WITH, WITHOUT
 from recombine.reproduction.claims import Claim, Data, Statement
@@ -147,7 +148,7 @@ def excess_of_controls(data: Data) -> dict[str, Sample]:
     """Of failing networks, less that of networks that saw the whole grid, and of untrained ones."""
     if "controls" not in data:
         return {}
-    failing, whole, untrained = (data["controls"].sel(arm=arm) for arm in ("failing", "whole grid", "untrained"))
+    failing, whole, untrained = (data["controls"].sel(arm=arm) for arm in (FAILING, WHOLE, UNTRAINED))
     excess = output(failing["spread_excess"])
     return {
         "failing less whole grid": sample(excess - output(whole["spread_excess"]), failing, whole),

@@ -52,8 +52,6 @@ SUPERPOSITION_METRICS = (
 SUPERPOSITION_DIMS = {**{f"kernel_{family}": ("similarity",) for family in FAMILIES}, "block_contrast": ("blocks",)}
 """Dimensions of what it gives that has some beside the networks'."""
 SUPERPOSITION_COORDS = {"similarity": list(SIMILARITIES), "blocks": list(CONTRASTS)}
-SHIFTS = 99
-"""Of the null of the OR kernel."""
 PEAK_NAMES = {"several": "several_peaks", "count": "peak_count", "centred": "centred_peaks"}
 
 
@@ -159,14 +157,14 @@ def _kernels(task: Task, drawn: Tensor) -> dict[str, Tensor]:
 
 def _fits(grams: Tensor, shape: tuple[int, ...], held: Tensor, inner: Tensor) -> dict[str, Tensor]:
     """Agreement with each family by `SIMILARITIES`; `grams` are of all of them but the last two, cosine first."""
-    interiors = kernel_families(grams, shape, held, rows=inner, shifts=0).agreement
-    every = kernel_families(grams[0], shape, held, shifts=0).agreement
-    standardised = kernel_families(grams[0], shape, held, rows=inner, standardised=True, shifts=0).agreement
+    inside = kernel_families(grams, shape, held, rows=inner)
+    every = kernel_families(grams[0], shape, held).agreement
+    standardised = kernel_families(grams[0], shape, held, rows=inner, standardised=True).agreement
     scores = {
-        f"kernel_{family}": torch.cat([interiors[family], every[family][None], standardised[family][None]]).mT
+        f"kernel_{family}": torch.cat([inside.agreement[family], every[family][None], standardised[family][None]]).mT
         for family in FAMILIES
     }
-    return {**scores, "kernel_p": kernel_families(grams[0], shape, held, rows=inner, shifts=SHIFTS).p_value}
+    return {**scores, "kernel_p": inside.p_value[0]}
 
 
 def _peaks(task: Task, drawn: Tensor) -> dict[str, Tensor]:
