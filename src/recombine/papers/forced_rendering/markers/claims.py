@@ -9,8 +9,8 @@ markers, each scored on architectures that it was not chosen on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -52,7 +52,7 @@ def _of_networks(networks: xarray.Dataset, estimated: Callable[[Table], Estimate
 
 
 def _resampled(value: float, draws: np.ndarray, table: Table) -> Resampled:
-    """With as many networks as there are of the rarer outcome."""
+    """With as many networks as there are arms of the rarer outcome: networks of one arm are hardly several."""
     finite = draws[np.isfinite(draws)]
     number = table.fewest if np.isfinite(value) and len(finite) else 0
     return Resampled(float(value), tuple(finite.tolist()) or (float("nan"),), number)
@@ -72,12 +72,21 @@ def _mean_auroc(marker: int, position: int, sign: float, table: Table) -> Estima
     return _resampled(values[0][0], values[1], table)
 
 
-def _rank(marker: int, others: np.ndarray, table: Table) -> Estimate:
+Found = tuple[Table, np.ndarray, np.ndarray]
+"""Networks that learnt, left-out scores of all markers, and the same in resamples."""
+
+
+def _scored(networks: xarray.Dataset) -> Found:
+    table = table_of(networks)
+    return table, left_out(aurocs(table)), left_out(aurocs(table, RESAMPLES))
+
+
+def _rank(found: Callable[[], Found], marker: int, others: Sequence[int], table: Table) -> Estimate:
     """Share of some other markers that are more telling."""
-    chosen = np.append(np.setdiff1d(others, [marker]), marker)
-    some = table.markers(chosen)
-    value = more_telling(left_out(aurocs(some)), len(chosen) - 1)[0]
-    return _resampled(value, more_telling(left_out(aurocs(some, RESAMPLES)), len(chosen) - 1), table)
+    _, scores, draws = found()
+    chosen = [*(other for other in others if other != marker), marker]
+    value, resampled = (more_telling(part[:, chosen], len(chosen) - 1) for part in (scores, draws))
+    return _resampled(value[0], resampled, table)
 
 
 def _index(networks: xarray.Dataset, dim: str, name: str) -> int:
@@ -90,10 +99,14 @@ def telling(networks: xarray.Dataset, marker: str, position: str, sign: float = 
     return _of_networks(networks, partial(_mean_auroc, *places, sign))
 
 
-def rank(networks: xarray.Dataset, marker: str, others: np.ndarray | None = None) -> Sample:
-    """Share of the other markers, or of some, that are more telling than one."""
-    every = np.arange(networks.sizes["marker"]) if others is None else others
-    return _of_networks(networks, partial(_rank, _index(networks, "marker", marker), every))
+def ranks(networks: xarray.Dataset, cases: Mapping[str, str], others: Sequence[int] | None = None) -> dict[str, Sample]:
+    """By case, the share of the other markers, or of some, that are more telling than one."""
+    found = cache(partial(_scored, networks))  # all ranks are from the same resamples
+    every = range(networks.sizes["marker"]) if others is None else others
+    return {
+        case: _of_networks(networks, partial(_rank, found, _index(networks, "marker", marker), every))
+        for case, marker in cases.items()
+    }
 
 
 def factorization_cases(data: Data) -> dict[str, Sample]:
@@ -116,20 +129,22 @@ def factorization_alternatives(data: Data) -> dict[str, Sample]:
 
 def top_cases(data: Data) -> dict[str, Sample]:
     """F and dv, each at the position and with the sign chosen on other architectures."""
-    networks = data["markers"]
-    return {"factorization F": rank(networks, FACTORIZATION), "spread of log10 dv": rank(networks, SPREAD)}
+    return ranks(data["markers"], {"factorization F": FACTORIZATION, "spread of log10 dv": SPREAD})
 
 
 def top_alternatives(data: Data) -> dict[str, Sample]:
     """Other forms of both, and F among markers that need no held-out targets."""
     networks = data["markers"]
-    free = np.flatnonzero(~np.asarray(networks["needs_targets"].values, dtype=bool))
+    free = [k for k, needs in enumerate(networks["needs_targets"].values) if not needs]
+    cases = {
+        "F over held-out points": "factorization_held",
+        "spread of log10 dv, held-out points": "spread_held",
+        "spread of log10 dv, held-out less kept": "spread_excess",
+        "roughness of log10 dv": "roughness",
+    }
     return {
-        "F over held-out points": rank(networks, "factorization_held"),
-        "spread of log10 dv, held-out points": rank(networks, "spread_held"),
-        "spread of log10 dv, held-out less kept": rank(networks, "spread_excess"),
-        "roughness of log10 dv": rank(networks, "roughness"),
-        "F among markers that need no held-out targets": rank(networks, FACTORIZATION, free),
+        **ranks(networks, cases),
+        **ranks(networks, {"F among markers that need no held-out targets": FACTORIZATION}, free),
     }
 
 

@@ -21,7 +21,7 @@ def condition(spec: RunSpec) -> dict[str, Any]:
     penalties = PENALTIES[spec.recipe.entropy > 0, spec.recipe.variance > 0]
     if penalties and getattr(decoder, "vectors", "unit") != "unit":
         penalties += " on raw vectors"
-    parts = {
+    parts: dict[str, Any] = {
         "decoder": DECODERS.get(decoder.kind, decoder.kind),
         "depth": getattr(decoder, "depth", 0),
         "code": str(task.encoding),

@@ -40,7 +40,9 @@ def markers_figure(result: xarray.Dataset) -> Figure:
 
 def _ranks(ax: Axes, ranked: list[Ranked], combined: Interval) -> None:
     """A row per marker, the best on top; open marks need held-out targets."""
-    rows = [(marker.title, marker.auroc, marker.needs_targets) for marker in ranked]
+    rows = [
+        (f"{marker.title} {'↑' if marker.higher else '↓'}", marker.auroc, marker.needs_targets) for marker in ranked
+    ]
     if isfinite(combined.value):
         rows.insert(0, (MODEL, combined, any(marker.needs_targets for marker in ranked[:MODEL_MARKERS])))
     for height, (title, found, needs_targets) in enumerate(rows):
@@ -55,7 +57,7 @@ def _ranks(ax: Axes, ranked: list[Ranked], combined: Interval) -> None:
     ax.set_xlabel("AUROC, composing against failing,\non architectures that it was not chosen on")
     ax.plot([], [], "o", color=COLORS[0], label="needs no held-out targets")
     ax.plot([], [], "o", color=COLORS[0], markerfacecolor="white", label="needs held-out targets")
-    ax.legend(loc="lower left", fontsize=8)
+    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize=8)
 
 
 def _against_accuracy(ax: Axes, result: xarray.Dataset, marker: Ranked, *, legend: bool) -> None:
@@ -82,8 +84,9 @@ def markers_caption(result: xarray.Dataset) -> str:
         f"{len(table.arm)} networks that learnt, in {len(set(table.arm))} conditions; {int(table.composing.sum())} of "
         f"them compose (OOD accuracy of at least {COMPOSING:.0%}). Left: how well each number tells them from failing "
         "networks of the same architecture, with its position and sign chosen on the other architectures; lines are "
-        f"95 % intervals from resampling conditions. Scored on: {', '.join(table.scored) or 'none'}. Right: the two "
-        "best, where all architectures together choose to look; the line is where networks count as composing."
+        "95 % intervals from resampling conditions; ↑ composing networks have more of it, ↓ less. Scored on: "
+        f"{', '.join(table.scored) or 'none'}. Right: the two best, where all architectures together choose to look; "
+        "the line is where networks count as composing."
     )
     if not scored:
         return f"{words} Fewer than two architectures have both composing and failing networks: no number is scored."

@@ -30,7 +30,7 @@ import numpy as np
 FEWEST = 2
 """Composing, and failing, networks that an architecture must have to be scored."""
 RESAMPLES = 10_000
-MODEL_RESAMPLES = 200
+MODEL_RESAMPLES = 500
 MODEL_MARKERS = 3
 RIDGE = 1.0
 """Weight of the penalty on the model's coefficients, as scikit-learn's 1 / C."""
@@ -70,9 +70,9 @@ class Table:
 
     @property
     def fewest(self) -> int:
-        """Composing or failing networks of all scored architectures, whichever are fewer."""
-        counts = [self._counts(name) for name in self.scored]
-        return min((sum(column) for column in zip(*counts, strict=True)), default=0)
+        """Arms with composing, or with failing, networks of scored architectures, whichever are fewer."""
+        own = np.isin(self.architecture, self.scored)
+        return min(len(np.unique(self.arm[own & rows])) for rows in (self.composing, ~self.composing))
 
     def _counts(self, name: str) -> tuple[int, int]:
         own = self.composing[self.architecture == name]
@@ -100,15 +100,26 @@ def auroc(values: np.ndarray, composing: np.ndarray) -> float:
 class _Pairs:
     """Pairs of one architecture, by the arms that their networks are of."""
 
-    arms: int
+    arms: np.ndarray
+    """Names, in the order of weights."""
+    above: np.ndarray
+    """Which of them have composing networks."""
+    below: np.ndarray
+    """Which of them have failing networks."""
     wins: np.ndarray
-    """`[marker and position, arm of the composing one, arm of the failing one]`"""
+    """`[marker and position, arm with composing ones, arm with failing ones]`"""
     pairs: np.ndarray
+    """How many there are, `[kind, …]`: most markers have a value for every network, and the same numbers of pairs."""
+    kind: np.ndarray
+    """Of each marker and position."""
 
     def aurocs(self, weights: np.ndarray) -> np.ndarray:
         """AUROCs where arms count so often: `[draw, marker and position]`."""
-        won = np.einsum("ba,kac,bc->bk", weights, self.wins, weights, optimize=True)
-        there = np.einsum("ba,kac,bc->bk", weights, self.pairs, weights, optimize=True)
+        above, below = weights[:, self.above], weights[:, self.below]
+        won, there = (
+            np.einsum("ba,kac,bc->bk", above, matrix, below, optimize=True) for matrix in (self.wins, self.pairs)
+        )
+        there = there[:, self.kind]
         return np.divide(won, there, out=np.full_like(won, np.nan), where=there > 0)
 
 
@@ -116,15 +127,18 @@ def _paired(table: Table, name: str) -> _Pairs:
     own = table.part(table.architecture == name)
     arms, index = np.unique(own.arm, return_inverse=True)
     values = own.values.reshape(len(own.values), -1)
-    above, below = values[own.composing], values[~own.composing]
-    from_arm, to_arm = (np.eye(len(arms))[index[rows]] for rows in (own.composing, ~own.composing))
+    high, low = values[own.composing], values[~own.composing]
+    above, below = np.unique(index[own.composing]), np.unique(index[~own.composing])
+    of_high = (index[own.composing][:, None] == above).astype(float)
+    of_low = (index[~own.composing][:, None] == below).astype(float)
     wins, pairs = [], []
-    for high, low in zip(above.T, below.T, strict=True):
-        there = np.isfinite(high)[:, None] & np.isfinite(low)[None]
-        won = np.where(there, (high[:, None] > low[None]) + 0.5 * (high[:, None] == low[None]), 0.0)
-        wins.append(from_arm.T @ won @ to_arm)
-        pairs.append(from_arm.T @ there.astype(float) @ to_arm)
-    return _Pairs(len(arms), np.array(wins), np.array(pairs))
+    for one, other in zip(high.T, low.T, strict=True):
+        there = np.isfinite(one)[:, None] & np.isfinite(other)[None]
+        won = np.where(there, (one[:, None] > other[None]) + 0.5 * (one[:, None] == other[None]), 0.0)
+        wins.append(of_high.T @ won @ of_low)
+        pairs.append(of_high.T @ there.astype(float) @ of_low)
+    kinds, kind = np.unique(np.array(pairs), axis=0, return_inverse=True)
+    return _Pairs(arms, above, below, np.array(wins), kinds, kind.reshape(-1))
 
 
 def aurocs(table: Table, resamples: int = 0, seed: int = 0) -> np.ndarray:
@@ -147,7 +161,8 @@ def aurocs(table: Table, resamples: int = 0, seed: int = 0) -> np.ndarray:
     generator, parts = np.random.default_rng(seed), []
     for name in table.scored:
         pairs = _paired(table, name)
-        draws = _multiplicities(pairs.arms, resamples, generator) if resamples else np.ones((1, pairs.arms))
+        number = len(pairs.arms)
+        draws = _multiplicities(number, resamples, generator) if resamples else np.ones((1, number))
         scores = [pairs.aurocs(draws[at : at + AT_ONCE]) for at in range(0, len(draws), AT_ONCE)]
         parts.append(np.concatenate(scores).reshape(-1, *table.values.shape[1:]))
     return np.stack(parts, axis=1) if parts else np.full((max(1, resamples), 0, *table.values.shape[1:]), np.nan)
@@ -277,38 +292,56 @@ def more_telling(scores: np.ndarray, marker: int) -> np.ndarray:
 
 
 def model_left_out(table: Table, resamples: int = 0, seed: int = 0) -> np.ndarray:
-    """Left-out AUROC of a logistic model of the best few markers, in the networks or in resamples of their arms."""
-    if not resamples:
-        return np.array([_model_score(table)])
-    generator = np.random.default_rng(seed)
-    return np.array([_model_score(_resampled(table, generator)) for _ in range(resamples)])
+    """Left-out AUROC of a logistic model of the best few markers, in the networks or in resamples of their arms.
+
+    Parameters
+    ----------
+    table
+        Networks that learnt.
+    resamples
+        Draws of arms with replacement; none for the networks as they are.
+    seed
+        Of the draws.
+
+    Returns
+    -------
+    ndarray
+        `[draw]`; NaN with fewer than two architectures.
+    """
+    generator, part = np.random.default_rng(seed), table.part(np.isin(table.architecture, table.scored))
+    paired = {name: _paired(table, name) for name in table.scored}
+    weights = {
+        name: _multiplicities(len(own.arms), resamples, generator) if resamples else np.ones((1, len(own.arms)))
+        for name, own in paired.items()
+    }
+    results = []
+    for draw in range(max(1, resamples)):
+        scores, often = [], np.zeros(len(part.arm), dtype=int)
+        for name, own in paired.items():
+            drawn = weights[name][draw]
+            scores.append(own.aurocs(drawn[None])[0].reshape(table.values.shape[1:]))
+            rows = part.architecture == name
+            often[rows] = drawn[np.searchsorted(own.arms, part.arm[rows])]
+        again = part.part(np.repeat(np.arange(len(often)), often))
+        results.append(_model_score(again, dict(zip(paired, scores, strict=True))))
+    return np.array(results)
 
 
-def _resampled(table: Table, generator: np.random.Generator) -> Table:
-    """As many arms of each architecture, drawn with replacement."""
-    rows = []
-    for name in dict.fromkeys(table.architecture):
-        own = np.flatnonzero(table.architecture == name)
-        arms = np.unique(table.arm[own])
-        rows += [own[table.arm[own] == arm] for arm in generator.choice(arms, len(arms))]
-    return table.part(np.concatenate(rows))
-
-
-def _model_score(table: Table) -> float:
-    scores = aurocs(table)[0]
-    if len(scores) < 2:
+def _model_score(table: Table, scores: dict[str, np.ndarray]) -> float:
+    """From AUROCs by architecture; those without pairs are left out."""
+    there = [name for name, own in scores.items() if np.isfinite(own).any()]
+    if len(there) < 2:
         return float("nan")
-    choice, results = chosen_elsewhere(scores), []
-    for number, name in enumerate(table.scored):
+    choice, results = chosen_elsewhere(np.stack([scores[name] for name in there])), []
+    for number, name in enumerate(there):
         strength = np.where(choice.position[number] < 0, -np.inf, choice.strength[number])
         best = np.argsort(-strength, kind="stable")[:MODEL_MARKERS]
         features = table.values[:, best, choice.position[number][best]]
-        outside = np.isin(table.architecture, [other for other in table.scored if other != name])
+        outside, own = np.isin(table.architecture, [o for o in there if o != name]), table.architecture == name
         centred = _centred(features, table.architecture)
         scale = centred[outside].std(axis=0)
         centred = centred / np.where(scale > 0, scale, 1.0)
         weights, _ = logistic(centred[outside], table.composing[outside])
-        own = table.architecture == name
         results.append(auroc(centred[own] @ weights, table.composing[own]))
     return float(np.mean(results))
 

@@ -7,7 +7,7 @@ failing ones is scored from that (`scoring`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -60,16 +60,16 @@ class MarkerStudy(Study[Settings]):
         stacked = table.stack(network=("arm", "seed"))
         names, seeds = (np.asarray(stacked[name].values) for name in ("arm", "seed"))
         conditions = [condition(trials[str(name)][0].spec) for name in names]
-        labels = {key: ("network", [own[key] for own in conditions]) for key in conditions[0]}
+        labels: dict[str, Any] = {key: ("network", [own[key] for own in conditions]) for key in conditions[0]}
+        labels |= {
+            "seed": ("network", seeds),
+            "title": ("marker", [marker.title for marker in MARKERS.values()]),
+            "needs_targets": ("marker", [marker.needs_targets for marker in MARKERS.values()]),
+        }
         return (
             stacked.drop_vars(["network", "arm", "seed"])
             .transpose("network", ...)
-            .assign_coords(
-                **labels,
-                seed=("network", seeds),
-                title=("marker", [marker.title for marker in MARKERS.values()]),
-                needs_targets=("marker", [marker.needs_targets for marker in MARKERS.values()]),
-            )
+            .assign_coords(labels)
             .assign_attrs(base_attributes(trials, size=trials.preset.size))
         )
 
