@@ -28,6 +28,7 @@ from recombine.metrics import (
     schmidt_spectrum,
     superposition_scores,
 )
+from recombine.metrics.stages import MEMORY
 from recombine.papers.forced_rendering.fit import training_fit
 from recombine.papers.forced_rendering.markers.labels import (
     FALL,
@@ -69,7 +70,7 @@ def marker_dims() -> dict[str, Sequence[str]]:
 
 def measured(batch: Batch) -> dict[str, Any]:
     """Scores and all markers of finished runs of one arm, those of stages by stage."""
-    if batch.spec.decoder.kind in ALONE and len(batch) > 1:
+    if batch.spec.decoder.kind in ALONE and (len(batch) > 1 or batch.memory > MEMORY):
         return _one_by_one(measured, batch)
     scores, fit = batch.scores, training_fit(batch)
     values = {
@@ -85,7 +86,7 @@ def measured(batch: Batch) -> dict[str, Any]:
 
 
 def _one_by_one(measure: Callable[[Batch], Mapping[str, Any]], batch: Batch) -> dict[str, Any]:
-    rows = [measure(Batch([run], batch.device, batch.memory)) for run in batch.runs]
+    rows = [measure(Batch([run], batch.device, min(batch.memory, MEMORY))) for run in batch.runs]
     return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
 
 
