@@ -91,22 +91,31 @@ def test_an_optional_tool_does(measured, monkeypatch):
     assert measured()
 
 
-def imported_metrics(folder):
-    """Functions of the metrics, and the profile, that the files of a study import."""
+def imported_metrics(*paths):
+    """Functions of the metrics, and the profile, that files import, themselves or from modules that studies share."""
     names = set()
-    for path in folder.glob("*.py"):
+    for path in paths:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module in (
                 "recombine.metrics",
                 "recombine.reproduction.profile",
             ):
                 names |= {alias.name for alias in node.names if alias.name.islower()}
+            elif (
+                isinstance(node, ast.ImportFrom)
+                and (shared := PACKAGE / f"{(node.module or '').split('.')[-1]}.py").is_file()
+            ):
+                names |= (
+                    imported_metrics(shared)
+                    if node.module == f"recombine.papers.{PACKAGE.name}.{shared.stem}"
+                    else set()
+                )
     return names
 
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_declares_the_metrics_that_it_uses(name):
-    assert set(STUDIES[name].metrics) == imported_metrics(PACKAGE / name)
+    assert set(STUDIES[name].metrics) == imported_metrics(*(PACKAGE / name).glob("*.py"))
     assert set(STUDIES[name].metrics) <= {STAGE_PROFILE, *FUNCTION_VERSIONS}
 
 

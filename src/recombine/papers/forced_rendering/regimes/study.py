@@ -41,7 +41,8 @@ class RegimeStudy(Study[Settings]):
     settings: ClassVar[type[Settings]] = Settings
     version: ClassVar[int] = 2
     metrics: ClassVar[tuple[str, ...]] = (
-        "effective_rank", "gram_matrix", "partial_factorization", "schmidt_spectrum", "squared_error",
+        "effective_rank", "extreme_pixel", "gram_matrix", "hits", "partial_factorization", "schmidt_spectrum",
+        "squared_error",
     )  # fmt: skip
 
     def arms(self, preset: Settings) -> list[Arm]:

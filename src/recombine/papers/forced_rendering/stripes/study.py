@@ -65,8 +65,8 @@ class StripeStudy(Study[Settings]):
     settings: ClassVar[type[Settings]] = Settings
     version: ClassVar[int] = 2
     metrics: ClassVar[tuple[str, ...]] = (
-        "band_position", "features", "interior", "mean_band_index", "stage_profile", "squared_error",
-        "stripe_superposition",
+        "band_position", "extreme_pixel", "features", "hits", "interior", "mean_band_index", "squared_error",
+        "stage_profile", "stripe_superposition",
     )  # fmt: skip
 
     def arms(self, preset: Settings) -> list[Arm]:
