@@ -28,7 +28,7 @@ from recombine.metrics import (
     schmidt_spectrum,
     superposition_scores,
 )
-from recombine.metrics.stages import MEMORY
+from recombine.papers.forced_rendering.attention.study import MEMORY
 from recombine.papers.forced_rendering.fit import training_fit
 from recombine.papers.forced_rendering.markers.labels import (
     FALL,
