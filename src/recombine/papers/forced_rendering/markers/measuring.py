@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     import xarray
 
 MARKER_METRICS = (
-    "block_contrast", "effective_rank", "features", "gram_matrix", "interior", "kernel_agreement", "kernel_families",
-    "nonnegative_superposition", "partial_factorization", "peak_scores", "schmidt_spectrum", "squared_error",
-    "stage_profile", "superposition_scores",
+    "block_contrast", "effective_rank", "extreme_pixel", "features", "gram_matrix", "hits", "interior",
+    "kernel_agreement", "kernel_families", "nonnegative_superposition", "partial_factorization", "peak_scores",
+    "schmidt_spectrum", "squared_error", "stage_profile", "superposition_scores",
 )  # fmt: skip
 """What markers are measured with."""
 KERNEL_STAGES = ("effective_rank", "schmidt_rank", "single_factor")
