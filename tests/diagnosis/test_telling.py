@@ -15,8 +15,9 @@ TASK = BumpTask(size=6)
 SENTENCE = "512 networks that learnt (300 CNN, 212 MLP), 210 of which compose"
 
 
-def score(auroc, higher=True):
-    return {"auroc": auroc, "low": auroc - 0.1, "high": auroc + 0.1, "higher": higher, "position": "output"}
+def score(auroc, higher=True, fall=False):
+    interval = {"low": auroc - 0.1, "high": auroc + 0.1}
+    return {"auroc": auroc, **interval, "higher": higher, "position": "output", "fall": fall}
 
 
 RECORD = {
@@ -24,6 +25,7 @@ RECORD = {
     "numbers": {
         "factorization_mean": score(0.812),
         "log_volume_std": score(0.7, higher=False),
+        "probe_held_out": score(0.6, fall=True),
         "id_error": score(0.55, higher=False),
         "superposition memorised": score(0.88, higher=False),
         "no_such_number": score(0.99),
@@ -60,6 +62,7 @@ def test_the_table_has_an_auroc_under_each_number(planted):
     assert last["stage"] == "AUROC"
     assert last["factorization"] == "0.81 ↑"
     assert last["its spread"] == "0.70 ↓"
+    assert last["probe R² (held out)"] == "0.60 fall ↑"
     assert last["effective rank"] == "–"
 
 

