@@ -156,6 +156,37 @@ def test_a_call_that_is_killed_leaves_every_file_whole(folder, kind):
     assert not problems(folder)
 
 
+def test_every_file_and_its_folder_are_flushed_around_the_rename(folder, monkeypatch):
+    """A power cut leaves the old file or all of the new one, and the list before the file that it lists."""
+    calls, fsync, rename = [], os.fsync, os.replace
+
+    def identity(found):
+        return found.st_dev, found.st_ino
+
+    def flushed(descriptor):
+        fsync(descriptor)
+        calls.append(("flush", identity(os.fstat(descriptor))))
+
+    def renamed(before, after):
+        rename(before, after)
+        calls.append((str(Path(after).relative_to(folder)), identity(os.stat(after))))
+
+    monkeypatch.setattr(os, "fsync", flushed)
+    monkeypatch.setattr(os, "replace", renamed)
+    Results(folder).save("encoder", xarray.Dataset({"score": ("seed", [3.0])}), "other digest")
+    Results(folder).note(wall_seconds=2.0)
+    write_into(folder / "figures", {"fig1.svg": b"<svg></svg>"})
+    renames = [number for number, (name, _) in enumerate(calls) if name != "flush"]
+    names = [calls[number][0] for number in renames]
+    for name in ("data/encoder.nc", "provenance.json", "figures/fig1.svg"):
+        at = names.index(name)
+        assert names[at - 1 : at + 2] == [LIST, name, LIST]
+    for number in renames:
+        name, file = calls[number]
+        assert calls[number - 1] == ("flush", file)
+        assert calls[number + 1] == ("flush", identity((folder / name).parent.stat()))
+
+
 def test_files_of_calls_at_the_same_time_are_all_listed(folder):
     def draw(number):
         write_into(folder / "figures", {f"fig{number}.png": bytes([number]) * 9})

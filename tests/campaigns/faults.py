@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -114,9 +114,15 @@ def spread(items: Sequence[Any], number: int | None) -> list[Any]:
     return [items[len(items) * part // number] for part in range(number)]
 
 
-def every(recorded: Sequence[Call], faults: Sequence[Fault]) -> Iterator[tuple[Call, Fault]]:
-    """All cases."""
-    return ((call, fault) for call in recorded for fault in faults if call.kind in fault.kinds)
+def every(recorded: Sequence[Call], faults: Sequence[Fault]) -> list[tuple[Call, Fault]]:
+    """All cases, or this process's part of them."""
+    return own_part([(call, fault) for call in recorded for fault in faults if call.kind in fault.kinds])
+
+
+def own_part(cases: Sequence[Any]) -> list[Any]:
+    """Of all cases those that this process takes on: every n-th from the k-th on where `CAMPAIGN_PART` is `k/n`."""
+    part, _, parts = os.environ.get("CAMPAIGN_PART", "0/1").partition("/")
+    return list(cases[int(part) :: int(parts)])
 
 
 @cache

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from tests.campaigns.damage import Damaged, DamagedFigure, DamagedResults
-from tests.campaigns.faults import KILLS, NONE, spread
+from tests.campaigns.faults import KILLS, NONE, own_part, spread
 from tests.campaigns.harm import flips, replacements
 from tests.campaigns.scenes import SETTINGS, failure, grouped
 
@@ -57,11 +57,12 @@ def one_of_each_run(paths):
 
 def flipped(pristine, paths, form, number=3):
     """Flips of all bytes of files, or of some."""
-    return [
+    cases = [
         (str(path.relative_to(pristine)), harm)
         for path in paths
         for harm in spread(flips(path), SAMPLES.get(path.name, number) if form == "sample" else FULL.get(path.name))
     ]
+    return cases if form == "sample" else own_part(cases)
 
 
 def replaced(pristine, paths, form, number=2):
@@ -72,7 +73,7 @@ def replaced(pristine, paths, form, number=2):
         turned = harms[turn % len(harms) :] + harms[: turn % len(harms)]
         chosen = spread(turned, number if form == "sample" else None)
         cases += [(str(path.relative_to(pristine)), harm) for harm in chosen]
-    return cases
+    return cases if form == "sample" else own_part(cases)
 
 
 @pytest.mark.parametrize("cases", [flipped, replaced])
@@ -123,6 +124,7 @@ def test_a_figure_of_harmed_results_is_the_same_or_not_drawn(zygote, tmp_path):
     folder = DamagedFigure(zygote, pristine, tmp_path.resolve() / "case")
     assert "<svg" in folder.whole["drawing"]
     path = pristine / "out" / "data" / "encoding_width.nc"
-    cases = [(str(path.relative_to(pristine)), harm) for harm in [*spread(flips(path), 100), *replacements(path)]]
+    harms = own_part([*spread(flips(path), 100), *replacements(path)])
+    cases = [(str(path.relative_to(pristine)), harm) for harm in harms]
     failures = folder.problems(cases)
     assert not failures, grouped(failures)

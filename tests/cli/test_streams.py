@@ -98,8 +98,8 @@ def test_work_is_done_though_nothing_can_be_written(folder):
     ids=["ascii", "C without coercion", "C"],
 )
 def test_any_encoding(environment, folder):
-    code, out, errors = shell("recombine runs list; recombine --help; recombine runs show $(ls runs/runs | head -1)",
-                              folder, **environment)  # fmt: skip
+    line = "recombine runs list; recombine train --help; recombine runs show $(ls runs/runs | head -1)"
+    code, out, errors = shell(line, folder, **environment)
     assert (code, errors) == (0, "")
     assert "2 finished runs" in out
     assert out.isascii() == (environment != {"LC_ALL": "C"})

@@ -1,8 +1,10 @@
 """The index is a cache: whatever happens to it, a listing says what the folders say, and training goes on."""
 
+import os
 import random
 import shutil
 import sqlite3
+import sys
 import time
 from collections import Counter
 
@@ -166,6 +168,50 @@ def test_listing_reads_no_runs_and_serving_one_reads_only_that(filled, monkeypat
     train([small_spec("mlp", seed=30)], filled)
     assert {path.parent.name for path in opened if path.name != "recombine.json"} == {run.key}
     assert len(opened) <= 8
+
+
+LISTENERS = []
+"""Told of every file that Python opens; a hook cannot be taken away again."""
+
+
+def work_of(words, folder):
+    """Files below a folder that a command opens, and calls of functions that it makes."""
+    if not LISTENERS:
+        sys.addaudithook(lambda event, details: LISTENERS[-1](details[0]) if event == "open" else None)
+        LISTENERS.append(lambda path: None)
+    opened, calls = [], 0
+
+    def count(frame, event, argument):
+        nonlocal calls
+        calls += event == "call"
+
+    LISTENERS.append(lambda path: opened.append(path) if str(path).startswith(str(folder)) else None)
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        assert run(*words) == 0
+    finally:
+        sys.setprofile(before)
+        LISTENERS.pop()
+    return len(opened), calls
+
+
+TRAIN = ("train", "--size", 8, "--decoder", "mlp:width=4:depth=1", "--steps", 2, "--samples", 20, "--device", "cpu")
+
+
+@pytest.mark.parametrize("words", [("runs", "list"), TRAIN], ids=["list", "train"])
+def test_the_work_of_a_command_does_not_grow_with_the_number_of_runs(store_path, words, monkeypatch, capsys):
+    """H: that of a listing, and of a `train` whose one run is served."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    assert run(*TRAIN) == 0
+    files, calls, seeds = {}, {}, iter(range(1000))
+    for number in (110, 220):  # more than a listing shows
+        while len(os.listdir(store_path / "runs")) < number:
+            saved(Store(store_path), seed=next(seeds))
+        assert run(*words) == 0  # which brings the index up to date, and imports what it needs
+        files[number], calls[number] = work_of(words, store_path)
+    assert 0 < files[110] == files[220] < 20
+    assert calls[220] - calls[110] < 10 * 110
 
 
 def test_a_parent_looks_at_a_run_when_it_is_told_of_it(store_path, monkeypatch):

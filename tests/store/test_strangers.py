@@ -154,6 +154,42 @@ def test_odd_entries_are_reported_and_passed_over(store_path, capsys):
     assert store.find(whole.key) is not None  # a stray file is not damage
 
 
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_verify_waits_for_no_pipe_or_device(store_path, kind):
+    """G: in the place of a run's file, and nothing else odd before it."""
+    path = saved(Store(store_path)).path / "arrays.safetensors"
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    code, out, err = with_rights_checked(["runs", "verify", "--store", store_path])
+    assert (code, err) == (1, "")
+    assert "arrays.safetensors: not a regular file" in out
+    assert "1 checked, 1 damaged" in out
+
+
+def test_a_checkpoint_that_cannot_be_deleted_stops_nothing(store_path, monkeypatch, capsys):
+    """18: the run is saved by then; the next sweep deletes it."""
+
+    def refuse(path, *words, unlink=os.unlink, **how):
+        if "checkpoints" in str(path):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        unlink(path, *words, **how)
+
+    words = ["train", "--size", 8, "--decoder", "mlp:width=4:depth=1", "--steps", 30, "--samples", 20]
+    words += ["--checkpoint", 0, "--device", "cpu"]
+    with monkeypatch.context() as failing:
+        failing.setattr(os, "unlink", refuse)
+        failing.setattr("pathlib.Path.unlink", lambda self, missing_ok=False: refuse(self))
+        code, out, err = run(words, capsys)
+    assert (code, err) == (0, "")
+    assert "1 run in" in out
+    assert len(os.listdir(store_path / "checkpoints")) == 1
+    assert run([*words, "--seeds", 2], capsys).code == 0
+    assert os.listdir(store_path / "checkpoints") == []
+
+
 def test_stray_entries_alone_are_no_damage(store_path, capsys):
     saved(Store(store_path))
     (store_path / "runs" / ".DS_Store").write_bytes(b"")
@@ -204,18 +240,25 @@ def test_a_renamed_checkpoint_is_not_trained_on(store_path, tmp_path):
         np.testing.assert_array_equal(trained.weights()[name], weight)
 
 
+@pytest.mark.parametrize("runs", [0, 1])
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
-def test_a_file_system_without_locks_is_one_line(store_path, monkeypatch, capsys, number):
-    """G: also when what is asked for is trained already, a file system without locks is no traceback."""
+def test_a_file_system_without_locks_is_one_line(store_path, monkeypatch, capsys, number, runs):
+    """G: also in a store that has runs, where some of what is asked for is trained already."""
+    words = ["train", "--size", 8, "--decoder", "mlp:width=4:depth=1", "--steps", 2, "--samples", 20, "--device", "cpu"]
+    if runs:
+        assert run([*words, "--seeds", runs], capsys).code == 0
 
     def refuse(descriptor, operation):
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    code, _, err = run(["train", "--size", 8, "--decoder", "mlp:width=4:depth=1", "--epochs", 1], capsys)
+    code, _, err = run([*words, "--seeds", 2], capsys)
     assert code == 2
     assert "a file system with file locks" in err
     assert err.count("\n") == 1
+    if runs:  # what is trained needs no lock
+        assert run([*words, "--seeds", runs], capsys).code == 0
+        assert run(["runs", "list"], capsys).code == 0
 
 
 def test_locks_and_leftovers_of_killed_processes_are_cleaned_by_the_next_sweep(store_path):
@@ -300,13 +343,21 @@ def test_what_cannot_be_written_can_be_read(read_only, tmp_path):
 
 
 def test_unreadable_is_one_line_and_not_called_damage(read_only):
-    """14: what the system does not let us read is reported with another exit code than damage."""
-    key = next(iter(Store(read_only))).key
-    (read_only / "runs" / key).chmod(0o000)
+    """14: what the system does not let us read is named, with another exit code than damage; the rest is checked."""
+    unreadable, other = sorted(os.listdir(read_only / "runs"))
+    (read_only / "runs" / unreadable).chmod(0o000)
     code, out, err = with_rights_checked(["runs", "verify", "--store", read_only])
+    assert "2 checked, 0 damaged, 1 could not be read" in out
     assert (code, err) == (2, "")
     assert "Permission denied" in out
-    assert "2 checked, 0 damaged, 1 could not be read" in out
+    assert unreadable in out
+    damaged = read_only / "runs" / other / "weights.safetensors"
+    damaged.chmod(0o644)
+    damaged.write_bytes(b"")
+    code, out, err = with_rights_checked(["runs", "verify", "--store", read_only])
+    assert "2 checked, 1 damaged, 1 could not be read" in out
+    assert (code, err) == (1, "")
+    assert f"{other} weights.safetensors: content changed" in out
     (read_only / "runs").chmod(0o000)
     for words in (["runs", "list"], ["runs", "verify"], ["runs", "show", "ab"]):
         code, out, err = with_rights_checked([*words, "--store", read_only])

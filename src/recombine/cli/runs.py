@@ -246,8 +246,10 @@ def _require_whole(run: Run) -> None:
 
 
 def _write_table(to: Path, runs: list[Run]) -> None:
+    """Specs and scores, by key: the same runs always give the same file."""
     rows = [
-        {"key": run.key, "status": run.status, **flattened(run.spec_fields), **run.result["scores"]} for run in runs
+        {"key": run.key, "status": run.status, **flattened(run.spec_fields), **run.result["scores"]}
+        for run in sorted(runs, key=lambda run: run.key)
     ]
     names = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO(newline="")
