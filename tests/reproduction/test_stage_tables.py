@@ -13,6 +13,8 @@ from recombine.reproduction.stage_tables import (
     largest_drop,
     last_hidden,
     last_two_less_others,
+    mean_after_input,
+    middle_hidden,
     output,
     unevenness,
 )
@@ -20,7 +22,10 @@ from recombine.reproduction.stage_tables import (
 NAN = math.nan
 INPUT = 99.0
 """Given by construction; nothing may depend on it."""
-FUNCTIONS = (fall, first_hidden, largest_drop, last_hidden, last_two_less_others, output, unevenness)
+FUNCTIONS = (
+    fall, first_hidden, largest_drop, last_hidden, last_two_less_others, mean_after_input, middle_hidden, output,
+    unevenness,
+)  # fmt: skip
 
 
 def networks(*rows):
@@ -35,6 +40,8 @@ def test_known_answers_for_networks_of_different_depth():
     values = networks([1.0, 0.9, 0.8, 0.7, 0.6], [1.0, 0.7], [1.0, 1.0, 0.5], [0.6, 0.6, 0.7, 0.9])
     assert first_hidden(values).values.tolist() == [1.0, 1.0, 1.0, 0.6]
     assert last_hidden(values).values.tolist() == [0.7, 1.0, 1.0, 0.7]
+    assert middle_hidden(values).values.tolist() == [0.9, 1.0, 1.0, 0.6]
+    assert mean_after_input(values).values == pytest.approx([0.8, 0.85, 2.5 / 3, 0.7])
     assert output(values).values.tolist() == [0.6, 0.7, 0.5, 0.9]
     assert fall(values).values == pytest.approx([0.4, 0.3, 0.5, -0.3])
     assert largest_drop(values).values == pytest.approx([0.1, 0.3, 0.5, 0.0])
@@ -82,6 +89,8 @@ def slow(row):
         largest_drop: max(a - b for a, b in pairwise(own)),
         last_hidden: own[-2],
         last_two_less_others: sum(own[-2:]) / 2 - sum(others) / len(others) if others else NAN,
+        mean_after_input: sum(own) / len(own),
+        middle_hidden: own[:-1][(len(own) - 2) // 2],
         output: own[-1],
         unevenness: max(a - b for a, b in pairwise(matched)) / whole if whole > 0 else NAN,
     }

@@ -141,6 +141,9 @@ def report(
     write: Annotated[
         list[Path] | None, Parameter(help="Markdown files whose marked blocks are written again.", negative=())
     ] = None,
+    telling: Annotated[
+        Path | None, Parameter(help="JSON file for what diagnose says on how telling its numbers are (study markers).")
+    ] = None,
 ) -> None:
     """Write a folder's figures, verdicts and page again from its datasets."""
     findings = Findings(PAPER, Results.existing(folder))
@@ -151,6 +154,10 @@ def report(
     page = written(findings)
     for path, text in texts.items():
         write_file(path, with_blocks(text, blocks).encode(), "write")
+    if telling is not None:
+        from recombine.papers.forced_rendering.markers.telling import write_telling
+
+        write_telling(findings.results, telling)
     say(f"report: {page}")
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import xarray
 from torch import Tensor
 
+from recombine.diagnosis import telling
 from recombine.diagnosis.derivatives import Geometry
 from recombine.factors import FactorGrid
 from recombine.metrics.profile import StageProfile
@@ -34,28 +36,41 @@ class Diagnosis(xarray.Dataset):
         """What was done to the module's rows, and which parts were left out."""
         return str(self.attrs.get("notes", "")).splitlines()
 
+    @property
+    def telling(self) -> dict[str, Any]:
+        """How telling each number has been (`recombine.diagnosis.telling`); empty where that is not known."""
+        return dict(json.loads(self.attrs.get(telling.KEY, "{}")))
+
     def summary_table(self) -> dict[str, list[str]]:
-        """Headings, each with one cell per stage."""
-        cells = {"stage": [str(name) for name in self["stage"].values]}
+        """Headings, each with one cell per stage; where it is known how telling numbers have been, one more row."""
+        cells, scores = {"stage": [str(name) for name in self["stage"].values]}, dict[str, str]()
+        record = self.telling
         for column in STAGE_METRICS.columns():
             if column.heading and column.name in self:
                 values = self[column.name]
                 inner = [dim for dim in values.dims if dim != "stage"]
                 cells[column.heading] = _cells(values.mean(inner) if inner else values, column.form)
+                scores[column.heading] = telling.short(record, column.name)
+        if any(scores.values()):
+            cells["stage"].append("AUROC")
+            for heading, score in scores.items():
+                cells[heading].append(score or "–")
         return cells
 
     def summary_lines(self) -> list[str]:
-        """Scores of the outputs, how the metric was computed, and notes."""
-        lines = []
+        """Scores of the outputs, how the metric was computed, how telling numbers have been, and notes."""
+        lines, record = [], self.telling
         for name in OUTPUT_SCORES:
             if name in self:
                 scores = self[name]
                 cases = [""] if scores.ndim == 0 else [f" {case}" for case in scores[scores.dims[0]].values]
                 texts = _cells(scores, ".3g")
-                lines += [f"{name}{case}: {text}" for case, text in zip(cases, texts, strict=True)]
+                for case, text in zip(cases, texts, strict=True):
+                    score = telling.short(record, f"{name}{case}")
+                    lines.append(f"{name}{case}: {text}" + (f" (AUROC {score})" if score else ""))
         method = metric_method(self)
         lines += [f"metric: {method}"] if method else []
-        return [*lines, *(f"note: {note}" for note in self.notes)]
+        return [*lines, *telling.sentences(record), *(f"note: {note}" for note in self.notes)]
 
     def summary(self) -> str:
         """One line per stage, then scores of the outputs, how the metric was computed, and notes."""
@@ -88,16 +103,29 @@ def dataset(
         for metric in STAGE_METRICS.values() if Need.METRIC in metric.needs
         for column in metric.columns
     }  # fmt: skip
+    record = telling.of_numbers(telling.packaged(), [*profile.columns, *_cases(output_scores)])
     variables = {}
     for name, values in profile.columns.items():
         dims, stacked = _unfolded(columns[name], np.stack([value.cpu().numpy() for value in values]), grid)
         attributes = {"description": columns[name].description} | (method if name in of_the_metric else {})
-        variables[name] = (dims, stacked, attributes)
+        variables[name] = (dims, stacked, attributes | telling.attributes(record, name))
     names = grid.names
     coords = {factor.name: factor.values.numpy() for factor in grid.factors}
     labels = {"stage": profile.stages, "factor": list(names), "other_factor": list(names), **coords}
     data = {**variables, **output_scores, "held_out": (names, mask.reshape(grid.shape).numpy())}
-    return Diagnosis(data, coords=labels, attrs={**method, "notes": "\n".join(notes)})
+    known = {telling.KEY: json.dumps(record)} if record else {}
+    return Diagnosis(data, coords=labels, attrs={**method, "notes": "\n".join(notes), **known})
+
+
+def _cases(output_scores: dict[str, Any]) -> list[str]:
+    """Names of the scores of the outputs, each with its case where it has some."""
+    names = []
+    for name in OUTPUT_SCORES:
+        if name in output_scores:
+            dims = output_scores[name][0]
+            cases = output_scores[dims][1] if isinstance(dims, str) else [""]
+            names += [f"{name} {case}".strip() for case in cases]
+    return names
 
 
 def _unfolded(column: Column, stacked: np.ndarray, grid: FactorGrid) -> tuple[tuple[str, ...], np.ndarray]:

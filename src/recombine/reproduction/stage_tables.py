@@ -28,6 +28,12 @@ def first_hidden(values: xarray.DataArray) -> xarray.DataArray:
     return own.isel(stage=0).where(_last(own) >= 1)
 
 
+def middle_hidden(values: xarray.DataArray) -> xarray.DataArray:
+    """The value half-way between first and last hidden stage; of two, the earlier one."""
+    own = _own(values)
+    return _at(own, (_last(own) - 1) // 2)
+
+
 def last_hidden(values: xarray.DataArray) -> xarray.DataArray:
     """The value at the last hidden stage, the one before the output."""
     own = _own(values)
@@ -38,6 +44,12 @@ def output(values: xarray.DataArray) -> xarray.DataArray:
     """The value at the output, each network's last stage."""
     own = _own(values)
     return _at(own, _last(own))
+
+
+def mean_after_input(values: xarray.DataArray) -> xarray.DataArray:
+    """Mean over the hidden stages and the output."""
+    own = _own(values)
+    return own.mean("stage").where(_last(own) >= 1)
 
 
 def fall(values: xarray.DataArray) -> xarray.DataArray:

@@ -14,6 +14,7 @@ QUESTIONS = (
     "superposition",
     "depth",
     "controls",
+    "markers",
     "mlp",
     "penalties",
     "stripes",

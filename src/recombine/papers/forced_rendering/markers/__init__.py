@@ -1,0 +1,1 @@
+"""Which number should one look at?"""

@@ -1,0 +1,33 @@
+"""The marker study's Dataset as tables for scoring. No torch here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recombine.papers.forced_rendering.markers.labels import COMPOSING
+from recombine.papers.forced_rendering.markers.scoring import Table
+from recombine.papers.forced_rendering.samples import learnt, trained
+
+if TYPE_CHECKING:
+    import xarray
+
+
+def counted(networks: xarray.Dataset) -> np.ndarray:
+    """Which networks learnt."""
+    return np.asarray((learnt(networks) & trained(networks)).values, dtype=bool)
+
+
+def table_of(networks: xarray.Dataset, chosen: np.ndarray | None = None) -> Table:
+    """Markers of the networks that learnt, or of some."""
+    rows = counted(networks) if chosen is None else chosen
+    accuracy = np.asarray(networks["ood_accuracy"].values, dtype=float)
+    every = Table(
+        np.asarray(networks["value"].transpose("network", "marker", "position").values, dtype=float),
+        accuracy >= COMPOSING,
+        accuracy,
+        np.asarray(networks["decoder"].values, dtype=str),
+        np.asarray(networks["arm"].values, dtype=str),
+    )
+    return every.part(rows)

@@ -1,0 +1,102 @@
+"""How telling numbers have been, next to the numbers of a diagnosis."""
+
+import json
+
+import numpy as np
+import pytest
+import xarray
+from torch import nn
+
+import recombine
+from recombine.diagnosis import Diagnosis, telling
+from recombine.tasks import BumpTask
+
+TASK = BumpTask(size=6)
+SENTENCE = "512 networks that learnt (300 CNN, 212 MLP), 210 of which compose"
+
+
+def score(auroc, higher=True, fall=False):
+    interval = {"low": auroc - 0.1, "high": auroc + 0.1}
+    return {"auroc": auroc, **interval, "higher": higher, "position": "output", "fall": fall}
+
+
+RECORD = {
+    "networks": SENTENCE,
+    "numbers": {
+        "factorization_mean": score(0.812),
+        "log_volume_std": score(0.7, higher=False),
+        "probe_held_out": score(0.6, fall=True),
+        "id_error": score(0.55, higher=False),
+        "superposition memorised": score(0.88, higher=False),
+        "no_such_number": score(0.99),
+    },
+}
+
+
+def diagnosis():
+    module = nn.Sequential(nn.Linear(12, 8), nn.Tanh(), nn.Linear(8, 36), nn.Unflatten(1, (6, 6)))
+    return recombine.diagnose(
+        module, TASK.grid, encode="bump", holdout="center:2:4", targets=TASK.render(TASK.grid.points)
+    )
+
+
+@pytest.fixture
+def planted(monkeypatch):
+    monkeypatch.setattr(telling, "packaged", lambda: RECORD)
+
+
+def test_without_a_record_a_diagnosis_says_nothing(monkeypatch):
+    monkeypatch.setattr(telling, "packaged", dict)
+    result = diagnosis()
+    assert result.telling == {}
+    assert telling.KEY not in result.attrs
+    assert "AUROC" not in result.summary()
+    assert result.summary_table()["stage"][-1] == "output"
+    assert "auroc" not in result["factorization_mean"].attrs
+
+
+def test_the_table_has_an_auroc_under_each_number(planted):
+    table = diagnosis().summary_table()
+    assert len({len(cells) for cells in table.values()}) == 1
+    last = {heading: cells[-1] for heading, cells in table.items()}
+    assert last["stage"] == "AUROC"
+    assert last["factorization"] == "0.81 ↑"
+    assert last["its spread"] == "0.70 ↓"
+    assert last["probe R² (held out)"] == "0.60 fall ↑"
+    assert last["effective rank"] == "–"
+
+
+def test_lines_say_it_of_scores_and_from_which_networks_it_comes(planted):
+    lines = diagnosis().summary_lines()
+    assert any(line.startswith("id_error: ") and line.endswith("(AUROC 0.55 ↓)") for line in lines)
+    assert any(line.startswith("superposition memorised: ") and line.endswith("(AUROC 0.88 ↓)") for line in lines)
+    assert any(line.startswith("ood_error: ") and "AUROC" not in line for line in lines)
+    assert telling.MEANING in lines
+    assert f"AUROCs come from {SENTENCE}" in lines
+
+
+def test_the_dataset_has_it_too(planted, tmp_path):
+    result = diagnosis()
+    attributes = result["factorization_mean"].attrs
+    assert [attributes[name] for name in ("auroc", "auroc_low", "auroc_high")] == pytest.approx([0.812, 0.712, 0.912])
+    assert attributes["auroc_meaning"].startswith("composing networks")
+    assert result["log_volume_std"].attrs["auroc_meaning"].startswith("failing networks")
+    assert set(result.telling["numbers"]) == set(RECORD["numbers"]) - {"no_such_number"}
+    result.to_netcdf(tmp_path / "diagnosis.nc", engine="h5netcdf")
+    with xarray.open_dataset(tmp_path / "diagnosis.nc", engine="h5netcdf") as stored:
+        again = Diagnosis(stored.data_vars, coords=stored.coords, attrs=stored.attrs)
+        assert again.summary() == result.summary()
+
+
+def test_the_packaged_record_is_read_where_there_is_one(monkeypatch, tmp_path):
+    monkeypatch.setattr(telling.resources, "files", lambda package: tmp_path)
+    assert telling.packaged() == {}
+    (tmp_path / telling.FILE).write_text(json.dumps(RECORD), encoding="utf-8")
+    assert telling.packaged() == RECORD
+
+
+def test_every_number_of_the_packaged_record_is_one_of_a_diagnosis():
+    result = diagnosis()
+    cases = {f"{name} {case}" for name in ("superposition", "kernel_agreement")
+             for case in np.atleast_1d(result[result[name].dims[0]].values)}  # fmt: skip
+    assert set(telling.packaged().get("numbers", {})) <= {str(name) for name in result.variables} | cases

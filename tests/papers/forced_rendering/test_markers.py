@@ -1,0 +1,113 @@
+"""The networks of the marker study, and what is measured on them."""
+
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+import xarray
+
+from recombine.papers import DEFAULT
+from recombine.papers.forced_rendering.markers import ranking
+from recombine.papers.forced_rendering.markers.labels import (
+    FALL,
+    FIRST,
+    LAST,
+    MARKERS,
+    MEAN,
+    MIDDLE,
+    OUTPUT,
+    POSITIONS,
+)
+from recombine.papers.forced_rendering.markers.measuring import at_positions
+from recombine.papers.forced_rendering.markers.telling import write_telling
+from recombine.reproduction.results import Results
+from recombine.sweep import train
+from tests.tiny import TINY
+
+STUDY = DEFAULT.studies["markers"]
+PAPER = DEFAULT.preset_named("paper")
+
+
+def test_the_paper_preset_has_many_networks_that_other_studies_mostly_train():
+    own = {spec.digest for spec in STUDY.specs(PAPER)}
+    others = {
+        spec.digest
+        for name in ("encodings", "depth", "controls", "mlp", "penalties", "stripes", "attention", "holdouts")
+        for spec in DEFAULT.studies[name].specs(PAPER)
+    }
+    assert len(own) > 550
+    assert len(own & others) > 0.75 * len(own)
+
+
+def test_arms_differ_in_everything_that_a_marker_should_hold_for():
+    names = [arm.labels[0] for arm in STUDY.arms(PAPER)]
+    assert len(set(names)) == len(names)
+    decoders = Counter(name.split(",")[0] for name in names)
+    assert set(decoders) == {"CNN", "MLP", "low-rank", "coordinate MLP", "transformer"}
+    text = "\n".join(names)
+    for word in (
+        "bump,", "rate", "onehot", "ramp", "positional", "center", "corner", "random", "L (", "whole grid", "stripes",
+        "both penalties", "10 bumps", "depth 8",
+    ):  # fmt: skip
+        assert word in text, word
+
+
+def test_the_quick_preset_has_few():
+    assert len(STUDY.specs(DEFAULT.preset_named("quick"))) <= 24
+
+
+def test_positions_of_deep_and_shallow_networks():
+    """Stages are input, hidden ones and output; a shallow network has fewer."""
+    stages = np.array([[9.0, 1, 2, 3, 4, 6], [9.0, 5, 8, np.nan, np.nan, np.nan]])
+    tables = {
+        name: (("seed", "stage"), stages) if marker.staged else ("seed", np.array([0.5, 0.25]))
+        for name, marker in MARKERS.items()
+    }
+    found = at_positions(xarray.Dataset(tables))
+    assert found.sizes == {"marker": len(MARKERS), "position": len(POSITIONS), "seed": 2}
+    deep, shallow = (found.sel(marker="factorization").isel(seed=k) for k in range(2))
+    expected = {FIRST: (1, 5), MIDDLE: (2, 5), LAST: (4, 5), OUTPUT: (6, 8), MEAN: (3.2, 6.5), FALL: (-5, -3)}
+    for position, values in expected.items():
+        assert (deep.sel(position=position).item(), shallow.sel(position=position).item()) == pytest.approx(values)
+    error = found.sel(marker="id_error")
+    assert error.sel(position=OUTPUT).values.tolist() == [0.5, 0.25]
+    assert error.drop_sel(position=OUTPUT).isnull().all()
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    preset = DEFAULT.preset_named("quick").changed(list(TINY))
+    specs = STUDY.specs(preset)
+    runs = train(specs, store=tmp_path_factory.mktemp("store"), device="cpu")
+    return STUDY.measure(STUDY.trials(preset, torch.device("cpu"), {run.spec.digest: run for run in runs}))
+
+
+@pytest.mark.integration
+def test_every_network_has_every_marker(measured):
+    assert measured["value"].dims == ("network", "marker", "position")
+    assert measured.sizes["network"] == 2 * len(np.unique(measured["arm"]))
+    for name in ("decoder", "depth", "code", "holdout", "data", "remedy", "seed", "ood_accuracy", "trained"):
+        assert measured[name].dims == ("network",)
+    assert set(measured["seed"].values) == {0, 1}
+    at_output = measured["value"].sel(position=OUTPUT)
+    missing = [str(name) for name in measured["marker"].values if at_output.sel(marker=name).isnull().all()]
+    assert not missing
+    staged = [name for name, marker in MARKERS.items() if marker.staged]
+    assert measured["value"].sel(marker=staged, position=[FIRST, MEAN]).notnull().mean() > 0.95
+    assert set(measured["marker"].values[measured["needs_targets"].values]) == {"kernel_distance"}
+
+
+@pytest.mark.integration
+def test_a_stored_dataset_is_judged_drawn_and_told(measured, tmp_path, monkeypatch):
+    from recombine.reproduction.claims import judge
+
+    monkeypatch.setattr(ranking, "RANKING_RESAMPLES", 20)
+    monkeypatch.setattr(ranking, "MODEL_RESAMPLES", 2)
+    results = Results(tmp_path)
+    results.save("markers", measured, "test")
+    (judgement,) = judge([DEFAULT.claims["C21"]], {"markers": Results(tmp_path).dataset("markers")})
+    assert judgement.verdict in ("direction only", "not decidable")
+    write_telling(Results(tmp_path), tmp_path / "telling.json")
+    assert "networks" in json.loads((tmp_path / "telling.json").read_text())
