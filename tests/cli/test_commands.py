@@ -191,7 +191,7 @@ def test_a_bar_in_a_terminal(store_path):
 def test_reproduce_writes_a_report(store_path, tmp_path, capsys):
     out = tmp_path / "report"
     flags = " ".join(["--set size=8", "--set width=4", "--set steps=3", "--set samples=40"])
-    code, text, _ = run(f"reproduce c1 {flags} --processes 1 --out {out} --device cpu", capsys)
+    code, text, _ = run(f"reproduce encodings {flags} --processes 1 --out {out} --device cpu", capsys)
     assert code == 0
     assert "C1" in text
     assert str(out / "index.html") in text.replace("\n", "")

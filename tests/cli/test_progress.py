@@ -99,7 +99,7 @@ def test_durations():
 
 
 def test_reproduce_says_what_it_does(tmp_path):
-    words = "reproduce c1 --set size=8 --set width=4 --set steps=3 --set samples=40 --processes 1 --device cpu"
+    words = "reproduce encodings --set size=8 --set width=4 --set steps=3 --set samples=40 --processes 1 --device cpu"
     done = subprocess.run(
         [sys.executable, "-m", "recombine", *words.split(), "--out", "report", "--store", "runs"],
         cwd=tmp_path, capture_output=True, text=True, timeout=300,

@@ -34,7 +34,7 @@ COMMANDS = {
     "runs_list": "runs list",
     "runs_list_where": "runs list --where encoding=rate --where width=8 --where seed=0",
     "diagnose": "diagnose run:{key}",
-    "reproduce": f"reproduce c1 c2 {REPRODUCED}",
+    "reproduce": f"reproduce encodings {REPRODUCED}",
     "claims": "claims c1 --from report",
 }
 COLORS = re.compile(r"\x1b\[[0-9;]*m")

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import isfinite
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from recombine.reproduction.criteria import (
     DIRECTIONS,
@@ -36,11 +36,8 @@ from recombine.reproduction.intervals import CONFIDENCE, Interval
 from recombine.reproduction.registration import digest
 from recombine.reproduction.samples import Sample
 
-if TYPE_CHECKING:
-    import xarray
-
-Data = Mapping[str, "xarray.Dataset"]
-"""Datasets by study."""
+Data = Mapping[str, Any]
+"""xarray Datasets by study."""
 Samples = Callable[[Data], Mapping[str, Sample]]
 """Samples by the name of their case, from the Datasets that are there; those that cannot be had are left out."""
 Verdict = Literal[
