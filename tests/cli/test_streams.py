@@ -105,6 +105,12 @@ def test_any_encoding(environment, folder):
     assert out.isascii() == (environment != {"LC_ALL": "C"})
 
 
+def test_a_letter_that_cannot_be_written_is_not_shown_as_another(folder):
+    code, out, errors = shell("cp -r runs é; recombine runs list --store é", folder, PYTHONIOENCODING="ascii")
+    assert (code, errors) == (0, "")
+    assert r"2 finished runs in \xe9" in out
+
+
 def test_names_of_files_that_are_no_text(folder):
     code, out, errors = shell(r"cp -r runs $'b\xffd[x]'; recombine runs list --store $'b\xffd[x]'", folder)
     assert (code, errors) == (0, "")

@@ -159,8 +159,11 @@ def _replaced(error: UnicodeError) -> tuple[str, int]:
 def _plain(letter: str) -> str:
     if "\udc80" <= letter <= "\udcff":  # a byte of a file's name that is no text
         return f"\\x{ord(letter) - 0xDC00:02x}"
-    close = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()
-    return SUBSTITUTES.get(letter) or close or "?"
+    if letter in SUBSTITUTES:
+        return SUBSTITUTES[letter]
+    if letter.isalpha():  # of a user's path, perhaps: another letter would name another file
+        return letter.encode("ascii", "backslashreplace").decode()
+    return unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode() or "?"
 
 
 def write_error(line: str) -> None:
