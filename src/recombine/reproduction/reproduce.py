@@ -28,7 +28,7 @@ from recombine.store import Run, Store
 from recombine.sweep import train
 from recombine.sweep.progress import Watch
 from recombine.sweep.provenance import provenance
-from recombine.training import resolve_device
+from recombine.training.devices import arithmetic, resolve_device
 
 Say = Callable[[str], None]
 Specs = dict[str, list[RunSpec]]
@@ -171,7 +171,8 @@ def _measure(
     if results.holds(study.name, fingerprint):
         return False
     start = time.perf_counter()
-    dataset = study.measure(study.trials(preset, device, runs))
+    with arithmetic("float32"):
+        dataset = study.measure(study.trials(preset, device, runs))
     seconds = time.perf_counter() - start
     attributes = _source(device, preset, len(runs), seconds) | {READS: json.dumps(list(own)), EDITION: study.version}
     results.remove(replaced)

@@ -46,12 +46,15 @@ def kernels_name(device: torch.device) -> str:
 
 
 @contextlib.contextmanager
-def arithmetic(precision: str) -> Iterator[None]:
-    """Allow TF32 in the block exactly when asked, and leave torch's global switches as they were."""
+def arithmetic(precision: str, *, benchmark: bool = False) -> Iterator[None]:
+    """Allow TF32 in the block exactly when asked, and leave torch's global switches as they were.
+
+    With `benchmark`, cuDNN times all its algorithms on every new shape: that pays for thousands of equal steps only.
+    """
     tf32 = precision == "tf32"
     matmul, convolution = torch.backends.cuda.matmul, torch.backends.cudnn
     before = matmul.allow_tf32, convolution.allow_tf32, convolution.benchmark
-    matmul.allow_tf32, convolution.allow_tf32, convolution.benchmark = tf32, tf32, True
+    matmul.allow_tf32, convolution.allow_tf32, convolution.benchmark = tf32, tf32, benchmark
     try:
         yield
     finally:

@@ -78,7 +78,7 @@ class Stepper:
         for buffer, part in zip(self.batches, self._batches(first, span), strict=True):
             buffer[:span].copy_(part[:span])
         self.cursor.zero_()
-        with arithmetic(self.ensemble.recipe.precision):
+        with arithmetic(self.ensemble.recipe.precision, benchmark=True):
             if self.ensemble.device.type == "cuda":
                 self.replay(span)
                 self._ahead = self._predicted(first, alive, span)
@@ -94,7 +94,7 @@ class Stepper:
         """One step with no examples, on a GPU: it needs the memory of any other and changes nothing."""
         side = _side(self.ensemble.device)
         side.wait_stream(torch.cuda.current_stream())
-        with arithmetic(self.ensemble.recipe.precision), torch.cuda.stream(side):
+        with arithmetic(self.ensemble.recipe.precision, benchmark=True), torch.cuda.stream(side):
             self.step()
 
     def step(self) -> None:

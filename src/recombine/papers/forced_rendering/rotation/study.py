@@ -42,7 +42,6 @@ from recombine.reproduction.preset import Count, Positive, Seeds
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.specs import RunSpec
 from recombine.tasks.rotation import RotationTask
-from recombine.training.devices import arithmetic
 
 if TYPE_CHECKING:
     import xarray
@@ -97,15 +96,14 @@ class RotationStudy(Study[Settings]):
         return arms
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
-        with arithmetic("float32"):
-            result = _tabulated(trials, ONE, _one_digit)
-            if MANY in trials:
-                many = _tabulated(trials, MANY, _several_digits)
-                renamed = {str(name): f"many_{name}" for name in (*many.data_vars, "angle")}
-                angles = _angles(Batch(trials[MANY][:1], trials.device), "many_")
-                result = result.merge(many.rename(renamed), join="outer").assign_coords(angles)
-            first = Batch([trials.pictured_run(ONE)], trials.device)
-            result = result.assign_coords(_angles(first)).assign(_pictures(first)).assign(_components(first))
+        result = _tabulated(trials, ONE, _one_digit)
+        if MANY in trials:
+            many = _tabulated(trials, MANY, _several_digits)
+            renamed = {str(name): f"many_{name}" for name in (*many.data_vars, "angle")}
+            angles = _angles(Batch(trials[MANY][:1], trials.device), "many_")
+            result = result.merge(many.rename(renamed), join="outer").assign_coords(angles)
+        first = Batch([trials.pictured_run(ONE)], trials.device)
+        result = result.assign_coords(_angles(first)).assign(_pictures(first)).assign(_components(first))
         preset = trials.preset
         return result.assign_attrs(base_attributes(trials, size=preset.rotation_size, digits=preset.digits))
 

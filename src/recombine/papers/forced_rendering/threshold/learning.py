@@ -20,7 +20,6 @@ import torch
 from recombine.metrics import extreme_pixel, hits, squared_error
 from recombine.papers.forced_rendering.samples import LEARNT_ACCURACY, LEARNT_ERROR
 from recombine.store import Run
-from recombine.training.devices import arithmetic
 
 MOST = 1024
 CHUNK = 256
@@ -63,8 +62,7 @@ def training_scores(run: Run, device: torch.device) -> TrainingScores:
     if len(values) > MOST:
         values = values[torch.linspace(0, len(values) - 1, MOST).long()]
     module, examples = run.module().to(device), task.examples(values)
-    with arithmetic("float32"):
-        outputs = torch.cat([module(part.to(device)).float() for part in examples.inputs.split(CHUNK)])
+    outputs = torch.cat([module(part.to(device)).float() for part in examples.inputs.split(CHUNK)])
     targets, values = examples.targets.to(device), values.to(device)
     errors, blank = squared_error(outputs, targets), squared_error(task.blank.to(device).expand_as(targets), targets)
     is_bump = ~values.isnan().any(dim=1)
