@@ -6,7 +6,7 @@ NaN. Other dimensions are kept, and a network without the stages that a number n
 the first hidden stage and 1 at the output.
 
 Known answers: F = 1, 0.9, 0.8, 0.7, 0.6 from the first hidden stage on falls by 0.4 in all and by 0.1 at most at once,
-a largest share of ¼; F = 1, 1, 1, 1, 0.6 has a largest share of 1.
+a largest share of ¼ within a quarter of the depth; F = 1, 1, 1, 1, 0.6 has a largest share of 1.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy as np
 if TYPE_CHECKING:
     import xarray
 
-DEPTHS = 5
-"""Relative depths at which networks of different depth are compared."""
+QUARTER = 0.25
+"""Of relative depth."""
 
 
 def first_hidden(values: xarray.DataArray) -> xarray.DataArray:
@@ -69,40 +69,47 @@ def last_two_less_others(values: xarray.DataArray) -> xarray.DataArray:
     return own.where(late).mean("stage", skipna=True).where(_last(own) >= 1) - own.where(~late).mean("stage")
 
 
-def unevenness(values: xarray.DataArray, least_fall: float = 0.0) -> xarray.DataArray:
-    """Largest share of the whole fall that lies within one quarter of relative depth.
+def total_variation(values: xarray.DataArray) -> xarray.DataArray:
+    """Sum of the absolute changes from stage to stage, from the first hidden stage on."""
+    own = _own(values)
+    return abs(own.diff("stage")).sum("stage").where(_last(own) >= 1)
 
-    The value is interpolated linearly at `DEPTHS` relative depths, so that networks of different depth have steps of
-    the same length. A fall spread evenly has ¼, one that happens within a quarter has 1, and one that is undone
-    elsewhere more than 1. A network of few stages cannot have all: with s steps from the first hidden stage to the
-    output, s < 4, at most s / 4 of its fall lies within a quarter. Compare networks of the same depth.
+
+def unevenness(values: xarray.DataArray) -> xarray.DataArray:
+    """Largest share of the total variation that lies within a quarter of relative depth, wherever the quarter begins.
+
+    Between stages the value is taken to change evenly. One that changes evenly all along has ¼, and so has one that
+    does not change; one that changes within a quarter has 1. A network of few stages cannot have all: with s steps from
+    the first hidden stage to the output, s < 4, at most s / 4 lies within a quarter. Compare networks of the same
+    depth.
 
     Parameters
     ----------
     values
         Over stages.
-    least_fall
-        Networks that fall by no more than this have no share (NaN): it would be a ratio of small differences.
 
     Returns
     -------
     xarray.DataArray
-        Without the dimension of stages.
+        Without the dimension of stages; defined for every network with a hidden stage and an output.
     """
     import xarray
 
-    drop = xarray.apply_ufunc(_largest_matched_drop, _own(values), input_core_dims=[["stage"]], vectorize=True)
-    whole = fall(values)
-    return drop / whole.where(whole > least_fall)
+    return xarray.apply_ufunc(_largest_share, _own(values), input_core_dims=[["stage"]], vectorize=True)
 
 
-def _largest_matched_drop(row: np.ndarray) -> float:
-    """The largest fall between neighbouring relative depths of one network."""
+def _largest_share(row: np.ndarray) -> float:
+    """The largest share of one network's variation within a quarter of its relative depth."""
     (stages,) = np.nonzero(~np.isnan(row))
     if len(stages) < 2 or stages[0] != 0:
         return np.nan
-    matched = np.interp(np.linspace(0, 1, DEPTHS), stages / stages[-1], row[stages])
-    return float(-np.diff(matched).min())
+    depths = stages / stages[-1]
+    variation = np.concatenate([[0.0], np.abs(np.diff(row[stages])).cumsum()])
+    if variation[-1] == 0:
+        return QUARTER
+    begins = np.clip(np.concatenate([depths, depths - QUARTER]), 0, 1 - QUARTER)  # the largest has a stage at an end
+    within = np.interp(begins + QUARTER, depths, variation) - np.interp(begins, depths, variation)
+    return float(within.max() / variation[-1])
 
 
 def _own(values: xarray.DataArray) -> xarray.DataArray:

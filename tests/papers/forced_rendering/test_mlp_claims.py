@@ -6,12 +6,12 @@ from recombine.papers.forced_rendering.labels import CODES
 from recombine.papers.forced_rendering.mlp.claims import CLAIMS, matched_depth
 from recombine.papers.forced_rendering.mlp.labels import CNN_ARM, MLP_ARM
 from recombine.reproduction.claims import judge
-from tests.papers.forced_rendering.planted_stages import ABSENT, FAILED, UNLEARNT, line, planted
+from tests.papers.forced_rendering.planted_stages import ABSENT, FAILED, SEEDS, UNLEARNT, line, planted
 
 MLP_DEPTHS = (3, 4, 5, 6)
 CNN_DEPTH = 4
 (CLAIM,) = CLAIMS
-SIGN, FALL, EVENNESS = (statement.criterion.statistic for statement in CLAIM.statements)
+CNN_SIGN, MLP_SIGN, FALL, EVENNESS = (statement.criterion.statistic for statement in CLAIM.statements)
 
 
 def stages_of(decoder, depth):
@@ -61,8 +61,8 @@ def mlp_data(contrast=AS_CLAIMED["contrast"], factorization=AS_CLAIMED["factoriz
     return planted(labels, curves, own, cnn_depth=CNN_DEPTH, mlp_depths=list(MLP_DEPTHS))
 
 
-def judged(data):
-    (judgement,) = judge(CLAIMS, {"mlp": data})
+def judged(data, **others):
+    (judgement,) = judge(CLAIMS, {"mlp": data, **others})
     return judgement
 
 
@@ -73,38 +73,63 @@ def outcomes(tests, statistic):
 def test_all_that_is_claimed_is_supported():
     judgement = judged(mlp_data())
     assert judgement.verdict == "supported"
-    assert [test.case for test in judgement.tests] == ["bump", "rate"] * 3
+    assert [test.case for test in judgement.tests] == [
+        "bump, CNN", "rate, CNN", "bump, MLP", "rate, MLP", *["bump", "rate"] * 2
+    ]  # fmt: skip
     assert {test.outcome for test in judgement.alternatives} == {"supported"}
 
 
 @pytest.mark.parametrize(
     ("statistic", "planting", "expected"),
     [
-        (SIGN, {"contrast": (flat(0.2), flat(0.2))}, "not supported"),
-        (SIGN, {"contrast": (flat(0.0), flat(0.0))}, "undecided"),
+        (CNN_SIGN, {"contrast": (flat(0.2), flat(0.2))}, "reversed"),
+        (CNN_SIGN, {"contrast": (flat(0.0), flat(0.2))}, "not supported"),
+        (MLP_SIGN, {"contrast": (flat(-0.2), flat(-0.2))}, "reversed"),
+        (MLP_SIGN, {"contrast": (flat(-0.2), flat(0.0))}, "not supported"),
         (FALL, {"factorization": (sudden(0.9), even(0.9))}, "not supported"),
         (FALL, {"factorization": (sudden(0.6), even(0.9))}, "reversed"),
         (EVENNESS, {"factorization": (even(0.8), even(0.6))}, "not supported"),
         (EVENNESS, {"factorization": (even(0.8), sudden(0.6))}, "reversed"),
+        (EVENNESS, {"factorization": (flat(0.99), sudden(0.6))}, "reversed"),  # that of noise alone
     ],
 )
 def test_statements_one_by_one(statistic, planting, expected):
     judgement = judged(mlp_data(**planting))
     assert set(outcomes(judgement.tests, statistic).values()) == {expected}
-    rest = {SIGN, FALL, EVENNESS} - {statistic, *((FALL, EVENNESS) if "factorization" in planting else ())}
+    rest = {CNN_SIGN, MLP_SIGN, FALL, EVENNESS} - {
+        statistic,
+        *((FALL, EVENNESS) if "factorization" in planting else ()),
+    }
     assert all(set(outcomes(judgement.tests, other).values()) == {"supported"} for other in rest)
 
 
 def test_a_sign_is_of_the_mean_over_stages_and_the_output_alone_is_an_alternative():
     outward = (flat(-0.2), lambda stages: [0.3] * (stages - 1) + [-0.1])
     judgement = judged(mlp_data(contrast=outward))
-    assert outcomes(judgement.tests, SIGN) == {"bump": "supported", "rate": "supported"}
-    assert outcomes(judgement.alternatives, SIGN)["bump, at the output"] == "not supported"
+    assert outcomes(judgement.tests, MLP_SIGN) == {"bump, MLP": "supported", "rate, MLP": "supported"}
+    assert outcomes(judgement.alternatives, MLP_SIGN)["bump, MLP, at the output"] == "reversed"
+    assert outcomes(judgement.alternatives, CNN_SIGN) == {
+        "bump, CNN, at the output": "supported",
+        "rate, CNN, at the output": "supported",
+    }
 
 
-def test_falls_too_small_to_matter_have_no_evenness():
-    judgement = judged(mlp_data(factorization=(flat(1.0), even(0.6))))
-    assert set(outcomes(judgement.tests, EVENNESS).values()) <= {"not decidable", "as claimed", "opposite"}
+def test_cnns_of_other_depths_are_alternatives_where_they_were_trained():
+    labels = {"encoding": CODES, "depth": (2, CNN_DEPTH)}
+    depths = planted(labels, {"contrast": lambda code, depth: line(0.2, 0.2, depth + 2)})
+    judgement = judged(mlp_data(), depth=depths)
+    others = {case: found for case, found in outcomes(judgement.alternatives, CNN_SIGN).items() if "of depth" in case}
+    assert others == {"bump, CNN of depth 2": "reversed", "rate, CNN of depth 2": "reversed"}
+
+
+def test_every_network_has_an_evenness():
+    data = mlp_data(factorization=(flat(1.0), even(0.6)))
+    data["factorization"].loc[{"decoder": CNN_ARM, "depth": CNN_DEPTH, "stage": slice(0, CNN_DEPTH + 3)}] = 1.0
+    own = {test.case: test for test in judged(data).tests if test.statistic == EVENNESS}
+    assert {case: (test.outcome, test.interval.networks) for case, test in own.items()} == {
+        "bump": ("not supported", SEEDS),
+        "rate": ("not supported", SEEDS),
+    }
 
 
 def test_mlps_that_did_not_learn_say_nothing():
@@ -112,7 +137,9 @@ def test_mlps_that_did_not_learn_say_nothing():
         scores=lambda code, decoder, depth: UNLEARNT if (code, decoder) == ("rate", MLP_ARM) else FAILED
     )
     judgement = judged(unlearnt)
-    for statistic in (SIGN, FALL, EVENNESS):
+    assert outcomes(judgement.tests, CNN_SIGN) == {"bump, CNN": "supported", "rate, CNN": "supported"}
+    assert outcomes(judgement.tests, MLP_SIGN) == {"bump, MLP": "supported", "rate, MLP": "not decidable"}
+    for statistic in (FALL, EVENNESS):
         assert outcomes(judgement.tests, statistic) == {"bump": "supported", "rate": "not decidable"}
 
 

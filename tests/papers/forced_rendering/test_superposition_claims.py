@@ -6,6 +6,7 @@ import xarray
 
 from recombine.papers import DEFAULT
 from recombine.papers.forced_rendering.controls.labels import CONTROLS
+from recombine.papers.forced_rendering.majority import Majority
 from recombine.papers.forced_rendering.superposition.labels import (
     CNN_ARM,
     CONTRASTS,
@@ -16,7 +17,6 @@ from recombine.papers.forced_rendering.superposition.labels import (
     SIMILARITIES,
     overlap,
 )
-from recombine.papers.forced_rendering.superposition.majority import Majority
 from recombine.papers.forced_rendering.superposition.measuring import SUPERPOSITION_COORDS
 from recombine.reproduction.claims import judge
 from recombine.reproduction.intervals import Share

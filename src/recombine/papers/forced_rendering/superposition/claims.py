@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from recombine.papers.forced_rendering.controls.differences import less_controls
 from recombine.papers.forced_rendering.labels import CODES
+from recombine.papers.forced_rendering.majority import Majority
 from recombine.papers.forced_rendering.samples import sample, trained
 from recombine.papers.forced_rendering.superposition.labels import CNN_ARM, CONTRASTS, COSINE, DARK, SIMILARITIES
-from recombine.papers.forced_rendering.superposition.majority import Majority
 from recombine.papers.forced_rendering.superposition.statistics import (
     aligned_artefacts,
     averages_superposed,
