@@ -1,7 +1,11 @@
 """Whether penalties on rendered embeddings make a network compose.
 
 Primary tests are of the paper's convention, the variance penalty on unit vectors; the published scripts', on raw ones,
-stands beside them. Errors are compared in decades: log10 of one over the other, seed by seed.
+stands beside them. Errors are compared in decades: log10 of one over the other, seed by seed. So are shares of bumps
+out of place, which are what accuracy comes to in that unit.
+
+That none has the highest held-out error has no tests of its own: it follows from the gains of entropy (above 0), of
+variance (above 0.5) and of both (above 0.1).
 """
 
 from __future__ import annotations
@@ -27,6 +31,8 @@ STAGES = {1: "embedding", 2: "first convolution", 3: "second convolution", 4: "o
 RESAMPLES = 4000
 BEST = 0.1
 """Decades by which the best arm must be better than another."""
+FEWEST_MISSES = 1e-3
+"""Shares of bumps out of place below this count as this: less than one of the held-out ones."""
 
 
 def networks(data: Data, arm: str, convention: str = UNIT) -> xarray.Dataset:
@@ -126,7 +132,7 @@ def _smoothing(data: Data, convention: str, name: str) -> Sample:
 
 
 def compared(criterion: Criterion, region: str, larger: str, smaller: str) -> Statement:
-    """One arm's error over another's in decades; beside it conventions, medians, and for held-out points accuracy.
+    """One arm's error over another's in decades; beside it conventions, medians, and for held-out points misses.
 
     All networks that count put their training bumps in place, so that accuracy there tells nothing.
     """
@@ -138,10 +144,10 @@ def compared(criterion: Criterion, region: str, larger: str, smaller: str) -> St
         pair = f"{larger} over {smaller}"
         usual = _decades(data, UNIT, region, larger, smaller)
         worse, better = networks(data, larger), networks(data, smaller)
-        gain = sample(better["ood_accuracy"] - worse["ood_accuracy"], worse, better)
+        missed = sample(decades(_misses(worse), _misses(better)), worse, better)
         return {
             f"{pair}, medians": Sample(usual.values, usual.learnt, usual.trained, median),
-            **({f"{pair}, accuracy": gain} if region == "ood" else {}),
+            **({f"{pair}, bumps out of place": missed} if region == "ood" else {}),
             **{
                 f"{pair}, {name}": _decades(data, convention, region, larger, smaller)
                 for name, convention in conventions(data).items()
@@ -176,6 +182,11 @@ def median(values: np.ndarray) -> Resampled:
 def _decades(data: Data, convention: str, region: str, larger: str, smaller: str) -> Sample:
     worse, better = networks(data, larger, convention), networks(data, smaller, convention)
     return sample(decades(worse[f"{region}_mse"], better[f"{region}_mse"]), worse, better)
+
+
+def _misses(own: xarray.Dataset) -> xarray.DataArray:
+    """Share of held-out bumps that are out of place."""
+    return (1 - own["ood_accuracy"]).clip(min=FEWEST_MISSES)
 
 
 def _accuracy(data: Data, convention: str) -> Sample:
@@ -228,10 +239,6 @@ CLAIMS = (
         statements=(
             *(
                 compared(effect(f"training error, {arm} over none, decades", 0.0), "id", arm, NONE)
-                for arm in (ENTROPY, VARIANCE, BOTH)
-            ),
-            *(
-                compared(effect(f"held-out error, none over {arm}, decades", 0.0), "ood", NONE, arm)
                 for arm in (ENTROPY, VARIANCE, BOTH)
             ),
             compared(
