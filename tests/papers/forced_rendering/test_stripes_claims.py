@@ -12,6 +12,7 @@ from recombine.papers.forced_rendering.stripes.first_stage import band_scores
 from recombine.papers.forced_rendering.stripes.labels import FULL, PERCENT, PERCENT_ALONE, WITH
 from tests.papers.forced_rendering.planted_remedies import (
     ALL,
+    FEW,
     NUMBERS,
     PERCENTS,
     SEEDS,
@@ -46,6 +47,16 @@ YES, NO, NEVER = "supported", "not supported", "not decidable"
 def test_planted_networks_get_the_right_verdict_on_composing(network, verdict, expected):
     found = verdict_of(C10, {"stripes": planted_stripes(network)})
     assert (found.verdict, outcomes(found.tests)) == (verdict, expected)
+
+
+@pytest.mark.parametrize(
+    ("network", "outcome"), [(as_claimed, YES), (ideal_composer, NO), (exact_superposer, NO), (not_learnt, NEVER)]
+)
+def test_from_sums_to_bumps_stands_beside_the_gain(network, outcome):
+    found = verdict_of(C10, {"stripes": planted_stripes(network)})
+    (shares,) = [test for test in found.alternatives if test.case.startswith("share of outputs")]
+    assert shares.statistic == found.tests[-1].statistic
+    assert (shares.case.split(", ")[-1], shares.outcome) == (f"0 to {FEW} bumps", outcome)
 
 
 def test_the_stripes_share_falls_and_the_bumps_rises_from_sums_to_bumps():

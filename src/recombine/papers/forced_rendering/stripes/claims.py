@@ -102,13 +102,28 @@ def gain_with_many_bumps(data: Data) -> dict[str, Sample]:
 
 
 def gain_with_other_numbers(data: Data) -> dict[str, Sample]:
-    """Other numbers of bumps, each against as many without stripes; and against all training bumps."""
+    """Other numbers of bumps, each against as many without stripes; against all training bumps; and shares.
+
+    Shares of stripes and bump (`conjunctions`) are 1 together, so that one falls by what the other rises. A change by
+    half of the output is asked for, as a gain by half of the bumps is.
+    """
     own, full = striped(data, many(data)), all_bumps(data)
     against_all = sample(own["ood_accuracy"] - full["ood_accuracy"], own, full)
     return {
         **_gain(data, [bumps for bumps in added(data) if bumps != many(data)]),
         f"{with_bumps(many(data))} against all training bumps": against_all,
+        **_change_of_shares(data),
     }
+
+
+def _change_of_shares(data: Data) -> dict[str, Sample]:
+    """From the fewest bumps to the most: fall of the stripes' share, which is the rise of the bump's."""
+    fewest, most = min(added(data)), max(added(data))
+    if fewest == most:
+        return {}
+    first, last = striped(data, fewest), striped(data, most)
+    name = f"share of outputs that goes from the stripes to a bump where they cross, {fewest} to {most} bumps"
+    return {name: sample(first["stripe_share"] - last["stripe_share"], first, last)}
 
 
 def _score(data: Data, name: str, numbers: list[int]) -> dict[str, Sample]:
