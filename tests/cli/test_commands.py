@@ -198,7 +198,7 @@ def test_reproduce_writes_a_report(store_path, tmp_path, capsys):
     for name in ("index.html", "data/encodings.nc", "provenance.json", "claims.json"):
         assert (out / name).stat().st_size > 0
     (claim,) = json.loads((out / "claims.json").read_text())
-    assert claim["verdict"] == "undecided"  # after three steps nothing is learnt, so nothing is shown
+    assert claim["verdict"] == "not decidable"  # after three steps nothing is learnt
     page = (out / "index.html").read_text()
     assert "http" not in page
     assert "<script src" not in page

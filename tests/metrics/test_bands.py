@@ -32,7 +32,8 @@ def slow(image):
     profiles = [image.mean(axis=1), image.mean(axis=0)]
     axis = int(np.argmax([profile.var() for profile in profiles]))
     distance = np.abs(profiles[axis] - np.median(profiles[axis]))
-    return axis, int(distance.argmax()), profiles[axis].var() / image.var()
+    inside = [pixel for pixel, far in enumerate(distance) if far >= max(distance) / 2]
+    return axis, (inside[0] + inside[-1]) / 2, profiles[axis].var() / image.var()
 
 
 def test_it_is_what_numpy_finds_image_by_image():
@@ -48,7 +49,9 @@ def test_it_is_what_numpy_finds_image_by_image():
 def test_a_dark_band_lies_where_a_bright_one_does():
     band, dark = band_position(stripes()), band_position(1 - stripes())
     assert band.axis.tolist() == dark.axis.tolist() == [[1] * SIZE, [0] * SIZE]
-    assert band.position.tolist() == dark.position.tolist() == [list(range(SIZE))] * 2
+    assert band.position.tolist() == dark.position.tolist()
+    assert band.position[:, 1:-1].tolist() == [list(range(1, SIZE - 1))] * 2
+    assert band.position[:, [0, -1]].tolist() == [[0.5, SIZE - 1.5]] * 2  # the rest of the stripe is not in the image
 
 
 def test_the_tasks_own_stripes_are_aligned():
@@ -59,7 +62,7 @@ def test_the_tasks_own_stripes_are_aligned():
 
 
 def test_a_pixel_off_is_aligned_and_two_are_not():
-    far = torch.arange(SIZE).expand(2, SIZE)
+    far = band_position(stripes()).position
     inside = 5.0
     assert band_alignment(stripes(), far + 1.0).item() == 1
     assert band_alignment(stripes(), far + 2.0).item() == 0
@@ -67,11 +70,31 @@ def test_a_pixel_off_is_aligned_and_two_are_not():
     assert band_alignment(stripes(), torch.full((2, SIZE), inside)).item() == pytest.approx(3 / SIZE)
 
 
-def test_noise_is_aligned_by_chance():
-    share = band_alignment(random(200, 2, SIZE, SIZE, SIZE))
-    within = (3 * SIZE - 2) / SIZE**2  # of the pixels, fewer at the border
+def test_noise_is_aligned_by_chance_and_its_bands_are_weak():
+    images = random(200, 2, SIZE, SIZE, SIZE)
+    share, pixels = band_alignment(images), torch.arange(SIZE)
+    band = band_position(images)
+    chance = ((band.position[..., None] - pixels).abs() <= 1).double().mean() / 2  # any value, either axis
     assert share.shape == (200,)
-    assert share.mean().item() == pytest.approx(within / 2, abs=0.015)
+    assert share.mean().item() == pytest.approx(chance.item(), abs=0.015)
+    assert band_alignment(images, weakest=0.5).max().item() == 0
+
+
+def test_a_dark_and_a_bright_flank_have_the_coordinate_between_them():
+    images = torch.zeros(2, SIZE, SIZE, SIZE)
+    for value in range(2, SIZE - 2):
+        images[0, value, :, value - 2], images[0, value, :, value + 2] = -1, 0.9
+        images[1, value, value - 2], images[1, value, value + 2] = -1, 0.9
+    assert band_alignment(images, border=2, tolerance=0).item() == (SIZE - 8) / (SIZE - 4)  # a flank in the border
+
+
+def test_what_lies_at_the_border_is_left_out():
+    images = stripes()
+    images[0, :, :, 0] = images[1, :, 0] = 9.0
+    assert band_alignment(images).item() < 0.5
+    assert band_alignment(images, border=1).item() == 1
+    with pytest.raises(InvalidValue, match="border"):
+        band_alignment(images, border=SIZE)
 
 
 def test_blank_embeddings_are_not_aligned():

@@ -121,9 +121,9 @@ def test_from_a_folder_and_a_line_to_the_page(package, names, tmp_path):
     paper = package(*names)
     assert list(paper.claims) == [f"T{number}" for number in range(1, len(names) + 1)]
     changes = ["seeds=8", *(f"{name}_steps=3" for name in names)]
-    preset, claims = paper.preset_named("small").changed(changes), list(paper.claims.values())
+    preset = paper.preset_named("small").changed(changes)
     places = (tmp_path / "runs", tmp_path / "out")
-    results = reproduce(paper.selected(["all"]), preset, *places, device="cpu", claims=claims)
+    results = reproduce(paper.selected(["all"]), preset, *places, device="cpu", paper=paper)
     text = write_report(Findings(paper, results)).read_text()
     verdicts = json.loads((tmp_path / "out" / "claims.json").read_text())
     assert {verdict["claim"]: verdict["verdict"] for verdict in verdicts} == dict.fromkeys(paper.claims, "supported")

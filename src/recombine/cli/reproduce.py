@@ -84,7 +84,7 @@ def reproduce(
         results = run(
             studies, settings, store, out, device=device, members=members,
             processes=processes or available_cores(), watch=bar, say=bar.say,
-            claims=PAPER.claims.values(),
+            paper=PAPER,
         )  # fmt: skip
         findings = Findings(PAPER, results)
         page = written(findings, bar.say_above)

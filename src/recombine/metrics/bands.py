@@ -4,8 +4,9 @@ Conventions
 -----------
 - `image[y, x]`. The *profile* of an axis is the image's mean over the other one: axis 0 is the rows' (a horizontal
   band, at a row), axis 1 the columns' (a vertical one, at a column). A band's axis is the one whose profile explains
-  more of the image's variance, as in `band_index`; it lies at the pixel where that profile is farthest from its median,
-  whether brighter or darker.
+  more of the image's variance, as in `band_index`; it lies midway between the first and the last pixel where that
+  profile is at least half as far from its median as anywhere, whether brighter or darker: a band may have two flanks,
+  one dark and one bright, with its coordinate between them.
 - Embeddings of a low-rank decoder have no axis of their own: which one is right is the task's. In the bump task
   factors are ordered x, y; x is a column and y a row, and where a factor has as many values as the image has pixels,
   its value number v lies at pixel v. These are the defaults of `band_alignment`.
@@ -13,8 +14,8 @@ Conventions
   `recombine.metrics.tuning`. A mean over units gives units that hardly vary as much say as the others;
   `mean_band_index` weights them by variance, and is the share of all the stage's variance that lies in bands.
 
-Known answers: a band drawn at each value's coordinate scores 1 whatever its polarity, one along the wrong axis 0, noise
-about half of 3 / pixels within 1 px.
+Known answers: a band drawn at each value's coordinate scores 1 whatever its polarity, one along the wrong axis 0, a dark
+and a bright flank on either side of the coordinate 1.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from recombine.checks import checked, number
+from recombine.checks import checked, number, whole_number
 from recombine.errors import InvalidValue
 from recombine.metrics.ranks import band_index
 
 ROWS, COLUMNS = 0, 1
 """Axes of an image."""
+NO_IMAGE = "at least one image of at least one pixel"
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,8 @@ class Band:
 
     axis: Int[Tensor, "*shape"]
     """0: it lies at a row; 1: at a column."""
-    position: Int[Tensor, "*shape"]
-    """The row or column."""
+    position: Float[Tensor, "*shape"]
+    """The row or column; between two where the band is an even number of pixels wide."""
     strength: Float[Tensor, "*shape"]
     """Share of the image's variance along that axis, the image's `band_index`; NaN for a constant image."""
 
@@ -63,20 +65,22 @@ def band_position(images: Float[Tensor, "*shape y x"]) -> Band:
     --------
     >>> band = band_position(torch.tensor([[0.0, 0.0, 1.0], [0.0, 0.0, 1.0]]))
     >>> band.axis.item(), band.position.item(), band.strength.item()
-    (1, 2, 1.0)
+    (1, 2.0, 1.0)
     """
     if not images.numel():
-        raise InvalidValue("images", images, "at least one image of at least one pixel")
+        raise InvalidValue("images", images, NO_IMAGE)
     image = images.double()
     rows, columns = image.mean(dim=-1), image.mean(dim=-2)
     vertical = columns.var(dim=-1, correction=0) > rows.var(dim=-1, correction=0)
-    position = torch.where(vertical, _farthest(columns), _farthest(rows))
+    position = torch.where(vertical, _middle(columns), _middle(rows))
     return Band(vertical.long(), position, band_index(images))
 
 
-def _farthest(profile: Float[Tensor, "*shape pixel"]) -> Int[Tensor, "*shape"]:
-    """The pixel whose value is farthest from the profile's median."""
-    return (profile - profile.quantile(0.5, dim=-1, keepdim=True)).abs().argmax(dim=-1)
+def _middle(profile: Float[Tensor, "*shape pixel"]) -> Float[Tensor, "*shape"]:
+    """Midway between the first and the last pixel that is half as far from the profile's median as any."""
+    far = (profile - profile.quantile(0.5, dim=-1, keepdim=True)).abs()
+    inside = (far >= far.amax(dim=-1, keepdim=True) / 2).long()
+    return (inside.argmax(dim=-1) + profile.shape[-1] - 1 - inside.flip(-1).argmax(dim=-1)).double() / 2
 
 
 @checked
@@ -86,6 +90,7 @@ def band_alignment(
     axes: tuple[int, ...] = (COLUMNS, ROWS),
     tolerance: float = 1.0,
     weakest: float = 0.0,
+    border: int = 0,
 ) -> Float[Tensor, "*member"]:
     """Share of embeddings whose band lies along the right axis and at the right coordinate.
 
@@ -101,6 +106,9 @@ def band_alignment(
         How many pixels a band may be off.
     weakest
         Band index below which an image has no band.
+    border
+        Pixels at the border of the images that are left out, and values that lie there: convolutions with padding
+        draw there what no value asks for.
 
     Returns
     -------
@@ -118,12 +126,19 @@ def band_alignment(
         raise InvalidValue("axes", axes, f"{factors} axes, one for each factor: 0 (rows) or 1 (columns)")
     number("tolerance", tolerance, at_least=0)
     number("weakest", weakest, at_least=0)
-    band = band_position(images)
+    if not images.numel():
+        raise InvalidValue("images", images, NO_IMAGE)
+    rows, columns = images.shape[-2:]
+    whole_number("border", border, at_least=0, at_most=(min(rows, columns) - 1) // 2)
+    band = band_position(images[..., border : rows - border, border : columns - border])
     if coordinates is None:
         coordinates = torch.arange(values, dtype=torch.float64).expand(factors, values)
-    right = band.axis == torch.tensor(axes, device=images.device)[:, None]
-    near = (band.position - coordinates.to(images.device)).abs() <= tolerance
-    return (right & near & (band.strength >= weakest)).double().mean(dim=(-2, -1))
+    coordinates, own = coordinates.to(images.device), torch.tensor(axes, device=images.device)[:, None]
+    near = (band.position + border - coordinates).abs() <= tolerance
+    last = torch.tensor((rows, columns), device=images.device)[own] - 1 - border
+    asked = ((coordinates >= border) & (coordinates <= last) | (border == 0)).double()
+    aligned = ((band.axis == own) & near & (band.strength >= weakest)).double()
+    return (aligned * asked).sum(dim=(-2, -1)) / asked.sum()
 
 
 @checked

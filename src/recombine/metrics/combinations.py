@@ -42,6 +42,7 @@ from recombine.errors import InvalidValue
 from recombine.metrics.nonnegative import nonnegative_weights
 
 DRAWS = 3
+MOST_DRAWS = 10_000
 ENTRIES_AT_ONCE = 2**24
 """Entries of Gram matrices that are held at one time."""
 
@@ -75,7 +76,7 @@ def nonnegative_superposition(
     truth
         Right outputs over the background.
     draws
-        Mismatched sets per point.
+        Mismatched sets per point, at most `MOST_DRAWS`.
     seed
         Of the draws.
 
@@ -84,7 +85,7 @@ def nonnegative_superposition(
     dict of Tensor
         One number per member: `matched`, `mismatched`; `truth` and `beyond_truth` where the truth is given.
     """
-    whole_number("draws", draws)
+    whole_number("draws", draws, at_most=MOST_DRAWS)
     whole_number("seed", seed, at_least=0)
     chosen = held_out if chosen is None else chosen
     if not bool(chosen.any()) or bool((chosen & ~held_out).any()):

@@ -81,6 +81,8 @@ def interior(held_out: Bool[Tensor, " point"], shape: tuple[int, ...], margin: i
     """
     whole_number("margin", margin)
     distance = distance_inside(held_out, shape)
+    if not bool(held_out.all()):
+        margin = min(margin, max(1, int(distance.max())))
     while margin > 1 and int((distance >= margin).sum()) < FEWEST:
         margin -= 1
     return distance >= margin

@@ -21,12 +21,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import repeat
 from math import isfinite
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+
 from recombine.reproduction.criteria import (
     DIRECTIONS,
-    FEWEST_LEARNT,
     FEWEST_NETWORKS,
     Criterion,
     Outcome,
@@ -34,7 +36,7 @@ from recombine.reproduction.criteria import (
 )
 from recombine.reproduction.intervals import CONFIDENCE, Interval
 from recombine.reproduction.registration import digest
-from recombine.reproduction.samples import Sample
+from recombine.reproduction.samples import FEWEST_LEARNT, Sample
 
 Data = Mapping[str, Any]
 """xarray Datasets by study."""
@@ -46,6 +48,18 @@ Verdict = Literal[
 ]  # fmt: skip
 Timing = Literal["before the data", "after the data", "not registered"]
 """When a criterion was written, as far as a results folder can tell."""
+
+
+Measured = Mapping[str, Any]
+"""By study, how it measures: versions and numbers, as plain data."""
+NOT_MEASURED: Measured = {}
+ALTERNATIVES, CONTROLS = "alternatives", "controls"
+RULES = (Criterion, holm_levels, FEWEST_NETWORKS, FEWEST_LEARNT, CONFIDENCE)
+"""What every verdict rests on besides its own criterion."""
+
+
+NO_SAMPLE = Sample(np.zeros(0), np.zeros(0, dtype=bool), np.zeros(0, dtype=bool))
+"""Of a statement that has no case in the data."""
 
 
 def no_samples(data: Data) -> dict[str, Sample]:
@@ -61,6 +75,10 @@ class Statement:
     cases: Samples
     alternatives: Samples = no_samples
     controls: Samples = no_samples
+
+    def name_of(self, part: str) -> str:
+        """The name under which its alternatives or controls are registered."""
+        return f"{self.criterion.statistic} ({part})"
 
 
 @dataclass(frozen=True)
@@ -81,12 +99,31 @@ class Claim:
     ours: bool = False
     """Whether the paper does not make it."""
 
-    def digests(self) -> dict[str, str]:
-        """By statistic, the digest of the statement's criterion and of the code behind its cases."""
-        return {
-            statement.criterion.statistic: digest(self.name, asdict(statement.criterion), statement.cases)
-            for statement in self.statements
-        }
+    def digests(self, measured: Measured = NOT_MEASURED) -> dict[str, str]:
+        """By statistic, digests of a statement's criterion and the code behind it.
+
+        Parameters
+        ----------
+        measured
+            By study, how it measures, as plain data.
+
+        Returns
+        -------
+        dict of str
+            For alternatives and controls too, under names with `(alternatives)` or `(controls)`.
+        """
+        digests = {}
+        for statement in self.statements:
+            studies = {study: measured.get(study) for study in self.studies}
+            beside = studies | {study: measured.get(study) for study in self.beside}
+            for name, samples, read in (
+                (statement.criterion.statistic, statement.cases, studies),
+                (statement.name_of(ALTERNATIVES), statement.alternatives, beside),
+                (statement.name_of(CONTROLS), statement.controls, beside),
+            ):
+                if samples is not no_samples:
+                    digests[name] = digest(self.name, asdict(statement.criterion), samples, read, *RULES)
+        return digests
 
 
 @dataclass(frozen=True)
@@ -136,13 +173,14 @@ class Judgement:
         timings = {test.timing for test in self.tests}
         return next((t for t in ("after the data", "not registered") if t in timings), "before the data")
 
-    def differing(self) -> list[Test]:
-        """Alternatives whose outcome is not that of the first case of their statement."""
-        first = self._first_outcomes()
-        return [test for test in self.alternatives if test.outcome != first.get(test.statistic)]
+    def comparable(self) -> list[Test]:
+        """Alternatives that have an outcome."""
+        return [test for test in self.alternatives if test.outcome not in ("not decidable", "not measured")]
 
-    def _first_outcomes(self) -> dict[str, Outcome]:
-        return {test.statistic: test.outcome for test in reversed(self.tests)}
+    def differing(self) -> list[Test]:
+        """Those of them whose outcome is not that of the first case of their statement."""
+        first = {test.statistic: test.outcome for test in reversed(self.tests)}
+        return [test for test in self.comparable() if not _agree(test.outcome, first.get(test.statistic))]
 
     def record(self) -> dict[str, Any]:
         """Plain data for a JSON file; what is not a finite number (an open end of an interval) is null."""
@@ -155,7 +193,9 @@ Registered = Mapping[str, Mapping[str, str]]
 """By claim and statistic, the digest under which data were collected."""
 
 
-def judge(claims: Iterable[Claim], data: Data, registered: Registered | None = None) -> list[Judgement]:
+def judge(
+    claims: Iterable[Claim], data: Data, registered: Registered | None = None, measured: Measured = NOT_MEASURED
+) -> list[Judgement]:
     """Verdicts on the claims whose Datasets are there.
 
     Parameters
@@ -166,6 +206,8 @@ def judge(claims: Iterable[Claim], data: Data, registered: Registered | None = N
         Datasets by study.
     registered
         Digests under which the data were collected; none where nothing is known.
+    measured
+        By study, how it measures, which digests cover.
 
     Returns
     -------
@@ -173,16 +215,18 @@ def judge(claims: Iterable[Claim], data: Data, registered: Registered | None = N
         In the order of the claims.
     """
     judged = [claim for claim in claims if all(study in data for study in claim.studies)]
-    raw = [_tested(claim, data, registered) for claim in judged]
+    digests = [claim.digests(measured) for claim in judged]
+    raw = [_tested(claim, data, _timings(claim, own, registered)) for claim, own in zip(judged, digests, strict=True)]
     primary = [test for claim, tests in zip(judged, raw, strict=True) if not claim.exploratory for test in tests]
     decisive = [(s, sample) for (s, _, sample, _) in primary if _barred(s.criterion, sample) is None]
     levels = iter(holm_levels([s.criterion.p_value(sample.estimate) for s, sample in decisive]))
     judgements = []
-    for claim, tests in zip(judged, raw, strict=True):
+    for claim, own, tests in zip(judged, digests, raw, strict=True):
         results = [
             _result(s.criterion, case, sample, timing, None if claim.exploratory else levels)
             for s, case, sample, timing in tests
         ]
+        timings = _timings(claim, own, registered)
         verdict: Verdict = "exploratory" if claim.exploratory else _verdict([test.outcome for test in results])
         judgements.append(
             Judgement(
@@ -191,32 +235,47 @@ def judge(claims: Iterable[Claim], data: Data, registered: Registered | None = N
                 claim.where,
                 verdict,
                 results,
-                alternatives=_beside([(s.criterion, s.alternatives(data)) for s in claim.statements]),
-                controls=_beside([(s.criterion, s.controls(data)) for s in claim.statements]),
+                alternatives=_beside(ALTERNATIVES, claim, data, timings, results),
+                controls=_beside(CONTROLS, claim, data, timings, results),
                 ours=claim.ours,
             )
         )
     return judgements
 
 
-def _beside(samples: Sequence[tuple[Criterion, Mapping[str, Sample]]]) -> list[Test]:
-    """Alternatives or controls, judged one by one."""
-    return [
-        _result(criterion, name, sample, "before the data", None)
-        for criterion, own in samples
-        for name, sample in own.items()
-    ]
+def _agree(outcome: Outcome, first: Outcome | None) -> bool:
+    """Whether an alternative's outcome is the first case's; a direction agrees with the outcome on its side."""
+    sides = {"as claimed": {"supported"}, "opposite": {"not supported", "reversed"}}
+    return outcome == first or first in sides.get(outcome, ()) or outcome in sides.get(str(first), ())
 
 
-def _tested(claim: Claim, data: Data, registered: Registered | None) -> list[tuple[Statement, str, Sample, Timing]]:
+def _beside(part: str, claim: Claim, data: Data, timings: Mapping[str, Timing], results: Sequence[Test]) -> list[Test]:
+    """Alternatives or controls, each judged at the level of the first case of its statement."""
+    levels = {test.statistic: test.level for test in reversed(results)}
+    tests = []
+    for statement in claim.statements:
+        criterion, name = statement.criterion, statement.name_of(part)
+        samples = statement.alternatives if part == ALTERNATIVES else statement.controls
+        level = repeat(levels.get(criterion.statistic, CONFIDENCE))
+        timing = timings.get(name, "before the data")
+        tests += [_result(criterion, case, sample, timing, level) for case, sample in samples(data).items()]
+    return tests
+
+
+def _timings(claim: Claim, digests: Mapping[str, str], registered: Registered | None) -> dict[str, Timing]:
+    """By what is registered, when its criterion was written."""
+    known = (registered or {}).get(claim.name, {})
+    otherwise: Timing = "not registered" if registered is None else "after the data"
+    return {name: "before the data" if known.get(name) == own else otherwise for name, own in digests.items()}
+
+
+def _tested(claim: Claim, data: Data, timings: Mapping[str, Timing]) -> list[tuple[Statement, str, Sample, Timing]]:
     """The samples of every test of a claim, with when its criterion was written."""
-    own, digests = (registered or {}).get(claim.name, {}), claim.digests()
     tests: list[tuple[Statement, str, Sample, Timing]] = []
     for statement in claim.statements:
-        known = own.get(statement.criterion.statistic)
-        unregistered: Timing = "not registered" if registered is None else "after the data"
-        timing: Timing = "before the data" if known == digests[statement.criterion.statistic] else unregistered
-        tests += [(statement, case, sample, timing) for case, sample in statement.cases(data).items()]
+        cases = statement.cases(data) or {"no case": NO_SAMPLE}
+        timing = timings[statement.criterion.statistic]
+        tests += [(statement, case, sample, timing) for case, sample in cases.items()]
     return tests
 
 
@@ -224,7 +283,7 @@ def _barred(criterion: Criterion, sample: Sample) -> Outcome | None:
     """Why there is no verdict on a sample: too few networks, or too few of them that learnt."""
     if not sample.estimate.networks:
         return "not measured" if not sample.networks_trained else "not decidable"
-    if sample.networks_learnt < FEWEST_LEARNT * sample.networks_trained:
+    if not sample.enough_learnt:
         return "not decidable"
     if sample.estimate.networks < FEWEST_NETWORKS:
         return criterion.direction(sample.estimate.value)
@@ -237,7 +296,7 @@ def _result(criterion: Criterion, case: str, sample: Sample, timing: Timing, lev
         level = CONFIDENCE if levels is None else next(levels)
         outcome = criterion.outcome(sample.estimate.interval(level))
     return Test(
-        case, criterion.statistic, criterion.range, outcome, sample.estimate.interval(), sample.networks_learnt,
+        case, criterion.statistic, criterion.range, outcome, sample.estimate.interval(), sample.networks_counted,
         sample.networks_trained, level, timing,
     )  # fmt: skip
 

@@ -24,8 +24,6 @@ Outcome = Literal[
 DIRECTIONS: tuple[Outcome, Outcome] = ("as claimed", "opposite")
 FEWEST_NETWORKS = 8
 """Learnt networks that a verdict needs; fewer give a direction."""
-FEWEST_LEARNT = 0.75
-"""Share of the trained networks that must have learnt."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,9 @@ from typing import Any
 from recombine.errors import InvalidValue, listed
 from recombine.reproduction.claims import Claim
 from recombine.reproduction.figures import FigureSpec, full_name
+from recombine.reproduction.fingerprints import versions
 from recombine.reproduction.preset import Preset, assembled
+from recombine.reproduction.registration import numbers_of
 from recombine.reproduction.study import Study
 
 REFERENCE = "reference.json"
@@ -85,6 +87,11 @@ class Paper:
         """By claim, the verdict of the reference results that the package comes with; empty where there are none."""
         text = resources.files(self.package).joinpath(REFERENCE)
         return dict(json.loads(text.read_text())) if text.is_file() else {}
+
+    @cached_property
+    def measured(self) -> dict[str, Any]:
+        """By study, how it measures: declared versions, and the numbers that its code names."""
+        return {name: [versions(study), numbers_of(study.measure)] for name, study in self.studies.items()}
 
     def preset_named(self, name: str) -> Preset:
         """A preset by its name."""

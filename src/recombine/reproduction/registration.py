@@ -1,8 +1,9 @@
 """Digests of criteria, so that one that was changed after its data were collected shows.
 
-The digest of a statement covers the claim's name, its criterion, and the code that computes its samples: the functions
-themselves and what they call in this package's papers and tables, constants included. Comments, docstrings, names of
-files and the layout of the text are not covered, so that editing those changes nothing.
+The digest of a statement covers the claim's name, its criterion and the rules of judgement; the code that computes its
+samples, which is the functions themselves and what they call in this package's papers and tables, classes and constants
+included; and of the studies that it reads the declared versions and the numbers that their measuring code names.
+Comments, docstrings, names of files and the layout of the text are not covered, so that editing those changes nothing.
 """
 
 from __future__ import annotations
@@ -13,49 +14,118 @@ import inspect
 import json
 import textwrap
 from collections.abc import Callable, Iterator
+from functools import cache, cached_property
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 LENGTH = 16
 """Hexadecimal digits of a digest."""
-COVERED = ("recombine.papers.", "recombine.reproduction.")
-"""Modules whose functions a digest follows; metrics have declared versions, on which Datasets depend."""
+PAPERS = "recombine.papers."
+COVERED = (PAPERS, "recombine.reproduction.")
+"""Modules whose code a digest follows; metrics have declared versions, on which Datasets depend."""
+Code = FunctionType | type
+Numbers = dict[str, Any]
 
 
 def digest(*parts: Any) -> str:
-    """Of plain data and functions."""
+    """Of plain data, functions and classes."""
     text = json.dumps([_plain(part) for part in parts], sort_keys=True, default=repr)
     return hashlib.sha256(text.encode()).hexdigest()[:LENGTH]
 
 
 def _plain(part: Any) -> Any:
-    return code_of(part) if isinstance(part, FunctionType) else part
+    return code_of(part) if isinstance(part, Code) else part
 
 
-def code_of(function: Callable[..., Any]) -> list[Any]:
-    """A function's code and that of what it calls, as nested lists without comments and docstrings."""
-    seen: dict[str, Any] = {}
-    _follow(function, seen)
-    return [seen[name] for name in sorted(seen)]
+def code_of(code: Code) -> list[Any]:
+    """Digests of a function or class and of what it uses, without comments and docstrings, and constants."""
+    found = _Followed((*COVERED, _own_package(code)))
+    found.follow(code)
+    return [[found.code[name] for name in sorted(found.code)], sorted(map(list, found.constants))]
 
 
-def _follow(function: Any, seen: dict[str, Any]) -> None:
-    name = f"{function.__module__}.{function.__qualname__}"
-    if name in seen:
+def numbers_of(function: Callable[..., Any]) -> Numbers:
+    """The numbers that a function and what it calls in papers name, by name: thresholds, margins, sizes."""
+    root = getattr(function, "__func__", function)
+    found = _Followed((PAPERS, _own_package(root)))
+    found.follow(root)
+    return dict(sorted(found.numbers.items()))
+
+
+def _own_package(code: Any) -> str:
+    """The package of code that is not part of this one, which is followed as papers are."""
+    package = str(code.__module__).partition(".")[0]
+    return f"{package}." if package != __name__.partition(".")[0] else PAPERS
+
+
+class _Followed:
+    """Functions and classes that use one another, and constants that they name."""
+
+    def __init__(self, covered: tuple[str, ...]) -> None:
+        self.covered = covered
+        self.code: dict[str, Any] = {}
+        self.constants: set[tuple[str, str]] = set()
+        self.numbers: Numbers = {}
+
+    def follow(self, code: Any) -> None:
+        """Take a function or class, once, and all that it uses."""
+        name = f"{code.__module__}.{code.__qualname__}"
+        if name in self.code:
+            return
+        self.code[name] = _text_digest(code)
+        for base in code.__bases__ if isinstance(code, type) else ():
+            self.include(base.__name__, base)
+        for function in _functions(code):
+            for used, value in (*_used(function), *_defaults(function)):
+                self.include(used, value)
+
+    def include(self, name: str, value: Any) -> None:
+        """What a function uses: code of covered modules is followed, plain constants are taken as they are."""
+        if inspect.ismethod(value):
+            value = value.__self__ if isinstance(value.__self__, type) else type(value.__self__)
+        if isinstance(value, Code):
+            if f"{value.__module__}.".startswith(self.covered) and _is_written(value):
+                self.follow(value)
+        elif isinstance(value, str | int | float | tuple | list | dict | frozenset):
+            self.constants.add((name, repr(value)))
+            if _is_numeric(value):
+                self.numbers[name] = value
+
+
+def _functions(code: Any) -> Iterator[FunctionType]:
+    """A function itself, or those that a class defines in its text."""
+    if isinstance(code, FunctionType):
+        yield code
         return
-    tree = ast.parse(textwrap.dedent(inspect.getsource(function)).strip().rstrip(","))
-    seen[name] = _structure(tree)
-    for used, value in _used(function):
-        _include(used, value, seen)
+    for member in vars(code).values():
+        inner = member.func if isinstance(member, cached_property) else getattr(member, "fget", member)
+        inner = getattr(inner, "__func__", inner)
+        if isinstance(inner, FunctionType) and inner.__module__ == code.__module__ and _is_written(inner):
+            yield inner
 
 
-def _include(name: str, value: Any, seen: dict[str, Any]) -> None:
-    """What a function uses: code of this package is followed, plain constants are taken as they are."""
-    if isinstance(value, FunctionType):
-        if f"{value.__module__}.".startswith(COVERED):
-            _follow(value, seen)
-    elif isinstance(value, str | int | float | tuple | list | dict | frozenset):
-        seen[f"{name}={value!r}"] = repr(value)
+def _defaults(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """Default values of parameters: a name there is not one that the code itself uses."""
+    named = inspect.signature(function).parameters.items()
+    for name, parameter in named:
+        if parameter.default is not inspect.Parameter.empty:
+            yield f"{function.__qualname__}({name})", parameter.default
+
+
+@cache
+def _text_digest(code: Code) -> str:
+    """Of the text of a function or class, as far as it computes something."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(code)).strip().rstrip(","))
+    return hashlib.sha256(json.dumps(_structure(tree)).encode()).hexdigest()
+
+
+def _is_written(code: Code) -> bool:
+    """Whether code has a text of its own; a dataclass makes some of its functions."""
+    return isinstance(code, type) or not code.__code__.co_filename.startswith("<")
+
+
+def _is_numeric(value: Any) -> bool:
+    return isinstance(value, int | float) or (isinstance(value, tuple) and bool(value) and all(map(_is_numeric, value)))
 
 
 def _used(function: FunctionType) -> Iterator[tuple[str, Any]]:

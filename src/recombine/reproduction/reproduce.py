@@ -18,8 +18,8 @@ import torch
 from recombine.checks import items
 from recombine.digests import LIST
 from recombine.errors import InvalidValue, listed
-from recombine.reproduction.claims import Claim
 from recombine.reproduction.fingerprints import content_digest, dataset_fingerprint, versions
+from recombine.reproduction.paper import Paper
 from recombine.reproduction.preset import Preset
 from recombine.reproduction.results import EDITION, READS, RUNS, SETTINGS, Results
 from recombine.reproduction.study import Study
@@ -46,7 +46,7 @@ def reproduce(
     processes: int | None = None,
     watch: Watch | None = None,
     say: Say = lambda line: None,
-    claims: Iterable[Claim] = (),
+    paper: Paper | None = None,
 ) -> Results:
     """The studies' results in a folder; runs that several studies share are trained once.
 
@@ -70,8 +70,8 @@ def reproduce(
         Called with the progress of training.
     say
         Called with a line of text about each step.
-    claims
-        Claims whose criteria are registered in the folder before anything is trained.
+    paper
+        Whose claims' criteria are registered in the folder before anything is trained.
 
     Returns
     -------
@@ -90,7 +90,8 @@ def reproduce(
     spent = 0.0 if all_replaced else float(results.noted.get("wall_seconds", 0.0))
     store = store if isinstance(store, Store) else Store(store)
     processes = processes if resolved.type == "cpu" else None
-    _register(results, claims, studies, preset, store)
+    if paper is not None:
+        _register(results, paper, studies, preset, store)
 
     def trained(specs: Sequence[RunSpec]) -> dict[str, Run]:
         runs = train(specs, store, device=device, members=members, processes=processes, watch=watch)
@@ -112,16 +113,14 @@ def reproduce(
     return results
 
 
-def _register(
-    results: Results, claims: Iterable[Claim], studies: Sequence[Study[Any]], preset: Preset, store: Store
-) -> None:
+def _register(results: Results, paper: Paper, studies: Sequence[Study[Any]], preset: Preset, store: Store) -> None:
     """Write down criteria of which no data exist yet; of others, what was written down before stays."""
-    known, current = results.registered, {claim.name: claim.digests() for claim in claims}
+    known = results.registered
     studied = {study.name for study in studies if _collected(study, preset, store)} | set(results.studies)
     if known is None and studied:
         return
-    fresh = [claim.name for claim in claims if not studied & {*claim.studies}]
-    updated = {**(known or {}), **{name: current[name] for name in fresh}}
+    fresh = [claim for claim in paper.claims.values() if not studied & {*claim.studies}]
+    updated = {**(known or {}), **{claim.name: claim.digests(paper.measured) for claim in fresh}}
     if updated and updated != known:
         results.register(updated)
 

@@ -11,6 +11,9 @@ import numpy as np
 from recombine.errors import InvalidValue
 from recombine.reproduction.intervals import Estimate, TrimmedMean
 
+FEWEST_LEARNT = 0.75
+"""Share of the trained networks that must have learnt."""
+
 
 @dataclass(frozen=True, eq=False)
 class Sample:
@@ -24,6 +27,8 @@ class Sample:
     """Whether each network was trained; arms may have fewer networks than others."""
     estimated: Callable[[np.ndarray], Estimate] = TrimmedMean.of
     """The estimate from the values that count."""
+    share_learnt: float | None = None
+    """Share of networks that learnt, of compared arms the smallest; that of this sample if left out."""
 
     def __post_init__(self) -> None:
         if not len(self.values) == len(self.learnt) == len(self.trained):
@@ -32,7 +37,12 @@ class Sample:
     @cached_property
     def estimate(self) -> Estimate:
         """Over the networks that learnt and have a value."""
-        return self.estimated(self.values[self.learnt & self.trained & np.isfinite(self.values)])
+        return self.estimated(self.values[self._counted])
+
+    @property
+    def networks_counted(self) -> int:
+        """How many learnt and have a value."""
+        return int(self._counted.sum())
 
     @property
     def networks_learnt(self) -> int:
@@ -43,3 +53,14 @@ class Sample:
     def networks_trained(self) -> int:
         """How many were trained."""
         return int(self.trained.sum())
+
+    @property
+    def enough_learnt(self) -> bool:
+        """Whether enough networks learnt, arm by arm, and enough of those have a value."""
+        learnt, trained = self.networks_learnt, self.networks_trained
+        share = learnt / max(1, trained) if self.share_learnt is None else self.share_learnt
+        return share >= FEWEST_LEARNT and self.networks_counted >= FEWEST_LEARNT * learnt
+
+    @property
+    def _counted(self) -> np.ndarray:
+        return np.asarray(self.learnt & self.trained & np.isfinite(self.values))

@@ -7,6 +7,8 @@ safetensors. So a checkpoint whose bytes changed, or that was renamed to another
 from __future__ import annotations
 
 import hashlib
+import os
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,14 +20,15 @@ from recombine.store.run import Problem, stray
 
 
 class Checkpoints:
-    """The checkpoints of a store."""
+    """The checkpoints of a store; `aside` is where a folder goes that lies in the place of one."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, aside: Path) -> None:
+        self.folder, self.aside = folder, aside
 
     def write(self, key: str, arrays: Mapping[str, Any]) -> None:
         """Keep the newest state of an unfinished run in the place of the one before."""
         content = pack(arrays)
+        self._clear(key)
         write(self.folder / key, _seal(key, content) + content)
 
     def read(self, key: str) -> dict[str, Any] | None:
@@ -44,8 +47,16 @@ class Checkpoints:
 
     def forget(self, key: str) -> None:
         """Remove what an unfinished run left."""
+        self._clear(key)
         with one_line_errors(self.folder / key):
             (self.folder / key).unlink(missing_ok=True)
+
+    def _clear(self, key: str) -> None:
+        """Put a folder aside, which no file can replace."""
+        path = self.folder / key
+        with one_line_errors(path):
+            if path.is_dir() and not path.is_symlink():
+                os.replace(path, self.aside / f"{key}.{time.time_ns()}")
 
     def __iter__(self) -> Iterator[str]:
         """Keys of the runs that have one."""

@@ -64,7 +64,7 @@ class Store:
         one_of("create", create, (True, False))
         self.path = store_path(path)
         self.index = Index(self.path / INDEX, self.path / "locks" / STORE_LOCK)
-        self.checkpoints = Checkpoints(self.path / "checkpoints")
+        self.checkpoints = Checkpoints(self.path / "checkpoints", self.path / "damaged")
         open_folder(self.path, create)
 
     def require_room(self, size: int) -> None:

@@ -20,7 +20,7 @@ class Common(Preset):
     name: str = "paper"
     seeds: Seeds = 56
     """Seeds where a claim is judged."""
-    extra_seeds: Seeds = 8
+    extra_seeds: Seeds = 12
     """Seeds of extras that no claim rests on; never more than `seeds`."""
     first_seed: Count = 100
     """The first of the seeds; the criteria were written with results of seeds 0 to 31 in view."""

@@ -60,9 +60,11 @@ def sample(
         With which of the networks learnt and were trained.
     """
     counted = [learnt(part) & trained(part) for part in networks]
+    shares = [float(own.sum()) / max(1, int(trained(part).sum())) for own, part in zip(counted, networks, strict=True)]
     return Sample(
-        np.asarray(values.values, dtype=float), _everywhere(counted), _everywhere(map(trained, networks)), estimated
-    )
+        np.asarray(values.values, dtype=float), _everywhere(counted), _everywhere(map(trained, networks)), estimated,
+        min(shares),
+    )  # fmt: skip
 
 
 def _everywhere(parts: Iterable[xarray.DataArray]) -> np.ndarray:

@@ -63,9 +63,9 @@ def _named(tests: Sequence[Test]) -> str:
 def robustness(judgement: Judgement) -> str:
     """How many alternatives agree, which do not, and how many controls support a cause."""
     parts = []
-    if judgement.alternatives:
+    if compared := judgement.comparable():
         differing = judgement.differing()
-        text = f"agree {len(judgement.alternatives) - len(differing)} of {len(judgement.alternatives)}"
+        text = f"agree {len(compared) - len(differing)} of {len(compared)}"
         parts.append(f"{text} ({_named(differing)})" if differing else text)
     if judgement.controls:
         held = [test for test in judgement.controls if test.outcome in ("supported", "as claimed")]

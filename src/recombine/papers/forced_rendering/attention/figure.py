@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
 from recombine.papers.forced_rendering.attention.labels import ARCHITECTURES, BASE, PLAIN
+from recombine.papers.forced_rendering.superposition.labels import COSINE, FAMILIES
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.panels import COLORS, band, bar_groups, divided, drawn_image, seed_count, styled
 
@@ -28,15 +29,28 @@ def attention_figure(result: xarray.Dataset) -> Figure:
         _drawings(left, result)
         top, bottom = divided(right, 2, 1, height_ratios=[1.5, 1])
         _accuracies(top.subplots(), result)
-        axes = bottom.subplots(1, 2)
+        axes = bottom.subplots(1, 3)
         for ax, name, title in zip(
-            axes, ("factorization", "spread"), ("factorization", "spread of log10 dv"), strict=True
+            axes, ("factorization", "spread"), ("factorization", "spread of log10 dv"), strict=False
         ):
             for decoder, color in zip(DECODERS, COLORS, strict=False):
                 band(ax, result[name].sel(decoder=decoder), decoder, color)
             ax.set_title(f"{title} by stage", loc="left")
         axes[0].legend(fontsize=6)
+        _kernels(axes[2], result)
     return figure
+
+
+def _kernels(ax: Axes, result: xarray.Dataset) -> None:
+    """Agreement of the outputs' similarities with families of kernels."""
+    for k, (decoder, color) in enumerate(zip(DECODERS, COLORS, strict=False)):
+        own = result.sel(decoder=decoder, similarity=COSINE)
+        for family, name in enumerate(FAMILIES):
+            seen = own[f"kernel_{name}"].dropna("seed").values
+            place = family + 0.25 * (k - 1)
+            ax.plot([place] * len(seen), seen, "o", markersize=3, alpha=0.6, color=color, markeredgewidth=0)
+    ax.set_xticks(range(len(FAMILIES)), ["OR", *FAMILIES[1:]])
+    ax.set_title("kernel families, correlation", loc="left")
 
 
 def _drawings(figure: SubFigure, result: xarray.Dataset) -> None:
@@ -78,7 +92,8 @@ def attention_caption(result: xarray.Dataset) -> str:
     return (
         f"Left, drawings at three held-out places of the first seed's networks, bump code, box held out, "
         f"N = {result.attrs['size']}; below, the held-out error over blank. Right, accuracy in the hold-out of every "
-        "decoder and variant, a dot for each network, and factorization and spread of log10 dv by stage (0: input), "
+        "decoder and variant, a dot for each network; factorization and spread of log10 dv by stage (0: input); and "
+        "how well families of kernels agree with the cosine similarity of held-out and kept outputs, "
         f"{seed_count(result['factorization'])}. Held-out error over blank, mean over networks: {'; '.join(words)}."
     )
 

@@ -7,7 +7,8 @@ ARCHITECTURES = (COORDINATE, TRANSFORMER)
 """Decoders that render each pixel from code and coordinate."""
 BASE = "the paper's task"
 """Bump code, box held out, usual depth and width."""
-RATE, CORNER, CROSS = "rate code in [−1, 1]", "corner held out", "cross held out"
+RATE, ONE_HOT = "rate code in [−1, 1]", "one-hot code"
+CORNER, CROSS = "corner held out", "cross held out"
 SAME_PARAMETERS, SAME_OPERATIONS = "the CNN's parameters", "the CNN's operations"
 
 

@@ -21,6 +21,7 @@ from recombine.papers.forced_rendering.attention.labels import (
     COORDINATE,
     CORNER,
     CROSS,
+    ONE_HOT,
     PLAIN,
     RATE,
     SAME_OPERATIONS,
@@ -122,9 +123,6 @@ def _coordinate_arms(preset: Settings) -> Iterator[Arm]:
     task: Task = partial(preset.spec, size=preset.attention_size, steps=preset.coordinate_steps)
     yield Arm((COORDINATE, BASE), task(decoder=decoder()))
     yield from _other_arms(preset, COORDINATE, decoder, preset.coordinate_depths, task)
-    if preset.attention_variants:
-        crossed = task(decoder=decoder(), holdout="cross", allow_unseen=True)
-        yield Arm((COORDINATE, CROSS), crossed, extra=True)
 
 
 def _transformer_arms(preset: Settings) -> Iterator[Arm]:
@@ -149,7 +147,9 @@ def _other_arms(
     if not preset.attention_variants:
         return
     yield Arm((name, RATE), task(decoder=decoder(), encoding=Rate(scale="unit")), extra=True)
+    yield Arm((name, ONE_HOT), task(decoder=decoder(), encoding="onehot"), extra=True)
     yield Arm((name, CORNER), task(decoder=decoder(), holdout="corner"), extra=True)
+    yield Arm((name, CROSS), task(decoder=decoder(), holdout="cross", allow_unseen=True), extra=True)
     interface = task(decoder=decoder()).interface
     for label, count in ((SAME_PARAMETERS, parameters), (SAME_OPERATIONS, operations)):
         width = matched(decoder, preset.cnn(preset.depth), interface, count)

@@ -21,6 +21,7 @@ from recombine.papers.forced_rendering.controls.labels import (
     UNPENALISED,
     WHOLE,
 )
+from recombine.papers.forced_rendering.fit import training_fit
 from recombine.papers.forced_rendering.penalties.labels import BOTH, NONE
 from recombine.papers.forced_rendering.penalties.study import Settings as PenaltySettings
 from recombine.papers.forced_rendering.penalties.study import penalised_spec
@@ -93,7 +94,9 @@ def _with_untrained(trials: Trials[Settings]) -> Trials[Settings]:
 
 
 def _measured(batch: Batch) -> dict[str, Any]:
-    return {**batch.scores, **superposition_scores_of(batch), **stage_profile(batch, maps=False)}
+    return {
+        **batch.scores, **training_fit(batch), **superposition_scores_of(batch), **stage_profile(batch, maps=False)
+    }  # fmt: skip
 
 
 STUDY = ControlStudy()
