@@ -67,6 +67,28 @@ def test_too_few_that_learnt_decide_nothing():
     assert verdict(claim(a=planted(0.3, learnt=0))) == ["not decidable"]
 
 
+def test_each_arm_that_is_compared_has_a_share_of_its_own():
+    both = planted(0.3, learnt=30)  # pairs of which 30 learnt on both sides, each side with 38 of 48
+    assert verdict(claim(a=both)) == ["not decidable"]
+    assert verdict(claim(a=replace(both, share_learnt=38 / 48))) == ["supported"]
+    assert verdict(claim(a=replace(planted(0.3), share_learnt=0.7))) == ["not decidable"]
+
+
+def test_networks_without_a_number_count_as_missing():
+    sample = planted(0.3)
+    sample.values[:12] = np.nan
+    (judgement,) = judge([claim(a=sample)], STUDIES)
+    assert (judgement.verdict, judgement.networks) == ("supported", 36)
+    sample.values[:13] = np.nan
+    assert verdict(claim(a=sample)) == ["not decidable"]
+
+
+def test_a_statement_without_a_case_is_not_passed_over():
+    (judgement,) = judge([claim()], STUDIES)
+    assert [test.outcome for test in judgement.tests] == ["not measured"]
+    assert judgement.verdict == "not decidable"
+
+
 def test_few_networks_give_a_direction_and_show_the_reference():
     (judgement,) = judge([claim(a=planted(0.3, networks=7), b=planted(-0.3, networks=7))], STUDIES)
     assert judgement.verdict == "direction only"
@@ -96,6 +118,21 @@ def test_alternatives_are_compared_with_the_first_case():
     assert robustness(judgement) == "agree 1 of 2 (not supported: other measure)"
 
 
+def test_a_direction_agrees_with_the_outcome_on_its_side():
+    few = {"few": planted(0.3, networks=7), "few others": planted(-0.3, networks=7), "none": planted(0.3, learnt=9)}
+    for first, differing in ((0.3, ["few others"]), (-0.3, ["few"]), (0.0, ["few"])):
+        (judgement,) = judge([claim(alternatives=few, a=planted(first))], STUDIES)
+        assert [test.case for test in judgement.differing()] == differing
+        assert robustness(judgement).startswith("agree 1 of 2")
+
+
+def test_alternatives_are_judged_at_the_level_of_the_first_case():
+    weak, others = planted(0.145, 0.12), [claim(f"C{k}", a=planted(0.1)) for k in range(2, 80)]
+    judgement = judge([claim(alternatives={"the same": weak}, a=weak), *others], STUDIES)[0]
+    assert judgement.alternatives[0].outcome == judgement.tests[0].outcome == "undecided"
+    assert judgement.alternatives[0].level == judgement.tests[0].level > 0.99
+
+
 def test_controls_do_not_change_the_verdict():
     controls = {"composing": planted(0.0), "untrained": planted(0.3)}
     (judgement,) = judge([claim(controls=controls, a=planted(0.3))], STUDIES)
@@ -119,6 +156,14 @@ def test_a_changed_criterion_is_marked():
     assert judgement.record()["tests"][0]["timing"] == "after the data"
     (judgement,) = judge([after], STUDIES, None)
     assert judgement.timing == "not registered"
+
+
+def test_a_changed_alternative_is_marked_and_the_verdict_is_not():
+    before = claim(a=planted(0.3), alternatives={"other": planted(0.3)})
+    registered = {"C1": {**before.digests(), "an effect (alternatives)": "another"}}
+    (judgement,) = judge([before], STUDIES, registered)
+    assert judgement.timing == "before the data"
+    assert [test.timing for test in judgement.alternatives] == ["after the data"]
 
 
 def test_one_sentence_says_what_was_found():

@@ -14,8 +14,8 @@ Conventions
   `recombine.metrics.tuning`. A mean over units gives units that hardly vary as much say as the others;
   `mean_band_index` weights them by variance, and is the share of all the stage's variance that lies in bands.
 
-Known answers: a band drawn at each value's coordinate scores 1 whatever its polarity, one along the wrong axis 0, a dark
-and a bright flank on either side of the coordinate 1.
+Known answers: a band drawn at each value's coordinate scores 1 whatever its polarity, one along the wrong axis 0, a
+dark and a bright flank on either side of the coordinate 1.
 """
 
 from __future__ import annotations

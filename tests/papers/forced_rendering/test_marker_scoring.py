@@ -1,5 +1,7 @@
 """How telling markers are, on planted tables whose answer is known."""
 
+from dataclasses import fields, replace
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -20,12 +22,14 @@ from recombine.papers.forced_rendering.markers.scoring import (
 ARCHITECTURES = ("CNN", "MLP", "low-rank", "coordinate MLP")
 ARMS, SEEDS = 14, 8
 POSITIONS = 3
+CODES = ("bump", "rate")
 PERFECT, REVERSED, NOISE, BETWEEN, MIXED, PARTIAL = range(6)
 """Markers of the planted table."""
+FIELDS = tuple(field.name for field in fields(Table))
 
 
 def planted(seed=0):
-    """448 networks in 56 arms, half of which compose; markers differ in what they know."""
+    """448 networks in 56 arms, half of which compose in either code; markers differ in what they know."""
     generator = np.random.default_rng(seed)
     arms = len(ARCHITECTURES) * ARMS
     arm = np.repeat(np.arange(arms), SEEDS)
@@ -39,7 +43,8 @@ def planted(seed=0):
     values[:, BETWEEN] = offset[:, None] + generator.normal(size=(len(arm), POSITIONS))
     values[:, MIXED, 0] = np.where(np.isin(architecture, ("CNN", "MLP")), 1, -1) * accuracy
     values[:, PARTIAL, 0] = offset + 2 * composing + generator.normal(size=len(arm))
-    return Table(values, composing, accuracy, architecture, arm.astype(str))
+    code = np.array(CODES)[arm // 2 % 2]
+    return Table(values, composing, accuracy, architecture, code, arm.astype(str))
 
 
 def permuted(table, seed):
@@ -48,7 +53,37 @@ def permuted(table, seed):
     for name in ARCHITECTURES:
         own = np.flatnonzero(table.architecture == name)
         composing[own] = composing[generator.permutation(own)]
-    return Table(table.values, composing, table.accuracy, table.architecture, table.arm)
+    return replace(table, composing=composing)
+
+
+def coded(seed=0):
+    """The same, but nearly all of one code compose and nearly all of the other fail; PARTIAL knows the code alone."""
+    table = planted(seed)
+    arm = table.arm.astype(int)
+    other = arm % ARMS % 7 == 0
+    composing = (table.code == CODES[0]) ^ other
+    values = table.values.copy()
+    values[:, PARTIAL, 0] = 5 * (table.code == CODES[0]) + np.random.default_rng(seed).normal(size=len(arm))
+    return replace(table, values=values, composing=composing)
+
+
+def by_hand(table, name, marker, position):
+    """AUROC of an architecture from a loop over all pairs of networks."""
+    won = pairs = 0.0
+    for one in range(len(table.arm)):
+        for other in range(len(table.arm)):
+            if table.architecture[one] != name or table.architecture[other] != name:
+                continue
+            if table.code[one] != table.code[other]:
+                continue
+            if not table.composing[one] or table.composing[other]:
+                continue
+            high, low = table.values[one, marker, position], table.values[other, marker, position]
+            if np.isnan(high) or np.isnan(low):
+                continue
+            won += 1.0 if high > low else 0.5 if high == low else 0.0
+            pairs += 1
+    return won / pairs
 
 
 def scores(table):
@@ -64,6 +99,52 @@ def test_auroc_is_scikit_learns():
     assert np.isnan(auroc(values, np.ones(60, dtype=bool)))
 
 
+def test_pairs_are_of_one_architecture_and_one_code():
+    table = coded().part(np.arange(len(planted().arm)) % 3 == 0)
+    table.values[:, NOISE] = table.values[:, NOISE].round()  # ties
+    table.values[::7, PERFECT, 1] = np.nan
+    found = aurocs(table)[0]
+    assert table.scored == ARCHITECTURES
+    for number, name in enumerate(ARCHITECTURES):
+        own = table.part(table.architecture == name)
+        for marker, position in ((NOISE, 0), (PERFECT, 1), (PARTIAL, 0)):
+            known = by_hand(own, name, marker, position)
+            assert found[number, marker, position] == pytest.approx(known)
+            assert auroc(own.values[:, marker, position], own.composing, own.code) == pytest.approx(known)
+
+
+def test_markers_that_only_separate_codes_tell_nothing():
+    table = coded()
+    across = replace(table, code=np.full(len(table.arm), "any"))
+    assert scores(across)[PARTIAL] > 0.8
+    assert np.mean([scores(coded(seed))[PARTIAL] for seed in range(10)]) == pytest.approx(0.5, abs=0.05)
+    only_code = replace(table, values=table.values[:, [PARTIAL]])
+    assert model_left_out(replace(across, values=only_code.values))[0] > 0.8
+    modelled = [model_left_out(replace(coded(k), values=coded(k).values[:, [PARTIAL]]))[0] for k in range(10)]
+    assert np.mean(modelled) == pytest.approx(0.5, abs=0.05)
+
+
+def test_codes_of_one_outcome_have_no_pairs():
+    table = planted()
+    extra = table.part(table.code == CODES[1])
+    values = extra.values + 100
+    failing = replace(
+        extra, values=values, composing=np.zeros(len(extra.arm), dtype=bool), code=np.full(len(extra.arm), "ramp"),
+        arm=np.char.add("ramp ", extra.arm),
+    )  # fmt: skip
+    both = Table(*(np.concatenate([getattr(part, name) for part in (table, failing)]) for name in FIELDS))
+    assert both.fewest == table.fewest
+    np.testing.assert_array_equal(aurocs(both, 5), aurocs(table, 5))
+    np.testing.assert_allclose(spearman(both), spearman(table))
+    np.testing.assert_allclose(model_left_out(both, 3), model_left_out(table, 3))
+
+
+def test_an_architecture_with_either_outcome_in_another_code_is_not_scored():
+    table = planted()
+    split = replace(table, composing=np.where(table.architecture == "MLP", table.code == CODES[0], table.composing))
+    assert split.scored == ("CNN", "low-rank", "coordinate MLP")
+
+
 def test_aurocs_of_arms_together_are_those_of_networks():
     table = planted()
     table.values[::7, NOISE, 1] = np.nan
@@ -71,7 +152,7 @@ def test_aurocs_of_arms_together_are_those_of_networks():
     for number, name in enumerate(table.scored):
         own = table.part(table.architecture == name)
         for marker, position in np.ndindex(6, POSITIONS):
-            known = auroc(own.values[:, marker, position], own.composing)
+            known = auroc(own.values[:, marker, position], own.composing, own.code)
             assert found[number, marker, position] == pytest.approx(known)
 
 
@@ -83,7 +164,8 @@ def test_a_resample_counts_an_arm_as_often_as_it_is_drawn():
     rows = np.concatenate([np.tile(np.flatnonzero(table.arm == name), n) for name, n in zip(names, often, strict=True)])
     again = table.part(rows)
     for marker, position in np.ndindex(6, POSITIONS):
-        assert drawn[marker, position] == pytest.approx(auroc(again.values[:, marker, position], again.composing))
+        known = auroc(again.values[:, marker, position], again.composing, again.code)
+        assert drawn[marker, position] == pytest.approx(known)
 
 
 def test_perfect_markers_of_either_sign_have_one():
@@ -93,10 +175,23 @@ def test_perfect_markers_of_either_sign_have_one():
     assert 0.8 < found[PARTIAL] < 1
 
 
+def test_a_given_sign_is_not_chosen():
+    table, signs = planted(), np.zeros((6, POSITIONS))
+    signs[[PERFECT, REVERSED]] = 1
+    given = left_out(aurocs(table), signs)[0]
+    assert given[PERFECT] == 1
+    assert given[REVERSED] == pytest.approx(0.5, abs=0.1)  # noise at its other positions
+    at_one = replace(table, values=table.values[:, :, 2:])
+    assert left_out(aurocs(at_one), signs[:, 2:])[0, REVERSED] == 0
+    rest = [NOISE, BETWEEN, MIXED, PARTIAL]
+    np.testing.assert_array_equal(given[rest], scores(table)[rest])
+    np.testing.assert_array_equal(left_out(aurocs(table), 0 * signs)[0], scores(table))
+
+
 def test_markers_that_only_separate_architectures_tell_nothing():
     pooled = planted()
     composing = pooled.composing & np.isin(pooled.architecture, ("CNN", "MLP")) | (np.arange(len(pooled.arm)) % 16 == 0)
-    table = Table(pooled.values, composing, pooled.accuracy, pooled.architecture, pooled.arm)
+    table = replace(pooled, composing=composing)
     assert auroc(-table.values[:, BETWEEN, 0], table.composing) > 0.7  # between architectures it would
     assert scores(table)[BETWEEN] == pytest.approx(0.5, abs=0.1)
     assert np.mean([scores(planted(seed))[BETWEEN] for seed in range(10)]) == pytest.approx(0.5, abs=0.05)
@@ -116,9 +211,7 @@ def test_a_sign_that_holds_in_some_architectures_only_is_no_help():
 
 def test_architectures_of_one_outcome_are_neither_scored_nor_chosen_on():
     table = planted()
-    one_sided = Table(
-        table.values, table.composing | (table.architecture == "MLP"), table.accuracy, table.architecture, table.arm
-    )
+    one_sided = replace(table, composing=table.composing | (table.architecture == "MLP"))
     assert one_sided.scored == ("CNN", "low-rank", "coordinate MLP")
     without = table.part(table.architecture != "MLP")
     np.testing.assert_allclose(scores(one_sided), scores(without))
@@ -137,8 +230,8 @@ def test_intervals_of_arms_are_wider_than_those_of_networks():
     shifted = table.values + np.random.default_rng(1).normal(size=(len(ARCHITECTURES) * ARMS, 1, 1))[
         table.arm.astype(int)
     ]  # fmt: skip
-    clustered = Table(shifted, table.composing, table.accuracy, table.architecture, table.arm)
-    alone = Table(shifted, table.composing, table.accuracy, table.architecture, np.arange(len(table.arm)).astype(str))
+    clustered = replace(table, values=shifted)
+    alone = replace(clustered, arm=np.arange(len(table.arm)).astype(str))
     spread = [left_out(aurocs(part, 200))[:, PARTIAL].std() for part in (clustered, alone)]
     assert spread[0] > 1.5 * spread[1]
 
@@ -171,7 +264,7 @@ def test_the_model_finds_what_no_single_marker_has():
     values = generator.normal(size=(len(table.arm), 4, 1))
     sign = np.where(table.composing, 1.0, -1.0)
     values[:, 0, 0], values[:, 1, 0] = 2 * hidden + sign, sign - 2 * hidden
-    both = Table(values, table.composing, table.accuracy, table.architecture, table.arm)
+    both = replace(table, values=values)
     assert scores(both)[:2].max() < 0.85
     assert model_left_out(both)[0] > 0.95
     draws = model_left_out(both, resamples=5)

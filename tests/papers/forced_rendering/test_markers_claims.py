@@ -10,10 +10,14 @@ from recombine.papers.forced_rendering.markers.figure import markers_caption, ma
 from recombine.papers.forced_rendering.markers.labels import (
     COMPOSING,
     FACTORIZATION,
+    FALL,
     MARKERS,
+    MEAN,
+    NAMED,
     POSITIONS,
     SPREAD,
     WHOLE_GRID,
+    predicted_sign,
 )
 from recombine.papers.forced_rendering.markers.ranking import model, ranking
 from recombine.papers.forced_rendering.markers.telling import names_of, telling_record
@@ -30,19 +34,23 @@ def few_resamples(monkeypatch):
 
 
 def networks(strength, *, seeds=SEEDS, learnt=1.0, decoders=DECODERS):
-    """Networks half of which compose; `strength` is how much a marker's mean differs then, by name."""
+    """Networks half of which compose; `strength` is how much a marker's mean differs then, by name.
+
+    At the fall along the stages it differs the other way: what composing networks have more of, they lose less of.
+    """
     generator = np.random.default_rng(0)
     arm = np.repeat(np.arange(len(decoders) * ARMS), seeds)
     composing = arm % 2 == 0
     number = len(arm)
     value = generator.normal(size=(number, len(MARKERS), len(POSITIONS)))
     for name, difference in strength.items():
-        value[:, list(MARKERS).index(name)] += difference * composing[:, None]
+        signs = np.where(np.array(POSITIONS) == FALL, -1, 1)
+        value[:, list(MARKERS).index(name)] += difference * composing[:, None] * signs
     unlearnt = np.arange(number) % 100 >= 100 * learnt
     decoder = np.array(decoders)[arm // ARMS]
     labels = {
         "decoder": decoder, "arm": np.char.add(decoder, arm.astype(str)), "seed": np.arange(number) % seeds,
-        "data": np.where(arm % 5 == 0, WHOLE_GRID, "all bumps"),
+        "data": np.where(arm % ARMS == 9, "200 bumps", "all bumps"), "code": np.full(number, "bump"),
     }  # fmt: skip
     scores = {
         "ood_accuracy": np.where(composing, COMPOSING, 0.3),
@@ -67,7 +75,23 @@ def judged(data):
     return judgement
 
 
-BOTH = {FACTORIZATION: 3.0, SPREAD: 3.0}
+def unseen(data):
+    return data["data"].values != WHOLE_GRID
+
+
+def with_whole_grid(data):
+    """And as many networks trained on everything, which compose and have little of F."""
+    shown = data.copy(deep=True)
+    shown["ood_accuracy"][:] = 1.0
+    shown["value"][:] = -9.0
+    names = np.char.add(shown["arm"].values.astype(str), " whole")
+    shown = shown.assign_coords(
+        data=("network", np.full(len(names), WHOLE_GRID)), arm=("network", names)
+    )  # fmt: skip
+    return xarray.concat([data, shown], "network")
+
+
+BOTH = {FACTORIZATION: 3.0, SPREAD: -3.0}
 
 
 def test_a_telling_factorization_near_the_top_supports_the_claim():
@@ -77,26 +101,75 @@ def test_a_telling_factorization_near_the_top_supports_the_claim():
     assert [test.case for test in judgement.tests] == [
         "F, mean over hidden stages and output", "factorization F", "spread of log10 dv"
     ]  # fmt: skip
-    assert judgement.tests[0].interval.value > 0.95
+    assert judgement.tests[0].interval.value > 0.45
     assert judgement.tests[1].interval.value < 0.1
 
 
 def test_a_factorization_that_tells_nothing_does_not():
     judgement = judged(networks({name: 3.0 for name in MARKERS if not name.startswith(("fact", "spread"))}))
     assert judgement.verdict == "not supported"
-    assert judgement.tests[0].interval.value == pytest.approx(0.5, abs=0.15)
+    assert judgement.tests[0].interval.value == pytest.approx(0, abs=0.15)
 
 
-def test_less_factorization_in_composing_networks_speaks_against_it():
-    judgement = judged(networks({FACTORIZATION: -3.0, SPREAD: 3.0}))
-    assert judgement.tests[0].outcome == "not supported"
-    assert judgement.tests[0].interval.value < 0.05
-    assert judgement.tests[1].outcome == "supported"  # it tells all the same, with the other sign
-    assert judgement.verdict == "partly supported"
+def test_less_factorization_in_composing_networks_reverses_it():
+    judgement = judged(networks({FACTORIZATION: -3.0, SPREAD: -3.0}))
+    assert [test.outcome for test in judgement.tests] == ["reversed", "not supported", "supported"]
+    assert judgement.tests[0].interval.value < -0.45
+
+
+def test_more_spread_in_composing_networks_is_not_near_the_top():
+    judgement = judged(networks({FACTORIZATION: 3.0, SPREAD: 3.0}))
+    assert [test.outcome for test in judgement.tests] == ["supported", "supported", "not supported"]
+
+
+def test_signs_are_those_that_the_paper_predicts():
+    assert predicted_sign(FACTORIZATION, MEAN) == predicted_sign("factorization_held", MEAN) == 1
+    for name in (SPREAD, "spread_held", "spread_excess", "roughness"):
+        assert predicted_sign(name, MEAN) == -1
+    assert predicted_sign(FACTORIZATION, FALL) == -1
+    assert predicted_sign(SPREAD, FALL) == 1
+    assert {predicted_sign(name, MEAN) for name, own in MARKERS.items() if own.family not in NAMED} == {0}
+
+
+def test_forms_of_what_the_paper_names_are_no_rivals():
+    named = {name: (3.0 if own.family == "factorization" else -3.0) for name, own in MARKERS.items()
+             if own.family in NAMED}  # fmt: skip
+    assert set(named) == {
+        "factorization", "factorization_held", "factorization_differences", "cross_term", "cross_term_held", "spread",
+        "spread_held", "spread_excess", "contrast", "roughness", "roughness_held",
+    }  # fmt: skip
+    stronger = {name: 3 * difference for name, difference in named.items()}
+    judgement = judged(networks(stronger | BOTH))
+    assert judgement.verdict == "supported"
+    assert [test.interval.value for test in judgement.tests[1:]] == [0, 0]
+
+
+def test_a_permuted_outcome_gives_half():
+    data = networks(BOTH)
+    values = []
+    for seed in range(20):
+        order = np.random.default_rng(seed).permutation(data.sizes["network"])
+        dealt = data.assign(ood_accuracy=("network", data["ood_accuracy"].values[order]))
+        values.append(claims.factorization_cases({"markers": dealt})["F, mean over hidden stages and output"])
+    assert np.mean([sample.estimate.value for sample in values]) == pytest.approx(0, abs=0.05)
+
+
+def test_what_codes_do_is_not_what_composing_needs():
+    data = networks({SPREAD: -3.0})
+    arm = np.arange(data.sizes["network"]) // SEEDS % ARMS
+    rate = arm >= 5
+    composing = np.where(rate, arm == 9, arm != 0)
+    data["ood_accuracy"][:] = np.where(composing, COMPOSING, 0.3)
+    data["value"].loc[{"marker": FACTORIZATION}] = data["value"].sel(marker=FACTORIZATION) - 5.0 * rate[:, None]
+    data = data.assign_coords(code=("network", np.where(rate, "rate", "bump")))
+    judgement = judged(data)
+    assert judgement.tests[0].interval.value == pytest.approx(0, abs=0.15)
+    across = {test.case: test for test in judgement.alternatives}["pairs across codes"]
+    assert across.interval.value > 0.2
 
 
 def test_one_that_is_telling_among_many_is_not_near_the_top():
-    judgement = judged(networks(dict.fromkeys(MARKERS, 6.0) | {FACTORIZATION: 2.0, SPREAD: 2.0}))
+    judgement = judged(networks(dict.fromkeys(MARKERS, 6.0) | {FACTORIZATION: 2.0, SPREAD: -2.0}))
     assert [test.outcome for test in judgement.tests] == ["supported", "not supported", "not supported"]
 
 
@@ -116,22 +189,37 @@ def test_networks_that_did_not_learn_do_not_count():
     spoilt["value"][wrong] = np.where(spoilt["ood_accuracy"][wrong] >= COMPOSING, -99.0, 99.0)[:, None, None]
     spoilt["training_over_blank"][wrong] = 0.5
     judgement = judged(spoilt)
-    assert judgement.tests[0].interval.value > 0.95
+    assert judgement.tests[0].interval.value > 0.45
     assert judgement.tests[0].learnt == (~wrong).sum()
     assert judgement.tests[0].trained == len(wrong)
 
 
-def test_alternatives_leave_out_networks_trained_on_everything():
+def test_networks_trained_on_everything_count_in_an_alternative_alone():
     data = networks(BOTH)
-    kept = data["data"].values != WHOLE_GRID
-    tests = {test.case: test for test in judged(data).alternatives}
-    assert tests["without networks trained on the whole grid"].trained == kept.sum() < len(kept)
-    assert tests["roughness of log10 dv"].interval.value > TOP > tests["F at the output"].interval.value - 0.75
+    every = with_whole_grid(data)
+    judgement, known = judged(every), judged(data)
+    assert [test.interval for test in judgement.tests] == [test.interval for test in known.tests]
+    assert judgement.tests[0].trained == unseen(every).sum() == data.sizes["network"]
+    tests = {test.case: test for test in judgement.alternatives}
+    whole = tests["with networks trained on the whole grid"]
+    assert whole.trained == every.sizes["network"]
+    assert whole.interval.value < 0.25 < tests["F at the output"].interval.value
+    assert tests["roughness of log10 dv"].interval.value > TOP
 
 
 def test_digests_cover_how_markers_are_scored():
     covered = str([code_of(statement.cases) for statement in CLAIMS[0].statements])
-    for name in ("chosen_elsewhere", "left_out", "more_telling", "_paired", "table_of", "learnt"):
+    for name in (
+        "chosen_elsewhere",
+        "left_out",
+        "more_telling",
+        "_paired",
+        "with_pairs",
+        "predicted_sign",
+        "table_of",
+        "never_shown",
+        "learnt",
+    ):
         assert f"'{name}'" in covered, name
 
 
@@ -152,6 +240,8 @@ def test_the_ranking_is_drawn_and_told(monkeypatch):
     assert len(figure.axes) == 3
     assert f"Best: {best.title}" in markers_caption(data)
     assert "120 networks" in markers_caption(data)
+    assert markers_caption(with_whole_grid(data)) == markers_caption(data)
+    assert model(with_whole_grid(data)) == model(data)
     alone = networks(BOTH, decoders=("CNN",))
     assert len(markers_figure(alone).axes) == 3
     assert "no number is scored" in markers_caption(alone)
@@ -170,5 +260,6 @@ def test_a_diagnosis_is_told_under_its_own_names(monkeypatch):
     assert {"effective_rank", "id_error", "superposition memorised", "kernel_agreement binary"} <= set(numbers)
     assert "120 networks" in record["networks"]
     assert "40 CNN" in record["networks"]
+    assert telling_record(with_whole_grid(networks({FACTORIZATION: 4.0, "probe_held_out": -3.0}))) == record
     assert names_of("kernel_distance") == []
     assert telling_record(networks(BOTH, decoders=("CNN",)))["numbers"] == {}

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from recombine.papers.forced_rendering.markers.labels import COMPOSING, FALL
 from recombine.papers.forced_rendering.markers.ranking import Ranked, model, ranking
 from recombine.papers.forced_rendering.markers.scoring import MODEL_MARKERS
-from recombine.papers.forced_rendering.markers.tables import counted, table_of
+from recombine.papers.forced_rendering.markers.tables import counted, never_shown, table_of
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.intervals import Interval
 from recombine.reproduction.panels import COLORS, styled
@@ -66,7 +66,8 @@ def _directed(marker: Ranked) -> str:
 
 
 def _against_accuracy(ax: Axes, result: xarray.Dataset, marker: Ranked, *, legend: bool) -> None:
-    networks = result.isel(network=np.flatnonzero(counted(result)))
+    unseen = never_shown(result)
+    networks = unseen.isel(network=np.flatnonzero(counted(unseen)))
     if marker.position:
         values = networks["value"].sel(marker=marker.name, position=marker.position).values
         decoders = list(dict.fromkeys(str(name) for name in networks["decoder"].values))
@@ -83,18 +84,21 @@ def _against_accuracy(ax: Axes, result: xarray.Dataset, marker: Ranked, *, legen
 
 def markers_caption(result: xarray.Dataset) -> str:
     """What is scored on which networks, the best and the worst."""
-    ranked, table = ranking(result), table_of(result)
+    ranked, table = ranking(result), table_of(never_shown(result))
     scored = [marker for marker in ranked if isfinite(marker.auroc.value)]
     words = (
-        f"{len(table.arm)} networks that learnt, in {len(set(table.arm))} conditions; {int(table.composing.sum())} of "
-        f"them compose (OOD accuracy of at least {COMPOSING:.0%}). Left: how well each number tells them from failing "
-        "networks of the same architecture, with its position and sign chosen on the other architectures; lines are "
-        "95 % intervals from resampling conditions; ↑ composing networks have more of it, ↓ less. Scored on: "
+        f"{len(table.arm)} networks that learnt and never saw what is held out, in {len(set(table.arm))} conditions; "
+        f"{int(table.composing.sum())} of them compose (OOD accuracy of at least {COMPOSING:.0%}). Left: how well each "
+        "number tells them from failing networks of the same architecture and code, with its position and sign chosen "
+        "on the other architectures; lines are 95 % intervals from resampling conditions; ↑ composing networks have "
+        "more of it, ↓ less. Scored on: "
         f"{', '.join(table.scored) or 'none'}. Right: the two best, where all architectures together choose to look; "
         "the line is where networks count as composing."
     )
     if not scored:
-        return f"{words} Fewer than two architectures have both composing and failing networks: no number is scored."
+        return (
+            f"{words} Fewer than two architectures have composing and failing networks of a code: no number is scored."
+        )
     best = ", ".join(f"{marker.title} {marker.auroc.value:.2f}" for marker in scored[:3])
     return f"{words} Best: {best}. Last: {scored[-1].title} {scored[-1].auroc.value:.2f}."
 

@@ -19,10 +19,19 @@ MEAN, FALL = "mean over hidden stages and output", "first hidden stage less outp
 POSITIONS = (FIRST, MIDDLE, LAST, OUTPUT, MEAN, FALL)
 
 
+FACTORIZED, VOLUME = "factorization", "volume"
+NAMED = (FACTORIZED, VOLUME)
+"""Families of markers that the paper names; all others are their rivals."""
+
+
 class Marker(NamedTuple):
     """A diagnostic in words."""
 
     title: str
+    family: str
+    """What it measures: forms of one diagnostic are no rivals of each other."""
+    sign: int = 0
+    """Of composing less failing networks as the paper predicts it; 0 where it predicts none."""
     staged: bool = True
     """Whether every stage has one, not the output alone."""
     needs_targets: bool = False
@@ -31,32 +40,38 @@ class Marker(NamedTuple):
 
 FACTORIZATION, SPREAD = "factorization", "spread"
 MARKERS = {
-    "probe_held_out": Marker("probe R², held-out points"),
-    "probe_in_sample": Marker("probe R², in sample"),
-    FACTORIZATION: Marker("factorization F"),
-    "factorization_held": Marker("F, held-out points"),
-    "factorization_differences": Marker("F by finite differences"),
-    SPREAD: Marker("spread of log10 dv"),
-    "spread_held": Marker("spread of log10 dv, held-out points"),
-    "spread_excess": Marker("spread of log10 dv, held-out less kept"),
-    "contrast": Marker("mean log10 dv, held-out less kept"),
-    "roughness": Marker("roughness of log10 dv"),
-    "roughness_held": Marker("roughness of log10 dv, held-out points"),
-    "cross_term": Marker("cross-terms"),
-    "cross_term_held": Marker("cross-terms, held-out points"),
-    "stripe_index": Marker("stripe index of units"),
-    "localisation_index": Marker("localisation index of units"),
-    "effective_rank": Marker("effective rank"),
-    "schmidt_rank": Marker("Schmidt rank of the kernel"),
-    "single_factor": Marker("PF_Coeff of the kernel"),
-    "superposed": Marker("superposition of training images, over chance", staged=False),
-    "memorised": Marker("superposition of own outputs, equal weights", staged=False),
-    "kernel_margin": Marker("OR kernel over product and radial", staged=False),
-    "kernel_binary": Marker("agreement with the binary kernel", staged=False),
-    "block_contrast": Marker("block contrast of the kernel", staged=False),
-    "several_peaks": Marker("held-out outputs with several peaks", staged=False),
-    "kernel_distance": Marker("distance of the kernel to the ideal one", staged=False, needs_targets=True),
-    "id_error": Marker("ID error", staged=False),
-    "training_error": Marker("training error", staged=False),
+    "probe_held_out": Marker("probe R², held-out points", "probe"),
+    "probe_in_sample": Marker("probe R², in sample", "probe"),
+    FACTORIZATION: Marker("factorization F", FACTORIZED, 1),
+    "factorization_held": Marker("F, held-out points", FACTORIZED, 1),
+    "factorization_differences": Marker("F by finite differences", FACTORIZED, 1),
+    SPREAD: Marker("spread of log10 dv", VOLUME, -1),
+    "spread_held": Marker("spread of log10 dv, held-out points", VOLUME, -1),
+    "spread_excess": Marker("spread of log10 dv, held-out less kept", VOLUME, -1),
+    "contrast": Marker("mean log10 dv, held-out less kept", VOLUME),
+    "roughness": Marker("roughness of log10 dv", VOLUME, -1),
+    "roughness_held": Marker("roughness of log10 dv, held-out points", VOLUME, -1),
+    "cross_term": Marker("cross-terms", FACTORIZED),
+    "cross_term_held": Marker("cross-terms, held-out points", FACTORIZED),
+    "stripe_index": Marker("stripe index of units", "tuning"),
+    "localisation_index": Marker("localisation index of units", "tuning"),
+    "effective_rank": Marker("effective rank", "rank"),
+    "schmidt_rank": Marker("Schmidt rank of the kernel", "kernel"),
+    "single_factor": Marker("PF_Coeff of the kernel", "kernel"),
+    "superposed": Marker("superposition of training images, over chance", "superposition", staged=False),
+    "memorised": Marker("superposition of own outputs, equal weights", "superposition", staged=False),
+    "kernel_margin": Marker("OR kernel over product and radial", "kernel", staged=False),
+    "kernel_binary": Marker("agreement with the binary kernel", "kernel", staged=False),
+    "block_contrast": Marker("block contrast of the kernel", "kernel", staged=False),
+    "several_peaks": Marker("held-out outputs with several peaks", "peaks", staged=False),
+    "kernel_distance": Marker("distance of the kernel to the ideal one", "kernel", staged=False, needs_targets=True),
+    "id_error": Marker("ID error", "error", staged=False),
+    "training_error": Marker("training error", "error", staged=False),
 }
 """By name. Probes need held-out factor values, not images; superposition needs training images."""
+
+
+def predicted_sign(marker: str, position: str) -> int:
+    """Of composing less failing networks as the paper predicts it there: what is kept has the smaller fall."""
+    sign = MARKERS[marker].sign
+    return -sign if position == FALL else sign

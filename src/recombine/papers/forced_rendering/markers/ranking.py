@@ -1,4 +1,8 @@
-"""All markers in the order of how telling they are, with intervals. No torch here."""
+"""All markers in the order of how telling they are, with intervals. No torch here.
+
+Signs are chosen for all of them: a marker tells as well where composing networks have less of it. Networks trained on
+the whole grid do not count.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from recombine.papers.forced_rendering.markers.scoring import (
     overall,
     spearman,
 )
-from recombine.papers.forced_rendering.markers.tables import table_of
+from recombine.papers.forced_rendering.markers.tables import never_shown, table_of
 from recombine.reproduction.intervals import Interval, Resampled
 
 if TYPE_CHECKING:
@@ -55,7 +59,7 @@ def ranking(networks: xarray.Dataset) -> list[Ranked]:
     list of Ranked
         All markers.
     """
-    table = table_of(networks)
+    table = table_of(never_shown(networks))
     scores = aurocs(table)
     value, draws = left_out(scores)[0], left_out(aurocs(table, RANKING_RESAMPLES))
     correlations, (positions, signs) = spearman(table), overall(scores[0])
@@ -77,7 +81,7 @@ def ranking(networks: xarray.Dataset) -> list[Ranked]:
 
 def model(networks: xarray.Dataset) -> Interval:
     """Left-out AUROC of the logistic model of the best few."""
-    table = table_of(networks)
+    table = table_of(never_shown(networks))
     value = model_left_out(table)[0]
     return interval(value, model_left_out(table, MODEL_RESAMPLES) if np.isfinite(value) else np.array([]), table)
 

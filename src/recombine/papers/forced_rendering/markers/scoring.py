@@ -1,21 +1,24 @@
 """How telling a marker is: does it tell composing networks from failing ones, in architectures it was not chosen on?
 
 **AUROC** of a marker is the share of pairs of a composing and a failing network in which the composing one has the
-larger value, ties half. Pairs are always of one architecture (the decoder's family): a marker that differs between
-architectures but not between networks of one has 0.5.
+larger value, ties half. Pairs are always of one architecture (the decoder's family) and one code, settings included: a
+marker that differs between architectures, or between codes, but not between networks of one has 0.5. Networks of an
+architecture and code that all compose, or all fail, have no pairs. Depth, hold-out, data and remedy are pooled, and an
+architecture's AUROC is over all its pairs, those of a code with many counting more.
 
 **Left out.** For each architecture, position and sign of a marker are those whose mean AUROC over the *other*
 architectures is farthest from 0.5; with these it is scored on the one left out. The score is the mean over
-architectures, each counting the same. Only architectures with at least `FEWEST` networks of either outcome are scored
-or chosen on: one in which all compose, or all fail, has no pairs, and says nothing about telling them apart.
+architectures, each counting the same. Only architectures with at least `FEWEST` networks of either outcome in one code
+are scored or chosen on. Where a sign is given beforehand, only the position is chosen, as that whose AUROC of this sign
+is largest.
 
-**Intervals** come from resampling arms, not networks, within each architecture: networks of an arm differ in the seed
-alone. Position and sign are chosen again in every resample; an architecture that has lost its pairs in one is left out
-of its mean.
+**Intervals** come from resampling arms that have pairs, not networks, within each architecture: networks of an arm
+differ in the seed alone. Position and sign are chosen again in every resample; an architecture that has lost its pairs
+in one is left out of its mean.
 
 **The model** is a logistic regression on the best few markers, again chosen and fitted on the other architectures:
-values are centred within each architecture and scaled by their spread within the fitted ones, so that it cannot use
-that architectures differ; a missing value is the architecture's mean.
+values are centred within each architecture and code and scaled by their spread within the fitted architectures, so that
+it cannot use that architectures or codes differ; a missing value is their mean.
 
 No torch here.
 """
@@ -28,7 +31,7 @@ from functools import cached_property
 import numpy as np
 
 FEWEST = 2
-"""Composing, and failing, networks that an architecture must have to be scored."""
+"""Composing, and failing, networks of one code that an architecture must have to be scored."""
 RESAMPLES = 10_000
 MODEL_RESAMPLES = 500
 MODEL_MARKERS = 3
@@ -48,6 +51,8 @@ class Table:
     accuracy: np.ndarray
     """OOD accuracy."""
     architecture: np.ndarray
+    code: np.ndarray
+    """Networks are paired within one; all the same to pair across codes."""
     arm: np.ndarray
     """Networks of one arm differ in the seed alone."""
 
@@ -55,7 +60,7 @@ class Table:
         """Some of the networks, by mask or index."""
         return Table(
             self.values[chosen], self.composing[chosen], self.accuracy[chosen], self.architecture[chosen],
-            self.arm[chosen],
+            self.code[chosen], self.arm[chosen],
         )  # fmt: skip
 
     def markers(self, chosen: np.ndarray | slice) -> Table:
@@ -64,36 +69,50 @@ class Table:
 
     @cached_property
     def scored(self) -> tuple[str, ...]:
-        """Architectures with networks of both outcomes."""
-        names = dict.fromkeys(str(name) for name in self.architecture)
-        return tuple(name for name in names if min(self._counts(name)) >= FEWEST)
+        """Architectures with networks of both outcomes in one code."""
+        return scored_architectures(self)
 
     @property
     def fewest(self) -> int:
-        """Arms with composing, or with failing, networks of scored architectures, whichever are fewer."""
-        own = np.isin(self.architecture, self.scored)
+        """Arms with composing, or with failing, networks in pairs of scored architectures, whichever are fewer."""
+        own = with_pairs(self) & np.isin(self.architecture, self.scored)
         return min(len(np.unique(self.arm[own & rows])) for rows in (self.composing, ~self.composing))
 
-    def _counts(self, name: str) -> tuple[int, int]:
-        own = self.composing[self.architecture == name]
-        return int(own.sum()), int((~own).sum())
+
+def scored_architectures(table: Table) -> tuple[str, ...]:
+    """Those with at least `FEWEST` networks of either outcome in one code."""
+    enough = table.architecture[with_pairs(table, FEWEST)]
+    return tuple(dict.fromkeys(str(name) for name in enough))
 
 
-def auroc(values: np.ndarray, composing: np.ndarray) -> float:
-    """Share of pairs in which the composing network has the larger value, ties half; NaN without pairs.
+def with_pairs(table: Table, fewest: int = 1) -> np.ndarray:
+    """Which networks are of an architecture and code with at least so many networks of either outcome."""
+    found = np.zeros(len(table.arm), dtype=bool)
+    for name, code in set(zip(table.architecture, table.code, strict=True)):
+        rows = (table.architecture == name) & (table.code == code)
+        composing = int(table.composing[rows].sum())
+        found |= rows & (min(composing, int(rows.sum()) - composing) >= fewest)
+    return found
+
+
+def auroc(values: np.ndarray, composing: np.ndarray, code: np.ndarray | None = None) -> float:
+    """Share of pairs, of one code if given, in which the composing network has the larger value, ties half.
+
+    NaN without pairs.
 
     >>> auroc(np.array([1.0, 2.0, 2.0, 3.0]), np.array([False, False, True, True]))
     0.875
     """
     from scipy.stats import rankdata
 
-    there = np.isfinite(values)
-    values, composing = values[there], composing[there]
-    above, below = int(composing.sum()), int((~composing).sum())
-    if not above or not below:
-        return float("nan")
-    ranks = rankdata(values)[composing].sum()
-    return float((ranks - above * (above + 1) / 2) / (above * below))
+    codes = np.zeros(len(values)) if code is None else code
+    won = pairs = 0.0
+    for own in np.unique(codes):
+        rows = np.isfinite(values) & (codes == own)
+        above, below = int(composing[rows].sum()), int((~composing[rows]).sum())
+        won += rankdata(values[rows])[composing[rows]].sum() - above * (above + 1) / 2
+        pairs += above * below
+    return float(won / pairs) if pairs else float("nan")
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,16 +143,17 @@ class _Pairs:
 
 
 def _paired(table: Table, name: str) -> _Pairs:
-    own = table.part(table.architecture == name)
+    own = table.part((table.architecture == name) & with_pairs(table))
     arms, index = np.unique(own.arm, return_inverse=True)
     values = own.values.reshape(len(own.values), -1)
     high, low = values[own.composing], values[~own.composing]
+    same = own.code[own.composing][:, None] == own.code[~own.composing]
     above, below = np.unique(index[own.composing]), np.unique(index[~own.composing])
     of_high = (index[own.composing][:, None] == above).astype(float)
     of_low = (index[~own.composing][:, None] == below).astype(float)
     wins, pairs = [], []
     for one, other in zip(high.T, low.T, strict=True):
-        there = np.isfinite(one)[:, None] & np.isfinite(other)[None]
+        there = same & np.isfinite(one)[:, None] & np.isfinite(other)[None]
         won = np.where(there, (one[:, None] > other[None]) + 0.5 * (one[:, None] == other[None]), 0.0)
         wins.append(of_high.T @ won @ of_low)
         pairs.append(of_high.T @ there.astype(float) @ of_low)
@@ -142,7 +162,7 @@ def _paired(table: Table, name: str) -> _Pairs:
 
 
 def aurocs(table: Table, resamples: int = 0, seed: int = 0) -> np.ndarray:
-    """AUROCs within each scored architecture.
+    """AUROCs within each scored architecture, over pairs of one code.
 
     Parameters
     ----------
@@ -190,13 +210,15 @@ class Choice:
         return np.where(self.position < 0, np.nan, chosen)
 
 
-def chosen_elsewhere(scores: np.ndarray) -> Choice:
+def chosen_elsewhere(scores: np.ndarray, signs: np.ndarray | None = None) -> Choice:
     """For each architecture, position and sign of every marker from the AUROCs of all others.
 
     Parameters
     ----------
     scores
         `aurocs`: `[…, architecture, marker, position]`.
+    signs
+        Signs that are given, not chosen, `[marker, position]`; 0 where they are chosen. All are, without.
 
     Returns
     -------
@@ -204,20 +226,23 @@ def chosen_elsewhere(scores: np.ndarray) -> Choice:
         Of every marker, for each architecture that is left out.
     """
     others = np.stack([_mean(np.delete(scores, k, axis=-3), -3) for k in range(scores.shape[-3])], axis=-3)
-    distance = np.where(np.isfinite(others), np.abs(others - 0.5), -1.0)
-    position = distance.argmax(axis=-1)
-    best = np.take_along_axis(others, position[..., None], axis=-1)[..., 0]
-    sign = np.where(best < 0.5, -1.0, 1.0)
-    return Choice(np.where(np.isfinite(best), position, -1), sign, np.where(best < 0.5, 1 - best, best))
+    free = np.where(others < 0.5, -1.0, 1.0)
+    sign = free if signs is None else np.where(signs == 0, free, signs)
+    strength = np.where(sign > 0, others, 1 - others)
+    position = np.where(np.isfinite(strength), strength, -1.0).argmax(axis=-1)
+    sign, best = (np.take_along_axis(numbers, position[..., None], axis=-1)[..., 0] for numbers in (sign, strength))
+    return Choice(np.where(np.isfinite(best), position, -1), sign, best)
 
 
-def left_out(scores: np.ndarray) -> np.ndarray:
+def left_out(scores: np.ndarray, signs: np.ndarray | None = None) -> np.ndarray:
     """Mean AUROC over architectures, on each of which a marker is scored as chosen on the others.
 
     Parameters
     ----------
     scores
         `aurocs`: `[…, architecture, marker, position]`.
+    signs
+        Signs that are given, not chosen (`chosen_elsewhere`).
 
     Returns
     -------
@@ -226,7 +251,7 @@ def left_out(scores: np.ndarray) -> np.ndarray:
     """
     if scores.shape[-3] < 2:
         return np.full((*scores.shape[:-3], scores.shape[-2]), np.nan)
-    choice = chosen_elsewhere(scores)
+    choice = chosen_elsewhere(scores, signs)
     own = choice.taken(scores)
     return _mean(np.where(choice.sign > 0, own, 1 - own), -2)
 
@@ -251,22 +276,33 @@ def overall(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def spearman(table: Table) -> np.ndarray:
-    """Rank correlation with OOD accuracy at the position and sign chosen as for the AUROC; mean over architectures."""
-    from scipy.stats import spearmanr
+    """Rank correlation with OOD accuracy at the position and sign chosen as for the AUROC; mean over architectures.
 
+    Within one code; codes of an architecture count by their networks.
+    """
     scores = aurocs(table)[0]
     if len(scores) < 2:
         return np.full(table.values.shape[1], np.nan)
     correlations = np.full(scores.shape, np.nan)
     for number, name in enumerate(table.scored):
-        own = table.part(table.architecture == name)
+        own = table.part((table.architecture == name) & with_pairs(table))
         for place in np.ndindex(*scores.shape[1:]):
-            values = own.values[(slice(None), *place)]
-            there = np.isfinite(values)
-            if len(np.unique(values[there])) > 1 and len(np.unique(own.accuracy[there])) > 1:
-                correlations[(number, *place)] = spearmanr(values[there], own.accuracy[there]).statistic
+            correlations[(number, *place)] = _correlation(own.values[(slice(None), *place)], own.accuracy, own.code)
     choice = chosen_elsewhere(scores)
     return _mean(choice.sign * choice.taken(correlations), 0)
+
+
+def _correlation(values: np.ndarray, accuracy: np.ndarray, code: np.ndarray) -> float:
+    """Spearman's, within each code, weighted by networks; NaN where nothing differs in any."""
+    from scipy.stats import spearmanr
+
+    total, networks = 0.0, 0
+    for own in np.unique(code):
+        there = np.isfinite(values) & (code == own)
+        if len(np.unique(values[there])) > 1 and len(np.unique(accuracy[there])) > 1:
+            total += there.sum() * float(spearmanr(values[there], accuracy[there]).statistic)
+            networks += int(there.sum())
+    return total / networks if networks else float("nan")
 
 
 def more_telling(scores: np.ndarray, marker: int) -> np.ndarray:
@@ -308,7 +344,8 @@ def model_left_out(table: Table, resamples: int = 0, seed: int = 0) -> np.ndarra
     ndarray
         `[draw]`; NaN with fewer than two architectures.
     """
-    generator, part = np.random.default_rng(seed), table.part(np.isin(table.architecture, table.scored))
+    generator = np.random.default_rng(seed)
+    part = table.part(with_pairs(table) & np.isin(table.architecture, table.scored))
     paired = {name: _paired(table, name) for name in table.scored}
     weights = {
         name: _multiplicities(len(own.arms), resamples, generator) if resamples else np.ones((1, len(own.arms)))
@@ -323,7 +360,7 @@ def model_left_out(table: Table, resamples: int = 0, seed: int = 0) -> np.ndarra
             rows = part.architecture == name
             often[rows] = drawn[np.searchsorted(own.arms, part.arm[rows])]
         again = part.part(np.repeat(np.arange(len(often)), often))
-        results.append(_model_score(again, dict(zip(paired, scores, strict=True))))
+        results.append(_model_score(again.part(with_pairs(again)), dict(zip(paired, scores, strict=True))))
     return np.array(results)
 
 
@@ -338,19 +375,19 @@ def _model_score(table: Table, scores: dict[str, np.ndarray]) -> float:
         best = np.argsort(-strength, kind="stable")[:MODEL_MARKERS]
         features = table.values[:, best, choice.position[number][best]]
         outside, own = np.isin(table.architecture, [o for o in there if o != name]), table.architecture == name
-        centred = _centred(features, table.architecture)
+        centred = _centred(features, np.char.add(table.architecture, np.char.add(" ", table.code)))
         scale = centred[outside].std(axis=0)
         centred = centred / np.where(scale > 0, scale, 1.0)
         weights, _ = logistic(centred[outside], table.composing[outside])
-        results.append(auroc(centred[own] @ weights, table.composing[own]))
+        results.append(auroc(centred[own] @ weights, table.composing[own], table.code[own]))
     return float(np.mean(results))
 
 
-def _centred(features: np.ndarray, architecture: np.ndarray) -> np.ndarray:
-    """Values less the mean of their architecture; 0 where there is none."""
+def _centred(features: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """Values less the mean of their group; 0 where there is none."""
     centred = np.zeros_like(features, dtype=float)
-    for name in np.unique(architecture):
-        own = architecture == name
+    for name in np.unique(group):
+        own = group == name
         centred[own] = np.nan_to_num(features[own] - _mean(features[own], 0))
     return centred
 

@@ -6,12 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recombine.papers.forced_rendering.markers.labels import COMPOSING
+from recombine.papers.forced_rendering.markers.labels import COMPOSING, WHOLE_GRID
 from recombine.papers.forced_rendering.markers.scoring import Table
 from recombine.papers.forced_rendering.samples import learnt, trained
 
 if TYPE_CHECKING:
     import xarray
+
+
+def never_shown(networks: xarray.Dataset) -> xarray.Dataset:
+    """Networks that were not trained on the combinations that count as held out."""
+    return networks.isel(network=np.flatnonzero(networks["data"].values != WHOLE_GRID))
 
 
 def counted(networks: xarray.Dataset) -> np.ndarray:
@@ -28,6 +33,7 @@ def table_of(networks: xarray.Dataset, chosen: np.ndarray | None = None) -> Tabl
         accuracy >= COMPOSING,
         accuracy,
         np.asarray(networks["decoder"].values, dtype=str),
+        np.asarray(networks["code"].values, dtype=str),
         np.asarray(networks["arm"].values, dtype=str),
     )
     return every.part(rows)

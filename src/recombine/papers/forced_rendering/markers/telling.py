@@ -15,7 +15,7 @@ from recombine.files import write
 from recombine.metrics.registry import STAGE_METRICS
 from recombine.papers.forced_rendering.markers.labels import COMPOSING, FALL
 from recombine.papers.forced_rendering.markers.ranking import Ranked, ranking
-from recombine.papers.forced_rendering.markers.tables import table_of
+from recombine.papers.forced_rendering.markers.tables import never_shown, table_of
 from recombine.reproduction.results import Results
 
 if TYPE_CHECKING:
@@ -49,13 +49,13 @@ def write_telling(results: Results, path: Path) -> None:
 
 def telling_record(networks: xarray.Dataset) -> dict[str, Any]:
     """AUROCs by the names that numbers have in a diagnosis, and a sentence about the networks."""
-    table = table_of(networks)
+    table = table_of(never_shown(networks))
     counts = Counter(str(name) for name in table.architecture)
     kinds = ", ".join(f"{count} {name}" for name, count in counts.most_common())
     sentence = (
-        f"{len(table.arm)} networks that learnt, in {len(set(table.arm))} conditions ({kinds}; preset "
-        f"{networks.attrs.get('preset', 'unknown')}), {int(table.composing.sum())} of which compose (OOD accuracy of "
-        f"at least {COMPOSING:.0%}); scored on {', '.join(table.scored)}"
+        f"{len(table.arm)} networks that learnt and never saw what is held out, in {len(set(table.arm))} conditions "
+        f"({kinds}; preset {networks.attrs.get('preset', 'unknown')}), {int(table.composing.sum())} of which "
+        f"compose (OOD accuracy of at least {COMPOSING:.0%}); scored on {', '.join(table.scored)}"
     )
     scored = [marker for marker in ranking(networks) if np.isfinite(marker.auroc.low)]
     return {"networks": sentence, "numbers": {name: _score(own) for own in scored for name in names_of(own.name)}}
