@@ -1,6 +1,6 @@
 """Measurements: noun in, number out; no plotting, no training."""
 
-from recombine.metrics.bands import Band, band_alignment, band_position, mean_band_index
+from recombine.metrics.bands import Band, band_alignment, band_index, band_position, mean_band_index
 from recombine.metrics.combinations import nonnegative_superposition, stripe_superposition
 from recombine.metrics.cross_terms import cross_terms
 from recombine.metrics.errors import extreme_pixel, hits, region_mean, squared_error
@@ -18,7 +18,7 @@ from recombine.metrics.metric_tensors import finite_difference_metric, metric_te
 from recombine.metrics.nonnegative import nonnegative_weights
 from recombine.metrics.peaks import peak_scores, separate_peaks
 from recombine.metrics.probes import LinearProbe, probe_scores
-from recombine.metrics.ranks import band_index, effective_rank, matrix_effective_rank, schmidt_spectrum
+from recombine.metrics.ranks import effective_rank, matrix_effective_rank, schmidt_spectrum
 from recombine.metrics.regions import distance_inside, interior
 from recombine.metrics.roughness import laplacian, roughness
 from recombine.metrics.stages import Reader, Tap, decoder_reader, ensemble_reader, features, stage_sizes

@@ -2,6 +2,8 @@
 
 Conventions
 -----------
+- `band_index` of an image: the share of its variance that is a function of the row alone or of the column alone,
+  whichever is larger. A horizontal or vertical band scores 1, noise near 1/side, a bump about ½ or less.
 - `image[y, x]`. The *profile* of an axis is the image's mean over the other one: axis 0 is the rows' (a horizontal
   band, at a row), axis 1 the columns' (a vertical one, at a column). A band's axis is the one whose profile explains
   more of the image's variance, as in `band_index`; it lies midway between the first and the last pixel where that
@@ -28,11 +30,36 @@ from torch import Tensor
 
 from recombine.checks import checked, number, whole_number
 from recombine.errors import InvalidValue
-from recombine.metrics.ranks import band_index
 
 ROWS, COLUMNS = 0, 1
 """Axes of an image."""
 NO_IMAGE = "at least one image of at least one pixel"
+
+
+@checked
+def band_index(images: Float[Tensor, "*shape y x"]) -> Float[Tensor, "*shape"]:
+    """Share of an image's variance along one axis alone.
+
+    Parameters
+    ----------
+    images
+        Images.
+
+    Returns
+    -------
+    Tensor
+        One number per image; NaN for a constant one.
+
+    Examples
+    --------
+    >>> band_index(torch.tensor([[0.0, 0.0], [1.0, 1.0]])).item()
+    1.0
+    """
+    image = images.double()
+    variance = image.var(dim=(-2, -1), correction=0)
+    rows = image.mean(dim=-1).var(dim=-1, correction=0)
+    columns = image.mean(dim=-2).var(dim=-1, correction=0)
+    return torch.maximum(rows, columns) / torch.where(variance > 0, variance, torch.nan)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,6 @@
-"""Ranks and bands: embeddings and Gram matrices (Eq. 1, 9; Fig. 3b, 6).
+"""Ranks of embeddings and Gram matrices (Eq. 1, 9; Fig. 3b, 6).
 
 - `effective_rank` of a spectrum λ̃ that sums to 1 is exp(H(λ̃)): 1 for one mode, r for r equal ones.
-- `band_index` of an image: the share of its variance that is a function of the row alone or of the column alone,
-  whichever is larger. A horizontal or vertical band scores 1, noise near 1/side, a bump about ½ or less.
 - `schmidt_spectrum`: the operator-Schmidt decomposition of a two-factor Gram matrix, K[(x,y),(x′,y′)] reshaped to
   [(x,x′),(y,y′)], singular values normalised to unit square sum. A product kernel k_x ⊗ k_y has one non-zero value.
 """
@@ -65,32 +63,6 @@ def matrix_effective_rank(images: Float[Tensor, "*shape y x"]) -> Float[Tensor, 
     """
     finite("images", images)
     return effective_rank(torch.linalg.svdvals(images.double()).square())
-
-
-@checked
-def band_index(images: Float[Tensor, "*shape y x"]) -> Float[Tensor, "*shape"]:
-    """Share of an image's variance along one axis alone.
-
-    Parameters
-    ----------
-    images
-        Images.
-
-    Returns
-    -------
-    Tensor
-        One number per image; NaN for a constant one.
-
-    Examples
-    --------
-    >>> band_index(torch.tensor([[0.0, 0.0], [1.0, 1.0]])).item()
-    1.0
-    """
-    image = images.double()
-    variance = image.var(dim=(-2, -1), correction=0)
-    rows = image.mean(dim=-1).var(dim=-1, correction=0)
-    columns = image.mean(dim=-2).var(dim=-1, correction=0)
-    return torch.maximum(rows, columns) / torch.where(variance > 0, variance, torch.nan)
 
 
 @checked

@@ -28,6 +28,8 @@ def _limit(value: float) -> str:
 
 def sentence(judgement: Judgement) -> str:
     """What the primary tests came to: for every statistic its values, the claimed range, and the cases that differ."""
+    if judgement.tests and not any(test.learnt for test in judgement.tests):
+        return f"None of {max(test.trained for test in judgement.tests)} networks learnt what it was trained on."
     parts = []
     for statistic in dict.fromkeys(test.statistic for test in judgement.tests):
         tests = [test for test in judgement.tests if test.statistic == statistic]
