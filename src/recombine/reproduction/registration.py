@@ -39,7 +39,7 @@ def _plain(part: Any) -> Any:
 
 def code_of(code: Code) -> list[Any]:
     """Digests of a function or class and of what it uses, without comments and docstrings, and constants."""
-    found = _Followed((*COVERED, _own_package(code)))
+    found = Followed((*COVERED, _own_package(code)))
     found.follow(code)
     return [[found.code[name] for name in sorted(found.code)], sorted(map(list, found.constants))]
 
@@ -47,7 +47,7 @@ def code_of(code: Code) -> list[Any]:
 def numbers_of(function: Callable[..., Any]) -> Numbers:
     """The numbers that a function and what it calls in papers name, by name: thresholds, margins, sizes."""
     root = getattr(function, "__func__", function)
-    found = _Followed((PAPERS, _own_package(root)))
+    found = Followed((PAPERS, _own_package(root)))
     found.follow(root)
     return dict(sorted(found.numbers.items()))
 
@@ -58,7 +58,7 @@ def _own_package(code: Any) -> str:
     return f"{package}." if package != __name__.partition(".")[0] else PAPERS
 
 
-class _Followed:
+class Followed:
     """Functions and classes that use one another, and constants that they name."""
 
     def __init__(self, covered: tuple[str, ...]) -> None:
@@ -86,7 +86,7 @@ class _Followed:
         if isinstance(value, Code):
             if f"{value.__module__}.".startswith(self.covered) and _is_written(value):
                 self.follow(value)
-        elif isinstance(value, str | int | float | tuple | list | dict | frozenset):
+        elif _is_plain(value):
             self.constants.add((name, repr(value)))
             if _is_numeric(value):
                 self.numbers[name] = value
@@ -122,6 +122,15 @@ def _text_digest(code: Code) -> str:
 def _is_written(code: Code) -> bool:
     """Whether code has a text of its own; a dataclass makes some of its functions."""
     return isinstance(code, type) or not code.__code__.co_filename.startswith("<")
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is what it prints as, every time."""
+    if isinstance(value, dict):
+        return all(map(_is_plain, value)) and all(map(_is_plain, value.values()))
+    if isinstance(value, tuple | list):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, str | int | float)
 
 
 def _is_numeric(value: Any) -> bool:

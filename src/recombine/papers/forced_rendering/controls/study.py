@@ -56,7 +56,9 @@ class ControlStudy(Study[Settings]):
     name: ClassVar[str] = "controls"
     question: ClassVar[str] = "Is what is given as the cause peculiar to networks that fail?"
     settings: ClassVar[type[Settings]] = Settings
-    metrics: ClassVar[tuple[str, ...]] = ("stage_profile", *SUPERPOSITION_METRICS)
+    metrics: ClassVar[tuple[str, ...]] = (
+        "extreme_pixel", "hits", "squared_error", "stage_profile", *SUPERPOSITION_METRICS,
+    )  # fmt: skip
 
     def arms(self, preset: Settings) -> list[Arm]:
         failing, unpenalised = preset.spec(), penalised_spec(preset, NONE)
