@@ -11,8 +11,9 @@ from tests.campaigns.scenes import SETTINGS, failure, grouped
 
 SAMPLES = {"recombine.json": 1, "index.sqlite": 12, "index.sqlite-wal": 4, "encodings.nc": 5}
 """Flips of some files in the short form; of each other file there are three."""
-FULL = {"index.sqlite-shm": 1000}
-"""Flips of some files in the full form: SQLite makes this one again from the others. Of all other files, every byte."""
+FULL = {"index.sqlite-shm": 1000, "index.sqlite-wal": 10_000}
+"""Flips of some files in the full form: SQLite makes the first again from the others, and the second holds the pages of
+an index whose every byte is flipped in one file. Of all other files, every byte."""
 
 
 @pytest.fixture(scope="module")

@@ -166,6 +166,19 @@ def _plain(value):
 STEPS = {step.__name__: step for step in (main, arm, disarm, restore, harm, text, weights, datasets, provenance)}
 
 
+def _draw_empty_figures():
+    """Let a page's figures be empty: to draw them takes most of its time, and is not what is tried here."""
+    from matplotlib import pyplot
+
+    import recombine.reproduction.reporting as reporting
+    from recombine.reproduction.report.drawing import save_drawn
+
+    def save_empty(spec, datasets, folder):
+        return save_drawn(pyplot.figure(figsize=(1, 1)), folder, spec.name)
+
+    reporting.save_figure = save_empty
+
+
 def warm(folder):
     """Import and compile now what children would otherwise import and compile each on its own."""
     import h5netcdf  # noqa: F401
@@ -174,13 +187,14 @@ def warm(folder):
 
     import recombine.reproduction.reproduce  # noqa: F401
     import tests.campaigns.harm  # noqa: F401
+    from tests.campaigns.scenes import STUDY
 
     torch.set_num_threads(1)
-    import matplotlib.pyplot  # noqa: F401  a page draws
-
+    _draw_empty_figures()
     main("train", *WARM_FLAGS, "--store", f"{folder}/store")
     for command in ("list", "verify", f"export {folder}/table.json"):
         main("runs", *command.split(), "--store", f"{folder}/store")
+    main("reproduce", *STUDY, "--store", f"{folder}/store", "--out", f"{folder}/out")
     shutil.rmtree(folder)
 
 
