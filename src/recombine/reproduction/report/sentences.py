@@ -56,7 +56,7 @@ def _named(tests: Sequence[Test]) -> str:
     outcomes = dict.fromkeys(test.outcome for test in tests)
     parts = []
     for outcome in outcomes:
-        names = [test.case for test in tests if test.outcome == outcome]
+        names = list(dict.fromkeys(test.case for test in tests if test.outcome == outcome))
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         parts.append(f"{outcome}: {', '.join(names[:NAMED])}{more}")
     return "; ".join(parts)
