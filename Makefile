@@ -27,7 +27,7 @@ check: lint  # a minute, between edits
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q tests -m 'not integration and not slow and not gpu and not browser'
 
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not slow and not gpu'
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not slow and not gpu'
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow

@@ -31,12 +31,22 @@ INTEGRATION = (
 """Files and folders of tests that start processes, draw figures, or train or differentiate for seconds."""
 
 
+LONGEST = ("smoke", "reproduction", "campaigns", "sweep", "store", "browser", "kernels", "cli")
+"""Folders whose tests begin first, so that no process works on them alone in the end."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark integration tests, which `make check` leaves out and `make test` runs."""
+    """Mark integration tests, which `make check` leaves out and `make test` runs; the longest begin."""
+    items.sort(key=_turn)
     paths = [TESTS / name for name in INTEGRATION]
     for item in items:
         if any(path == item.path or path in item.path.parents for path in paths):
             item.add_marker(pytest.mark.integration)
+
+
+def _turn(item: pytest.Item) -> int:
+    folder = item.path.relative_to(TESTS).parts[0] if TESTS in item.path.parents else ""
+    return LONGEST.index(folder) if folder in LONGEST else len(LONGEST)
 
 
 @pytest.fixture(autouse=True)

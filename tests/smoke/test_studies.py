@@ -7,14 +7,19 @@ import xarray
 
 from recombine.papers import DEFAULT
 from tests.command import run
-from tests.tiny import FLAGS
+from tests.tiny import TINY
+
+SEEDS = ("seeds", "penalty_seeds", "rotation_seeds", "marker_seeds")
+"""One each: that several are there is tested with the golden results."""
 
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory):
     """The folder of one reproduction of all studies."""
     place = tmp_path_factory.mktemp("smoke")
-    words = ["reproduce", *FLAGS, "--device", "cpu", "--processes", "1"]
+    settings = [*(own for own in TINY if not own.startswith("seeds=")), *(f"{name}=1" for name in SEEDS)]
+    flags = [word for own in settings for word in ("--set", own)]
+    words = ["reproduce", *flags, "--device", "cpu", "--processes", "1"]
     assert run(*words, "--store", str(place / "runs"), "--out", str(place / "out")) == 0
     return place / "out"
 
