@@ -29,7 +29,8 @@ from recombine.papers.forced_rendering.markers.labels import (
     SPREAD,
     predicted_sign,
 )
-from recombine.papers.forced_rendering.markers.scoring import RESAMPLES, Table, aurocs, left_out, more_telling
+from recombine.papers.forced_rendering.markers.pairs import Table, aurocs
+from recombine.papers.forced_rendering.markers.scoring import RESAMPLES, left_out, more_telling
 from recombine.papers.forced_rendering.markers.tables import counted, never_shown, table_of
 from recombine.papers.forced_rendering.samples import trained
 from recombine.reproduction.claims import Claim, Data, Statement

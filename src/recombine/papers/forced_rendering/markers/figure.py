@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from recombine.papers.forced_rendering.markers.labels import COMPOSING, FALL
+from recombine.papers.forced_rendering.markers.model import MODEL_MARKERS
 from recombine.papers.forced_rendering.markers.ranking import Ranked, model, ranking
-from recombine.papers.forced_rendering.markers.scoring import MODEL_MARKERS
 from recombine.papers.forced_rendering.markers.tables import counted, never_shown, table_of
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.intervals import Interval

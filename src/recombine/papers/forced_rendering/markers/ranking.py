@@ -11,15 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recombine.papers.forced_rendering.markers.scoring import (
-    MODEL_RESAMPLES,
-    Table,
-    aurocs,
-    left_out,
-    model_left_out,
-    overall,
-    spearman,
-)
+from recombine.papers.forced_rendering.markers.model import MODEL_RESAMPLES, model_left_out
+from recombine.papers.forced_rendering.markers.pairs import Table, aurocs
+from recombine.papers.forced_rendering.markers.scoring import left_out, overall, spearman
 from recombine.papers.forced_rendering.markers.tables import never_shown, table_of
 from recombine.reproduction.intervals import Interval, Resampled
 

@@ -1,196 +1,25 @@
 """How telling a marker is: does it tell composing networks from failing ones, in architectures it was not chosen on?
 
-**AUROC** of a marker is the share of pairs of a composing and a failing network in which the composing one has the
-larger value, ties half. Pairs are always of one architecture (the decoder's family) and one code, settings included: a
-marker that differs between architectures, or between codes, but not between networks of one has 0.5. Networks of an
-architecture and code that all compose, or all fail, have no pairs. Depth, hold-out, data and remedy are pooled, and an
-architecture's AUROC is over all its pairs, those of a code with many counting more.
+For each architecture, position and sign of a marker are those whose mean AUROC (`pairs`) over the *other* architectures
+is farthest from 0.5; with these it is scored on the one left out. The score is the mean over architectures, each
+counting the same. Only architectures with at least `FEWEST` networks of either outcome in one code are scored or chosen
+on. Where a sign is given beforehand, only the position is chosen, as that whose AUROC of this sign is largest.
 
-**Left out.** For each architecture, position and sign of a marker are those whose mean AUROC over the *other*
-architectures is farthest from 0.5; with these it is scored on the one left out. The score is the mean over
-architectures, each counting the same. Only architectures with at least `FEWEST` networks of either outcome in one code
-are scored or chosen on. Where a sign is given beforehand, only the position is chosen, as that whose AUROC of this sign
-is largest.
-
-**Intervals** come from resampling arms that have pairs, not networks, within each architecture: networks of an arm
-differ in the seed alone. Position and sign are chosen again in every resample; an architecture that has lost its pairs
-in one is left out of its mean.
-
-**The model** is a logistic regression on the best few markers, again chosen and fitted on the other architectures:
-values are centred within each architecture and code and scaled by their spread within the fitted architectures, so that
-it cannot use that architectures or codes differ; a missing value is their mean.
+Intervals come from resamples of arms. Position and sign are chosen again in every resample; an architecture that has
+lost its pairs in one is left out of its mean.
 
 No torch here.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 
 import numpy as np
 
-FEWEST = 2
-"""Composing, and failing, networks of one code that an architecture must have to be scored."""
+from recombine.papers.forced_rendering.markers.pairs import Table, aurocs, with_pairs
+
 RESAMPLES = 10_000
-MODEL_RESAMPLES = 500
-MODEL_MARKERS = 3
-RIDGE = 1.0
-"""Weight of the penalty on the model's coefficients, as scikit-learn's 1 / C."""
-AT_ONCE = 1000
-"""Resamples that are scored at a time."""
-
-
-@dataclass(frozen=True, eq=False)
-class Table:
-    """Markers of networks that learnt."""
-
-    values: np.ndarray
-    """`[network, marker, position]`; NaN where there is none."""
-    composing: np.ndarray
-    accuracy: np.ndarray
-    """OOD accuracy."""
-    architecture: np.ndarray
-    code: np.ndarray
-    """Networks are paired within one; all the same to pair across codes."""
-    arm: np.ndarray
-    """Networks of one arm differ in the seed alone."""
-
-    def part(self, chosen: np.ndarray) -> Table:
-        """Some of the networks, by mask or index."""
-        return Table(
-            self.values[chosen], self.composing[chosen], self.accuracy[chosen], self.architecture[chosen],
-            self.code[chosen], self.arm[chosen],
-        )  # fmt: skip
-
-    def markers(self, chosen: np.ndarray | slice) -> Table:
-        """Some of the markers."""
-        return replace(self, values=self.values[:, chosen])
-
-    @cached_property
-    def scored(self) -> tuple[str, ...]:
-        """Architectures with networks of both outcomes in one code."""
-        return scored_architectures(self)
-
-    @property
-    def fewest(self) -> int:
-        """Arms with composing, or with failing, networks in pairs of scored architectures, whichever are fewer."""
-        own = with_pairs(self) & np.isin(self.architecture, self.scored)
-        return min(len(np.unique(self.arm[own & rows])) for rows in (self.composing, ~self.composing))
-
-
-def scored_architectures(table: Table) -> tuple[str, ...]:
-    """Those with at least `FEWEST` networks of either outcome in one code."""
-    enough = table.architecture[with_pairs(table, FEWEST)]
-    return tuple(dict.fromkeys(str(name) for name in enough))
-
-
-def with_pairs(table: Table, fewest: int = 1) -> np.ndarray:
-    """Which networks are of an architecture and code with at least so many networks of either outcome."""
-    found = np.zeros(len(table.arm), dtype=bool)
-    for name, code in set(zip(table.architecture, table.code, strict=True)):
-        rows = (table.architecture == name) & (table.code == code)
-        composing = int(table.composing[rows].sum())
-        found |= rows & (min(composing, int(rows.sum()) - composing) >= fewest)
-    return found
-
-
-def auroc(values: np.ndarray, composing: np.ndarray, code: np.ndarray | None = None) -> float:
-    """Share of pairs, of one code if given, in which the composing network has the larger value, ties half.
-
-    NaN without pairs.
-
-    >>> auroc(np.array([1.0, 2.0, 2.0, 3.0]), np.array([False, False, True, True]))
-    0.875
-    """
-    from scipy.stats import rankdata
-
-    codes = np.zeros(len(values)) if code is None else code
-    won = pairs = 0.0
-    for own in np.unique(codes):
-        rows = np.isfinite(values) & (codes == own)
-        above, below = int(composing[rows].sum()), int((~composing[rows]).sum())
-        won += rankdata(values[rows])[composing[rows]].sum() - above * (above + 1) / 2
-        pairs += above * below
-    return float(won / pairs) if pairs else float("nan")
-
-
-@dataclass(frozen=True, eq=False)
-class _Pairs:
-    """Pairs of one architecture, by the arms that their networks are of."""
-
-    arms: np.ndarray
-    """Names, in the order of weights."""
-    above: np.ndarray
-    """Which of them have composing networks."""
-    below: np.ndarray
-    """Which of them have failing networks."""
-    wins: np.ndarray
-    """`[marker and position, arm with composing ones, arm with failing ones]`"""
-    pairs: np.ndarray
-    """How many there are, `[kind, …]`: most markers have a value for every network, and the same numbers of pairs."""
-    kind: np.ndarray
-    """Of each marker and position."""
-
-    def aurocs(self, weights: np.ndarray) -> np.ndarray:
-        """AUROCs where arms count so often: `[draw, marker and position]`."""
-        above, below = weights[:, self.above], weights[:, self.below]
-        won, there = (
-            np.einsum("ba,kac,bc->bk", above, matrix, below, optimize=True) for matrix in (self.wins, self.pairs)
-        )
-        there = there[:, self.kind]
-        return np.divide(won, there, out=np.full_like(won, np.nan), where=there > 0)
-
-
-def _paired(table: Table, name: str) -> _Pairs:
-    own = table.part((table.architecture == name) & with_pairs(table))
-    arms, index = np.unique(own.arm, return_inverse=True)
-    values = own.values.reshape(len(own.values), -1)
-    high, low = values[own.composing], values[~own.composing]
-    same = own.code[own.composing][:, None] == own.code[~own.composing]
-    above, below = np.unique(index[own.composing]), np.unique(index[~own.composing])
-    of_high = (index[own.composing][:, None] == above).astype(float)
-    of_low = (index[~own.composing][:, None] == below).astype(float)
-    wins, pairs = [], []
-    for one, other in zip(high.T, low.T, strict=True):
-        there = same & np.isfinite(one)[:, None] & np.isfinite(other)[None]
-        won = np.where(there, (one[:, None] > other[None]) + 0.5 * (one[:, None] == other[None]), 0.0)
-        wins.append(of_high.T @ won @ of_low)
-        pairs.append(of_high.T @ there.astype(float) @ of_low)
-    kinds, kind = np.unique(np.array(pairs), axis=0, return_inverse=True)
-    return _Pairs(arms, above, below, np.array(wins), kinds, kind.reshape(-1))
-
-
-def aurocs(table: Table, resamples: int = 0, seed: int = 0) -> np.ndarray:
-    """AUROCs within each scored architecture, over pairs of one code.
-
-    Parameters
-    ----------
-    table
-        Networks that learnt.
-    resamples
-        Draws of arms with replacement; none for the networks as they are.
-    seed
-        Of the draws.
-
-    Returns
-    -------
-    ndarray
-        `[draw, architecture, marker, position]`.
-    """
-    generator, parts = np.random.default_rng(seed), []
-    for name in table.scored:
-        pairs = _paired(table, name)
-        number = len(pairs.arms)
-        draws = _multiplicities(number, resamples, generator) if resamples else np.ones((1, number))
-        scores = [pairs.aurocs(draws[at : at + AT_ONCE]) for at in range(0, len(draws), AT_ONCE)]
-        parts.append(np.concatenate(scores).reshape(-1, *table.values.shape[1:]))
-    return np.stack(parts, axis=1) if parts else np.full((max(1, resamples), 0, *table.values.shape[1:]), np.nan)
-
-
-def _multiplicities(arms: int, resamples: int, generator: np.random.Generator) -> np.ndarray:
-    """How often each arm is drawn: `[draw, arm]`."""
-    return generator.multinomial(arms, np.full(arms, 1 / arms), size=resamples).astype(float)
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,7 +54,7 @@ def chosen_elsewhere(scores: np.ndarray, signs: np.ndarray | None = None) -> Cho
     Choice
         Of every marker, for each architecture that is left out.
     """
-    others = np.stack([_mean(np.delete(scores, k, axis=-3), -3) for k in range(scores.shape[-3])], axis=-3)
+    others = np.stack([mean(np.delete(scores, k, axis=-3), -3) for k in range(scores.shape[-3])], axis=-3)
     free = np.where(others < 0.5, -1.0, 1.0)
     sign = free if signs is None else np.where(signs == 0, free, signs)
     strength = np.where(sign > 0, others, 1 - others)
@@ -253,7 +82,7 @@ def left_out(scores: np.ndarray, signs: np.ndarray | None = None) -> np.ndarray:
         return np.full((*scores.shape[:-3], scores.shape[-2]), np.nan)
     choice = chosen_elsewhere(scores, signs)
     own = choice.taken(scores)
-    return _mean(np.where(choice.sign > 0, own, 1 - own), -2)
+    return mean(np.where(choice.sign > 0, own, 1 - own), -2)
 
 
 def overall(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -269,9 +98,9 @@ def overall(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     tuple of ndarray
         `[marker]` each; the position is −1 where a marker has no value.
     """
-    mean = _mean(scores, 0)
-    position = np.where(np.isfinite(mean), np.abs(mean - 0.5), -1.0).argmax(axis=-1)
-    best = np.take_along_axis(mean, position[:, None], axis=-1)[:, 0]
+    average = mean(scores, 0)
+    position = np.where(np.isfinite(average), np.abs(average - 0.5), -1.0).argmax(axis=-1)
+    best = np.take_along_axis(average, position[:, None], axis=-1)[:, 0]
     return np.where(np.isfinite(best), position, -1), np.where(best < 0.5, -1.0, 1.0)
 
 
@@ -289,7 +118,7 @@ def spearman(table: Table) -> np.ndarray:
         for place in np.ndindex(*scores.shape[1:]):
             correlations[(number, *place)] = _correlation(own.values[(slice(None), *place)], own.accuracy, own.code)
     choice = chosen_elsewhere(scores)
-    return _mean(choice.sign * choice.taken(correlations), 0)
+    return mean(choice.sign * choice.taken(correlations), 0)
 
 
 def _correlation(values: np.ndarray, accuracy: np.ndarray, code: np.ndarray) -> float:
@@ -327,103 +156,7 @@ def more_telling(scores: np.ndarray, marker: int) -> np.ndarray:
     return np.divide(above, counted, out=np.full(above.shape, np.nan), where=counted > 0)
 
 
-def model_left_out(table: Table, resamples: int = 0, seed: int = 0) -> np.ndarray:
-    """Left-out AUROC of a logistic model of the best few markers, in the networks or in resamples of their arms.
-
-    Parameters
-    ----------
-    table
-        Networks that learnt.
-    resamples
-        Draws of arms with replacement; none for the networks as they are.
-    seed
-        Of the draws.
-
-    Returns
-    -------
-    ndarray
-        `[draw]`; NaN with fewer than two architectures.
-    """
-    generator = np.random.default_rng(seed)
-    part = table.part(with_pairs(table) & np.isin(table.architecture, table.scored))
-    paired = {name: _paired(table, name) for name in table.scored}
-    weights = {
-        name: _multiplicities(len(own.arms), resamples, generator) if resamples else np.ones((1, len(own.arms)))
-        for name, own in paired.items()
-    }
-    results = []
-    for draw in range(max(1, resamples)):
-        scores, often = [], np.zeros(len(part.arm), dtype=int)
-        for name, own in paired.items():
-            drawn = weights[name][draw]
-            scores.append(own.aurocs(drawn[None])[0].reshape(table.values.shape[1:]))
-            rows = part.architecture == name
-            often[rows] = drawn[np.searchsorted(own.arms, part.arm[rows])]
-        again = part.part(np.repeat(np.arange(len(often)), often))
-        results.append(_model_score(again.part(with_pairs(again)), dict(zip(paired, scores, strict=True))))
-    return np.array(results)
-
-
-def _model_score(table: Table, scores: dict[str, np.ndarray]) -> float:
-    """From AUROCs by architecture; those without pairs are left out."""
-    there = [name for name, own in scores.items() if np.isfinite(own).any()]
-    if len(there) < 2:
-        return float("nan")
-    choice, results = chosen_elsewhere(np.stack([scores[name] for name in there])), []
-    for number, name in enumerate(there):
-        strength = np.where(choice.position[number] < 0, -np.inf, choice.strength[number])
-        best = np.argsort(-strength, kind="stable")[:MODEL_MARKERS]
-        features = table.values[:, best, choice.position[number][best]]
-        outside, own = np.isin(table.architecture, [o for o in there if o != name]), table.architecture == name
-        centred = _centred(features, np.char.add(table.architecture, np.char.add(" ", table.code)))
-        scale = centred[outside].std(axis=0)
-        centred = centred / np.where(scale > 0, scale, 1.0)
-        weights, _ = logistic(centred[outside], table.composing[outside])
-        results.append(auroc(centred[own] @ weights, table.composing[own], table.code[own]))
-    return float(np.mean(results))
-
-
-def _centred(features: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Values less the mean of their group; 0 where there is none."""
-    centred = np.zeros_like(features, dtype=float)
-    for name in np.unique(group):
-        own = group == name
-        centred[own] = np.nan_to_num(features[own] - _mean(features[own], 0))
-    return centred
-
-
-def logistic(features: np.ndarray, outcome: np.ndarray, ridge: float = RIDGE) -> tuple[np.ndarray, float]:
-    """Coefficients and intercept of a logistic regression with a penalty on the squared coefficients.
-
-    Parameters
-    ----------
-    features
-        `[network, feature]`.
-    outcome
-        True or false for each network.
-    ridge
-        Weight of half the squared coefficients beside the summed log-likelihood.
-
-    Returns
-    -------
-    tuple
-        Coefficients and intercept.
-    """
-    design = np.column_stack([features, np.ones(len(features))])
-    penalty = np.append(np.full(features.shape[1], ridge), 0.0)
-    weights, outcome = np.zeros(design.shape[1]), outcome.astype(float)
-    for _ in range(100):
-        chance = 1 / (1 + np.exp(-np.clip(design @ weights, -500, 500)))
-        gradient = design.T @ (chance - outcome) + penalty * weights
-        curvature = (design * (chance * (1 - chance))[:, None]).T @ design + np.diag(penalty + 1e-9)
-        step = np.linalg.solve(curvature, gradient)
-        weights = weights - step / max(1.0, float(np.abs(step).max()))
-        if np.abs(step).max() < 1e-9:
-            break
-    return weights[:-1], float(weights[-1])
-
-
-def _mean(values: np.ndarray, axis: int) -> np.ndarray:
+def mean(values: np.ndarray, axis: int) -> np.ndarray:
     """Mean of what is not NaN; NaN where nothing is left."""
     there = np.isfinite(values)
     count = there.sum(axis=axis)

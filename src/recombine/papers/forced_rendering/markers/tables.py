@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recombine.papers.forced_rendering.markers.labels import COMPOSING, WHOLE_GRID
-from recombine.papers.forced_rendering.markers.scoring import Table
+from recombine.papers.forced_rendering.markers.pairs import Table
 from recombine.papers.forced_rendering.samples import learnt, trained
 
 if TYPE_CHECKING:
