@@ -9,7 +9,6 @@ back has a digest (`recombine.digests`) and is read only if it is as it was writ
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import os
@@ -23,6 +22,7 @@ from recombine.checks import given_path, items, one_of
 from recombine.digests import LIST, Differs, Digests, remove_temporaries
 from recombine.errors import InvalidValue, listed
 from recombine.files import one_line_errors, parsed_json
+from recombine.reproduction.netcdf import decoded, encoded
 from recombine.store import Run
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ READS = "settings_read"
 """Attribute of a Dataset with the names of the fields of that preset that its study reads, as JSON."""
 ORIGIN = ("recombine", "commit", "torch", "python", "machine", "device", "precision", "kernels")
 """Attributes of a Dataset that say where it was made."""
-COMPRESSED = {"zlib": True, "complevel": 6, "shuffle": True}
 
 
 class Results:
@@ -117,14 +116,12 @@ class Results:
 
     def dataset(self, study: str) -> xarray.Dataset:
         """A study's Dataset."""
-        import xarray
-
         if study not in self._loaded:
             content = self._read(_file(study))
             if content is None:
                 raise InvalidValue("study", study, f"one that was run: {listed(self.studies)}")
             try:
-                self._loaded[study] = xarray.load_dataset(io.BytesIO(content), engine="h5netcdf")
+                self._loaded[study] = decoded(content)
             except Exception as error:  # HDF5 raises whatever it stumbles upon
                 reason = " ".join(str(error).split())[:80]
                 raise InvalidValue(
@@ -134,7 +131,7 @@ class Results:
 
     def save(self, study: str, dataset: xarray.Dataset, fingerprint: str) -> None:
         """Keep a study's Dataset, all at once."""
-        self.digests.replace({_file(study): _netcdf(dataset.assign_attrs({SOURCE: fingerprint}))})
+        self.digests.replace({_file(study): encoded(dataset.assign_attrs({SOURCE: fingerprint}))})
         self._loaded.pop(study, None)
 
     def holds(self, study: str, fingerprint: str) -> bool:
@@ -257,19 +254,6 @@ def _is_dataset(name: str) -> bool:
     """Whether a file's name, from the folder on, is that of a study's Dataset."""
     folder, _, file = name.rpartition("/")
     return folder == DATA and file.endswith(SUFFIX) and not file.startswith(".")
-
-
-def _netcdf(dataset: xarray.Dataset) -> bytes:
-    """A Dataset as a file's content: in memory, as HDF5 itself would not flush a file to the disk."""
-    import h5netcdf
-    from xarray.backends import H5NetCDFStore
-
-    variables = dataset.data_vars.items()
-    encoding = {name: dict(COMPRESSED) for name, v in variables if v.ndim and v.dtype.kind in "fiub"}
-    buffer = io.BytesIO()
-    with h5netcdf.File(buffer, "w") as file:
-        dataset.dump_to_store(H5NetCDFStore(file), encoding=encoding)
-    return buffer.getvalue()
 
 
 def _seconds(run: Run) -> float:
