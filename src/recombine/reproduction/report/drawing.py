@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import xarray
 
 KINDS = ("png", "svg")
+PADDING = 0.1
+"""Inches around what is drawn."""
 
 
 def save_figure(spec: FigureSpec, datasets: list[xarray.Dataset], folder: Path) -> dict[str, bytes]:
@@ -27,12 +29,14 @@ def save_figure(spec: FigureSpec, datasets: list[xarray.Dataset], folder: Path) 
 def save_drawn(figure: Figure, folder: Path, name: str) -> dict[str, bytes]:
     """Write a figure in every kind, close it, and return the files' contents."""
     figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # laid out once, not again for every kind of file
+    figure.set_layout_engine(None)  # laid out and measured once, not again for every kind of file
+    area = figure.get_tightbbox().padded(PADDING)
     contents = {}
     for kind in KINDS:
         buffer = io.BytesIO()
         with styled():  # names inside an SVG are random otherwise
-            figure.savefig(buffer, format=kind, metadata={"Date": None} if kind == "svg" else {"Software": None})
+            metadata = {"Date": None} if kind == "svg" else {"Software": None}
+            figure.savefig(buffer, format=kind, bbox_inches=area, metadata=metadata)
         contents[kind] = buffer.getvalue()
     pyplot.close(figure)
     write_into(folder, {f"{name}.{kind}": content for kind, content in contents.items()})
