@@ -10,7 +10,13 @@ from markdown_it import MarkdownIt
 from recombine.reproduction.claims import Judgement, Test
 from recombine.reproduction.intervals import Interval
 from recombine.reproduction.report.markdown import escaped, row
-from recombine.reproduction.report.verdicts import causes_table, claim_by_claim, markdown_table, provenance_table
+from recombine.reproduction.report.verdicts import (
+    causes_table,
+    claim_by_claim,
+    costs_table,
+    markdown_table,
+    provenance_table,
+)
 from recombine.reproduction.results import Results
 from tests.command import run
 from tests.golden import RESULTS
@@ -36,7 +42,8 @@ def judged(name):
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_name_becomes_markup(text):
     tables = [make(judged(text)) for make in (markdown_table, claim_by_claim, causes_table)]
-    blocks = [*tables, provenance_table({"device": text, text: 1})]
+    costs = {text: {"networks": 1, "training": 1.0, "measuring": 1.0}}
+    blocks = [*tables, provenance_table({"device": text, text: 1}), costs_table(costs)]
     for block in blocks:
         assert not markup(block), block
     rows = [line for line in blocks[0].splitlines() if line.startswith("|")]

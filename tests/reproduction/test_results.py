@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import xarray
 
 from recombine.errors import InvalidValue
 from recombine.papers import DEFAULT
 from recombine.reproduction.findings import Findings
+from recombine.reproduction.report.verdicts import costs_table
 from recombine.reproduction.reporting import write_report
 from recombine.reproduction.reproduce import reproduce
 from recombine.reproduction.results import SETTINGS, SOURCE, Results
@@ -62,6 +64,20 @@ def test_a_run_that_two_studies_share_is_trained_once(tmp_path):
     wanted = {spec.digest for study in studies for spec in study.specs(PRESET)}
     assert len(wanted) < sum(len(study.specs(PRESET)) for study in studies)
     assert {path.name for path in (tmp_path / "runs" / "runs").iterdir()} == wanted
+
+
+def test_costs_by_study_add_up_to_those_of_the_folder(tmp_path):
+    results = Results(tmp_path)
+    results.save("encoder", xarray.Dataset(attrs={"measuring_seconds": 2.0, "settings": "{}"}), "digest")
+    results.save("depth", xarray.Dataset(attrs={"measuring_seconds": 0.5, "settings": "{}"}), "digest")
+    entries = {"a": (4.0, ["depth", "encoder"]), "b": (1.0, ["depth"])}
+    runs = {key: {"studies": own, "seconds": seconds, "status": "done"} for key, (seconds, own) in entries.items()}
+    results.digests.replace({"runs.json": json.dumps(runs).encode()})
+    assert results.costs() == {
+        "depth": {"networks": 2, "training": 3.0, "measuring": 0.5},
+        "encoder": {"networks": 1, "training": 2.0, "measuring": 2.0},
+    }
+    assert "| **all** | – | 5.0 | 2.5 |" in costs_table(results.costs())
 
 
 def test_the_same_numbers_from_the_same_runs(tmp_path):

@@ -25,6 +25,7 @@ from recombine.reproduction.report.sentences import interval_text, network_count
 from recombine.reproduction.report.verdicts import (
     causes_table,
     claim_by_claim,
+    costs_table,
     evidence,
     markdown_table,
     provenance_table,
@@ -39,7 +40,7 @@ COLORS = {
     "supported": "green", "partly supported": "yellow", "not supported": "red", "reversed": "red",
     "undecided": "yellow", "not decidable": "yellow", "direction only": "", "exploratory": "",
 }  # fmt: skip
-BLOCKS = ("verdicts", "causes", "claims", "provenance")
+BLOCKS = ("verdicts", "causes", "claims", "provenance", "costs")
 """Names of marked blocks of a document, other than captions."""
 
 
@@ -175,6 +176,7 @@ def _blocks(findings: Findings) -> dict[str, str]:
     judgements, provenance = findings.judgements, findings.results.provenance
     texts = (
         markdown_table(judgements), causes_table(judgements), claim_by_claim(judgements), provenance_table(provenance),
+        costs_table(findings.results.costs()),
     )  # fmt: skip
     captions = {f"caption_{name}": escaped(findings.caption(spec)) for name, spec in findings.figures.items()}
     return {**dict(zip(BLOCKS, texts, strict=True)), **captions}

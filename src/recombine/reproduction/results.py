@@ -193,6 +193,17 @@ class Results:
         unknown = {name: value for name, value in noted.items() if facts.get(name) is None}
         return {**{name: value for name, value in facts.items() if value is not None}, **unknown}
 
+    def costs(self) -> dict[str, dict[str, float]]:
+        """By study, its networks and the seconds of training and measuring; studies share those of a common network."""
+        runs = self._runs().values()
+        costs = {}
+        for study, attributes in self._attributes().items():
+            own = [run for run in runs if study in run["studies"]]
+            training = math.fsum(run["seconds"] / len(run["studies"]) for run in own)
+            measuring = float(attributes.get("measuring_seconds", 0))
+            costs[study] = {"networks": len(own), "training": training, "measuring": measuring}
+        return costs
+
     def note_runs(self, study: str, runs: Sequence[Run]) -> None:
         """Note the runs behind a study's Dataset, and forget those that no Dataset rests on any more."""
 

@@ -11,6 +11,8 @@ from recombine.reproduction.intervals import Interval
 
 NAMED = 4
 """Cases that are named at most."""
+ROUNDING = 1e-12
+"""A limit that is nearer to 0 than this is 0."""
 
 
 def interval_text(interval: Interval) -> str:
@@ -23,7 +25,9 @@ def interval_text(interval: Interval) -> str:
 
 
 def _limit(value: float) -> str:
-    return f"{value:.3g}" if isfinite(value) else "∞" if value > 0 else "-∞"
+    if not isfinite(value):
+        return "∞" if value > 0 else "-∞"
+    return "0" if abs(value) < ROUNDING else f"{value:.3g}"
 
 
 def sentence(judgement: Judgement) -> str:
@@ -58,7 +62,7 @@ def _named(tests: Sequence[Test]) -> str:
     for outcome in outcomes:
         names = list(dict.fromkeys(test.case for test in tests if test.outcome == outcome))
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        parts.append(f"{outcome}: {', '.join(names[:NAMED])}{more}")
+        parts.append(f"{outcome}: {' / '.join(names[:NAMED])}{more}")
     return "; ".join(parts)
 
 

@@ -87,6 +87,16 @@ def provenance_table(provenance: Mapping[str, Any]) -> str:
     return "\n".join([*lines, *(row((name.replace("_", " "), value)) for name, value in facts.items())])
 
 
+def costs_table(costs: Mapping[str, Mapping[str, float]]) -> str:
+    """What each study cost, and all of them, as Markdown."""
+    lines = ["| study | networks | training, s | measuring, s |", "|---|---|---|---|"]
+    for study, cost in costs.items():
+        seconds = (f"{cost[name]:.1f}" for name in ("training", "measuring"))
+        lines.append(row((study, round(cost["networks"]), *seconds)))
+    total = (f"{sum(cost[name] for cost in costs.values()):.1f}" for name in ("training", "measuring"))
+    return "\n".join([*lines, row(("**all**", "–", *total))])
+
+
 def marked_blocks(text: str) -> list[str]:
     """Names of the blocks that a document has marks for."""
     return [mark.group(1) for mark in MARK.finditer(text)]
