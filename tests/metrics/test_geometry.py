@@ -132,7 +132,7 @@ def test_exact_metric_equals_a_reverse_mode_jacobian(kind, encoding):
                 codes = coder(z[None])
                 return (codes if name == "input" else module.activations(codes)[name])[0].flatten()
 
-            jacobian = torch.autograd.functional.jacobian(stage, point)
+            jacobian = torch.autograd.functional.jacobian(stage, point, vectorize=True)
             expected = jacobian.T @ jacobian
             assert torch.allclose(found[name][index], expected, atol=1e-5 * expected.abs().max().item()), name
 

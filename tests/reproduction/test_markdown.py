@@ -47,13 +47,21 @@ def test_no_name_becomes_markup(text):
     for block in blocks:
         assert not markup(block), block
     rows = [line for line in blocks[0].splitlines() if line.startswith("|")]
-    assert [line.count("|") for line in rows] == [6, 6, 6]
+    assert [len(re.findall(r"(?<!\\)\|", line)) for line in rows] == [6, 6, 6]
 
 
 @given(st.text(alphabet=st.sampled_from("<>!&;lt#|`\\[]():/ab \n*_-"), max_size=30))
 def test_no_text_at_all_becomes_markup(text):
     assert not markup(row([text, "x", text]))
     assert not markup(f"Caption: {escaped(text)}")
+
+
+@given(st.text(alphabet=st.sampled_from("<|`\\ab "), max_size=12))
+def test_no_text_ends_its_cell(text):
+    table = "\n".join(["| a | b | c |", "|---|---|---|", row([text, "middle", text])])
+    cells = re.findall(r"<td>(.*?)</td>", PARSER.render(table))
+    assert len(cells) == 3
+    assert cells[1] == "middle"
 
 
 @given(st.text(alphabet=st.sampled_from("<>!&;lt#`\\[](): ab."), max_size=30))

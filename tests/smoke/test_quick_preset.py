@@ -16,6 +16,9 @@ def test_quick_preset_ends_with_every_figure_and_verdict(store_path, tmp_path):
     claims = {claim["claim"]: claim for claim in json.loads((out / "claims.json").read_text())}
     assert list(claims) == list(DEFAULT.claims)
     assert all((out / "figures" / f"{name}.png").exists() for name in DEFAULT.figures)
-    outcomes = {case["name"]: case["outcome"] for case in claims["C1"]["cases"]}
-    assert outcomes["onehot"] == "holds"
-    assert claims["C7"]["verdict"] == "supported"
+    assert {claim["verdict"] for claim in claims.values()} <= {"direction only", "exploratory", "not decidable"}
+    outcomes = {test["case"]: test["outcome"] for test in claims["C1"]["tests"]}
+    assert outcomes["onehot"] == "as claimed"
+    assert {test["outcome"] for test in claims["C7"]["tests"]} == {"as claimed"}
+    reference = {name: claim["reference"] for name, claim in claims.items() if claim["reference"]}
+    assert reference == DEFAULT.reference

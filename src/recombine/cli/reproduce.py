@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -145,6 +146,9 @@ def report(
     telling: Annotated[
         Path | None, Parameter(help="JSON file for what diagnose says on how telling its numbers are (study markers).")
     ] = None,
+    reference: Annotated[
+        Path | None, Parameter(help="JSON file for the verdicts, which stand beside those of few seeds.")
+    ] = None,
 ) -> None:
     """Write a folder's figures, verdicts and page again from its datasets."""
     findings = Findings(PAPER, Results.existing(folder))
@@ -159,6 +163,9 @@ def report(
         from recombine.papers.forced_rendering.markers.telling import write_telling
 
         write_telling(findings.results, telling)
+    if reference is not None:
+        verdicts = {judgement.claim: judgement.verdict for judgement in findings.judgements}
+        write_file(reference, f"{json.dumps(verdicts, indent=1)}\n".encode(), "reference")
     say(f"report: {page}")
 
 

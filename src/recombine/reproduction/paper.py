@@ -20,7 +20,7 @@ from recombine.reproduction.registration import numbers_of
 from recombine.reproduction.study import Study
 
 REFERENCE = "reference.json"
-"""File of a paper's package with the verdicts of its reference results."""
+"""File of a paper's package with the verdicts of its reference results (`recombine report --reference`)."""
 
 
 @dataclass(frozen=True)

@@ -216,7 +216,7 @@ def test_digests_cover_how_markers_are_scored():
         "chosen_elsewhere",
         "left_out",
         "more_telling",
-        "_paired",
+        "paired",
         "with_pairs",
         "predicted_sign",
         "table_of",

@@ -23,5 +23,5 @@ def escaped(text: object) -> str:
 
 
 def row(cells: Iterable[object]) -> str:
-    """A row of a table; what would end a cell is replaced."""
-    return "| " + " | ".join(escaped(str(cell).replace("|", "/")) for cell in cells) + " |"
+    """A row of a table; what would end a cell is escaped."""
+    return "| " + " | ".join(escaped(cell).replace("|", r"\|") for cell in cells) + " |"

@@ -71,7 +71,7 @@ def _outcome(test: Test) -> tuple[str, str]:
 
 def causes_table(judgements: Sequence[Judgement]) -> str:
     """What the paper gives as causes of failure, each with its controls, as Markdown."""
-    lines = ["| claim | difference between failing networks and | estimate [95 % interval] | claimed | outcome |"]
+    lines = ["| claim | control | estimate [95 % interval] | claimed | outcome |"]
     lines.append("|---|---|---|---|---|")
     for judgement in judgements:
         for test in judgement.controls:

@@ -113,10 +113,10 @@ def _by_distance(ax: Axes, result: xarray.Dataset) -> None:
     boxed = result["distance_over_blank"].sel(holdout=BOX)
     for encoding, color in zip(boxed["encoding"].values, COLORS, strict=False):
         band(ax, boxed.sel(encoding=encoding), str(encoding), color, markersize=2.5)
-    ax.set_ylim(bottom=0)
+    ax.set_ylim(0, 1.5 * ax.get_ylim()[1])  # with room for the legend
     ax.set_xlabel("px from kept", fontsize=7)
     ax.set_title("error / blank", loc="left", fontsize=9)
-    ax.legend(fontsize=5, loc="lower right")
+    ax.legend(fontsize=5, loc="upper left", ncols=2)
 
 
 def _superposition_row(figure: SubFigure, result: xarray.Dataset) -> None:

@@ -40,9 +40,7 @@ def markers_figure(result: xarray.Dataset) -> Figure:
 
 def _ranks(ax: Axes, ranked: list[Ranked], combined: Interval) -> None:
     """A row per marker, the best on top; open marks need held-out targets."""
-    rows = [
-        (f"{marker.title} {'↑' if marker.higher else '↓'}", marker.auroc, marker.needs_targets) for marker in ranked
-    ]
+    rows = [(_directed(marker), marker.auroc, marker.needs_targets) for marker in ranked]
     if isfinite(combined.value):
         rows.insert(0, (MODEL, combined, any(marker.needs_targets for marker in ranked[:MODEL_MARKERS])))
     for height, (title, found, needs_targets) in enumerate(rows):
@@ -88,10 +86,10 @@ def markers_caption(result: xarray.Dataset) -> str:
     scored = [marker for marker in ranked if isfinite(marker.auroc.value)]
     words = (
         f"{len(table.arm)} networks that learnt and never saw what is held out, in {len(set(table.arm))} conditions; "
-        f"{int(table.composing.sum())} of them compose (OOD accuracy of at least {COMPOSING:.0%}). Left: how well each "
-        "number tells them from failing networks of the same architecture and code, with its position and sign chosen "
-        "on the other architectures; lines are 95 % intervals from resampling conditions; ↑ composing networks have "
-        "more of it, ↓ less. Scored on: "
+        f"{int(table.composing.sum())} of them compose (OOD accuracy of at least {100 * COMPOSING:.0f} %). Left: how "
+        "well each number tells them from failing networks of the same architecture and code, with its position and "
+        "sign chosen on the other architectures; lines are 95 % intervals from resampling conditions; ↑ composing "
+        "networks have more of it (or of its fall, from the first hidden stage to the output), ↓ less. Scored on: "
         f"{', '.join(table.scored) or 'none'}. Right: the two best, where all architectures together choose to look; "
         "the line is where networks count as composing."
     )

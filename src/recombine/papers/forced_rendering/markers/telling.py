@@ -55,7 +55,7 @@ def telling_record(networks: xarray.Dataset) -> dict[str, Any]:
     sentence = (
         f"{len(table.arm)} networks that learnt and never saw what is held out, in {len(set(table.arm))} conditions "
         f"({kinds}; preset {networks.attrs.get('preset', 'unknown')}), {int(table.composing.sum())} of which "
-        f"compose (OOD accuracy of at least {COMPOSING:.0%}); scored on {', '.join(table.scored)}"
+        f"compose (OOD accuracy of at least {100 * COMPOSING:.0f} %); scored on {', '.join(table.scored)}"
     )
     scored = [marker for marker in ranking(networks) if np.isfinite(marker.auroc.low)]
     return {"networks": sentence, "numbers": {name: _score(own) for own in scored for name in names_of(own.name)}}

@@ -1,0 +1,55 @@
+"""The committed results: what the package and the documents say of them is what they say."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from recombine.diagnosis.telling import packaged
+from recombine.papers import DEFAULT
+from recombine.papers.forced_rendering.markers.telling import telling_record
+from recombine.reproduction.findings import Findings
+from recombine.reproduction.results import Results
+
+ROOT = Path(__file__).parents[3]
+RESULTS = ROOT / "results" / "paper"
+JUDGED = json.loads((RESULTS / "claims.json").read_text())
+TESTS = [(claim["claim"], test) for claim in JUDGED for test in claim["tests"]]
+
+
+def test_reference_verdicts_are_those_of_the_committed_results():
+    assert DEFAULT.reference == {claim["claim"]: claim["verdict"] for claim in JUDGED}
+
+
+def test_the_table_of_what_changed_has_todays_verdicts():
+    text = (ROOT / "docs" / "reproduction.md").read_text()
+    table = text[text.index("## What changed between the editions") :]
+    rows = re.findall(r"^\| (C\d+) \| ([\w ]+) \| ([\w ]+) \|", table, re.MULTILINE)
+    assert len(rows) > 5
+    for claim, before, now in rows:
+        assert now == DEFAULT.reference[claim], claim
+        assert now != before, claim
+
+
+def test_criteria_are_older_than_the_data():
+    tests = [test for claim in JUDGED for kind in ("tests", "alternatives", "controls") for test in claim[kind]]
+    assert {test["timing"] for test in tests} == {"before the data"}
+
+
+@pytest.mark.parametrize(("claim", "test"), TESTS, ids=[f"{name} {test['case']}" for name, test in TESTS])
+def test_enough_networks_learnt(claim, test):
+    assert test["learnt"] >= {"C15": 64, "C11": 24 * 5}.get(claim, 48)
+
+
+@pytest.mark.parametrize("study", Results(RESULTS).studies)
+def test_seeds_begin_at_100(study):
+    assert Results(RESULTS).settings(study)["first_seed"] == 100
+
+
+@pytest.mark.slow
+def test_the_committed_results_are_judged_so():
+    results = Results.existing(RESULTS)
+    records = json.loads(json.dumps([own.record() for own in Findings(DEFAULT, results).judgements]))
+    assert [own | {"reference": ""} for own in records] == [own | {"reference": ""} for own in JUDGED]
+    assert telling_record(results.dataset("markers")) == packaged()
