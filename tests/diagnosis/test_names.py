@@ -38,9 +38,9 @@ def result():
 
 def test_the_table_has_a_row_per_stage(result):
     table = result.summary_table()
-    assert table["stage"] == ["input", *(f"parts.{name}" for name in NAMES.values()), "output"]
-    assert {len(cells) for cells in table.values()} == {len(NAMES) + 2}
-    assert len(result.summary().splitlines()) == 1 + len(NAMES) + 2 + len(result.summary_lines())
+    assert table["stage"] == ["input", *(f"parts.{name}" for name in NAMES.values()), "output", "AUROC"]
+    assert {len(cells) for cells in table.values()} == {len(NAMES) + 3}
+    assert len(result.summary().splitlines()) == 1 + len(NAMES) + 3 + len(result.summary_lines())
     assert result.notes == ["not run: idle\\x0aname"]
     assert Column("stage", table["stage"], Holds.NAMES).contents == table["stage"]
 

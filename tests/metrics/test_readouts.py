@@ -8,6 +8,7 @@ import torch
 from sklearn.linear_model import LinearRegression, Ridge
 
 from recombine.errors import InvalidValue
+from recombine.factors import Factor, FactorGrid
 from recombine.metrics import (
     LinearProbe,
     averaged_prediction,
@@ -24,6 +25,8 @@ from recombine.metrics import (
     superposition_scores,
     theoretical_kernel,
 )
+from recombine.metrics.ranks import evaluate_schmidt_rank
+from recombine.metrics.registry import Stage
 from recombine.tasks import BumpTask
 
 TASK = BumpTask(size=14)
@@ -223,6 +226,29 @@ def test_band_index_known_answers():
     assert band_index(profile[:, None].expand(20, 20)).item() == pytest.approx(1)
     assert band_index(noise(200, 200)).item() < 0.03
     assert torch.isnan(band_index(torch.ones(4, 4)))
+
+
+def stage_over(features, shape):
+    """A stage with one value per grid point and feature."""
+    grid = FactorGrid(tuple(Factor(name, 0, count - 1, count) for name, count in zip("xy", shape, strict=True)))
+    return Stage("output", features, grid.points, grid, torch.zeros(len(grid.points), dtype=torch.bool))
+
+
+def test_schmidt_rank_known_answers():
+    x, y = (grid.flatten() for grid in torch.meshgrid(torch.arange(4), torch.arange(5), indexing="ij"))
+    one_x, one_y = torch.eye(4, dtype=torch.float64)[x], torch.eye(5, dtype=torch.float64)[y]
+    products = torch.einsum("pa,pb->pab", one_x @ noise(4, 3), one_y @ noise(5, 3, seed=1)).flatten(1)
+    assert evaluate_schmidt_rank(stage_over(products, (4, 5)))["schmidt_rank"].item() == pytest.approx(1)
+    beside = torch.cat([one_x, one_y], dim=1)
+    kernel = (x[:, None] == x).double() / 2 + (y[:, None] == y).double() / 2
+    rearranged = torch.stack([
+        kernel[a * 5 : a * 5 + 5, b * 5 : b * 5 + 5].flatten() for a in range(4) for b in range(4)
+    ])  # fmt: skip
+    shares = torch.linalg.svdvals(rearranged).square()
+    shares = shares[shares > 1e-12] / shares.sum()
+    expected = torch.exp(-(shares * shares.log()).sum()).item()  # of the two products in the sum, not of equal weight
+    assert 1.1 < expected < 2
+    assert evaluate_schmidt_rank(stage_over(beside, (4, 5)))["schmidt_rank"].item() == pytest.approx(expected)
 
 
 def test_schmidt_spectrum_known_answers():

@@ -65,7 +65,7 @@ def test_a_registered_metric_is_in_diagnosis_summary_figure_and_study(loudness, 
     assert result["loudness"].attrs["description"] == "mean square of a stage"
     assert result["loudness_map"].dims == ("stage", "x", "y")
     assert result["loudness_by_factor"].dims == ("stage", "factor")
-    assert result.summary_table()["loud"] == [f"{value:.3f}" for value in result["loudness"].values]
+    assert result.summary_table()["loud"] == [*(f"{value:.3f}" for value in result["loudness"].values), "–"]
     assert "loudness" in [ax.get_title(loc="left") for ax in profile_figure(result).axes]
 
     trials = Trials(DEFAULT.preset_named("quick"), CPU, {("cnn",): [run]})

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from recombine.checks import checked, finite, grid_shape
 from recombine.errors import InvalidValue
+from recombine.metrics.kernels import gram_matrix
 from recombine.metrics.registry import Column, Need, Stage, stage_metric
 
 SCHMIDT_MODES = 16
@@ -111,6 +112,21 @@ def evaluate_effective_rank(stage: Stage) -> dict[str, Tensor]:
     features = stage.features.double()
     centred = features - features.mean(dim=-2, keepdim=True)
     return {"effective_rank": effective_rank(torch.linalg.eigvalsh(centred @ centred.mT).clamp(min=0))}
+
+
+@stage_metric(
+    "schmidt_rank",
+    Column(
+        "schmidt_rank", "effective number of products of single-factor kernels in the stage's cosine kernel", "Eq. 1",
+        heading="Schmidt rank", form=".2f",
+    ),
+    needs=(Need.TWO_FACTORS,),
+    in_studies=False,
+)  # fmt: skip
+def evaluate_schmidt_rank(stage: Stage) -> dict[str, Tensor]:
+    """How far a stage's kernel is from one product of a kernel per factor, which has rank 1."""
+    spectrum = schmidt_spectrum(gram_matrix(stage.features, "cosine"), stage.grid.shape)
+    return {"schmidt_rank": effective_rank(spectrum.square())}
 
 
 @stage_metric(
