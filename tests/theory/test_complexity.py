@@ -1,0 +1,93 @@
+"""Ranks of functions: planted ones are recovered, exact, with noise and with holes."""
+
+import pytest
+import torch
+
+from recombine.errors import InvalidValue
+from recombine.tasks import BumpTask
+from recombine.theory.complexity import MORE, epsilon_rank, exact_rank, rank_curve
+from tests.theory.planted import holed, planted, with_noise
+
+SHAPES = [(12, 12), (6, 6, 6), (5, 5, 5, 5)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", range(1, 7))
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_planted_ranks_are_recovered_exactly(shape, rank):
+    assert (exact_rank(planted(shape, rank, 100), shape) == rank).double().mean() >= 0.95
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", range(1, 7))
+@pytest.mark.parametrize("shape", [(16, 16), (7, 7, 7), (5, 5, 5, 5)], ids=str)
+def test_planted_ranks_are_recovered_through_noise(shape, rank):
+    curve = rank_curve(with_noise(planted(shape, rank, 100), 0.1), shape, largest=7, restarts=2)
+    assert (curve.chosen == rank).double().mean() >= 0.95
+
+
+@pytest.mark.parametrize(("shape", "rank"), [((8, 9), 3), ((4, 5, 6), 2), ((3, 4, 3, 4), 2)], ids=str)
+def test_a_few_planted_ranks(shape, rank):
+    values = planted(shape, rank, 5)
+    assert exact_rank(values, shape, largest=4).tolist() == [rank] * 5
+    assert exact_rank(values, shape, largest=4, mask=holed(shape, 0.05)).tolist() == [rank] * 5
+    assert exact_rank(values, shape, largest=rank - 1).tolist() == [MORE] * 5
+
+
+def test_a_rank_through_noise_has_a_curve():
+    values = with_noise(planted((10, 10), 2, 4), 0.05)
+    curve = rank_curve(values.unflatten(0, (2, 2)), (10, 10), largest=3, restarts=2)
+    assert curve.ranks == (0, 1, 2, 3)
+    assert curve.chosen.tolist() == [[2, 2], [2, 2]]
+    assert (curve.low <= curve.chosen).all()
+    assert (curve.high >= curve.chosen).all()
+    assert (curve.error.diff(dim=-1) < 0).all(), "entries that are fitted are fitted better with every rank"
+    assert torch.allclose(curve.left_out[..., 0], torch.ones(2, 2, dtype=torch.float64))
+    assert (curve.left_out[..., 2] < 0.2).all()
+
+
+def test_noise_alone_has_no_rank():
+    noise = torch.randn(20, 64, generator=torch.Generator().manual_seed(0))
+    curve = rank_curve(noise, (8, 8), largest=2, restarts=1)
+    assert (curve.chosen == 0).double().mean() >= 0.8
+
+
+def test_a_bump_is_a_product_and_a_superposition_of_two_is_not():
+    task = BumpTask(size=10)
+    images = task.render(task.grid.points).flatten(1).T
+    shape = task.grid.shape
+    bright = images[images.amax(dim=-1) > 0.5]
+    assert set(exact_rank(bright, shape, largest=2).tolist()) == {1}
+    moved = bright.unflatten(-1, shape).roll((2, 3), (-2, -1)).flatten(-2)
+    assert set(exact_rank(bright + moved, shape, largest=3).tolist()) == {2}
+
+
+def test_epsilon_orders_ranks():
+    x, y = torch.meshgrid(torch.linspace(0, 1, 9), torch.linspace(0, 1, 9), indexing="ij")
+    ridge = torch.exp(-50 * (x - y).square()).flatten()
+    ranks = [epsilon_rank(ridge, (9, 9), epsilon, largest=9).item() for epsilon in (0.5, 0.1, 0.01)]
+    assert ranks == sorted(ranks)
+    assert ranks[0] < ranks[-1]
+
+
+def test_constants_and_nothing():
+    assert exact_rank(torch.ones(12), (3, 4)).item() == 1
+    assert exact_rank(torch.zeros(12), (3, 4)).item() == 0
+
+
+MISTAKES = {
+    "epsilon": (lambda: epsilon_rank(torch.ones(12), (3, 4), 0.0), "epsilon"),
+    "largest": (lambda: exact_rank(torch.ones(12), (3, 4), largest=0), "largest"),
+    "one factor": (lambda: exact_rank(torch.ones(12), (12,)), "shape"),
+    "NaN": (lambda: rank_curve(torch.full((12,), torch.nan), (3, 4)), "values"),
+    "folds": (lambda: rank_curve(torch.ones(12), (3, 4), folds=2), "folds"),
+    "fewer entries than folds": (lambda: rank_curve(torch.ones(12), (3, 4), mask=torch.arange(12) < 3), "mask"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_are_one_line(name):
+    call, field = MISTAKES[name]
+    with pytest.raises(InvalidValue, match=field) as raised:
+        call()
+    assert "\n" not in str(raised.value)

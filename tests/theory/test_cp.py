@@ -1,0 +1,116 @@
+"""Sums of products: planted ones are found, and what is found is what it says it is."""
+
+import itertools
+
+import pytest
+import torch
+
+from recombine.errors import InvalidValue
+from recombine.theory.cp import cp_decomposition
+from recombine.theory.search import Search, khatri_rao
+from tests.theory.planted import holed, planted, with_noise
+
+SHAPES = [(7, 8), (5, 6, 7), (4, 5, 5, 6)]
+SOLVED = 1e-6
+
+
+@pytest.mark.parametrize("count", [6, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rank", [1, 2, 4, 6])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_planted_sums_are_found(shape, rank, count):
+    values = planted(shape, rank, count)
+    solved = cp_decomposition(values, shape, rank)
+    assert (solved.error < SOLVED).double().mean() >= 0.95
+    assert torch.allclose(solved.values[solved.error < SOLVED], values[solved.error < SOLVED], atol=1e-4)
+    if rank > 1:
+        assert (cp_decomposition(values, shape, rank - 1, restarts=1).error > 1e-3).all()
+
+
+@pytest.mark.parametrize("count", [6, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("shape", "rank"), [((9, 10), 2), ((5, 6, 7), 3), ((4, 5, 5, 6), 3)], ids=str)
+def test_with_holes_every_planted_sum_is_found_and_fills_them(shape, rank, count):
+    values, mask = planted(shape, rank, count, seed=1), holed(shape)
+    spoilt = torch.where(mask, values, 1e6)  # what is not counted may be anything
+    solved = cp_decomposition(spoilt, shape, rank, mask=mask, restarts=12)
+    assert (solved.error < SOLVED).all()
+    assert torch.allclose(solved.values, values, atol=1e-3)
+
+
+def test_two_factors_are_the_singular_values():
+    values = with_noise(planted((7, 8), 3, 5), 0.3)
+    expected = torch.linalg.svdvals(values.unflatten(-1, (7, 8)))
+    solved = cp_decomposition(values, (7, 8), 2)
+    assert torch.allclose(solved.weights, expected[:, :2])
+    assert torch.allclose(solved.error, expected[:, 2:].norm(dim=-1) / expected.norm(dim=-1))
+    searched, error, _ = Search((7, 8), 2, None, 500, 1e-12, 0).best(values, 3)
+    assert torch.allclose(error, solved.error, rtol=1e-6)
+    assert torch.allclose(khatri_rao(searched).sum(dim=-1), solved.values, atol=1e-4)
+
+
+def test_masking_nothing_changes_nothing():
+    values = planted((4, 5, 3), 2, 3)
+    whole = cp_decomposition(values, (4, 5, 3), 2)
+    masked = cp_decomposition(values, (4, 5, 3), 2, mask=torch.ones(60, dtype=torch.bool))
+    assert torch.equal(whole.weights, masked.weights)
+
+
+@pytest.mark.parametrize("mask", [None, holed((3, 4, 2))], ids=["whole", "holed"])
+def test_steps_solve_the_normal_equations_of_all_derivatives(mask):
+    """Against derivatives by automatic differentiation, entry by entry."""
+    shape, rank = (3, 4, 2), 2
+    search = Search(shape, rank, mask, 1, 1e-5, 0)
+    flat, entries = torch.randn(2, 18, dtype=torch.float64), torch.randn(24, dtype=torch.float64)
+    entries = entries if mask is None else entries * mask
+    for numbers in flat:
+        functions = search._functions(numbers[None])
+        jacobian = torch.autograd.functional.jacobian(lambda v: search._sums(v[None])[0], numbers)
+        jacobian = jacobian if mask is None else jacobian * mask[:, None]
+        assert torch.allclose(search._normal(functions)[0], jacobian.T @ jacobian)
+        left = search._left(entries[None], numbers[None])
+        assert torch.allclose(search._gradient(left, functions)[0], jacobian.T @ left[0])
+
+
+def test_values_are_sums_of_products_of_unit_functions():
+    solved = cp_decomposition(planted((3, 4, 5), 2, 2), (3, 4, 5), 2)
+    for factor in solved.factors:
+        assert torch.allclose(factor.norm(dim=-2), torch.ones(2, 2, dtype=torch.float64))
+    assert (solved.weights.diff(dim=-1) <= 0).all()
+    x, y, z = solved.factors
+    for point, (i, j, k) in enumerate(itertools.product(range(3), range(4), range(5))):
+        slow = sum(solved.weights[0, r] * x[0, i, r] * y[0, j, r] * z[0, k, r] for r in range(2))
+        assert solved.values[0, point].item() == pytest.approx(slow.item())
+
+
+def test_a_problem_ends_the_same_alone_and_in_a_batch():
+    values = planted((4, 5, 3), 3, 4)
+    together = cp_decomposition(values.unflatten(0, (2, 2)), (4, 5, 3), 2, restarts=1)
+    assert together.error.shape == (2, 2)
+    alone = cp_decomposition(values[0], (4, 5, 3), 2, restarts=1)
+    assert together.error[0, 0].item() == pytest.approx(alone.error.item(), rel=1e-3)
+
+
+def test_what_is_nothing_or_huge_or_tiny():
+    assert cp_decomposition(torch.zeros(12), (3, 4), 2).error.item() == 0
+    assert cp_decomposition(torch.zeros(12), (3, 2, 2), 1).error.item() < 1e-9
+    for size in (1e-200, 1e200):
+        assert cp_decomposition(planted((3, 4, 2), 1, 1) * size, (3, 4, 2), 1).error.item() < SOLVED
+
+
+MISTAKES = {
+    "rank 0": (torch.ones(12), (3, 4), 0, {}, "rank"),
+    "more products than entries": (torch.ones(12), (3, 4), 13, {}, "rank"),
+    "one factor": (torch.ones(12), (12,), 1, {}, "shape"),
+    "another size": (torch.ones(12), (3, 5), 1, {}, "shape"),
+    "NaN": (torch.full((12,), torch.nan), (3, 4), 1, {}, "values"),
+    "nothing counts": (torch.ones(12), (3, 4), 1, {"mask": torch.zeros(12, dtype=torch.bool)}, "mask"),
+    "no start": (torch.ones(12), (3, 4), 1, {"restarts": 0}, "restarts"),
+    "tolerance": (torch.ones(12), (3, 4), 1, {"tolerance": 0.0}, "tolerance"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_are_one_line(name):
+    values, shape, rank, settings, field = MISTAKES[name]
+    with pytest.raises(InvalidValue, match=field) as raised:
+        cp_decomposition(values, shape, rank, **settings)
+    assert "\n" not in str(raised.value)
