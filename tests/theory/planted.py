@@ -1,5 +1,6 @@
 """Functions on grids whose rank is known."""
 
+import numpy as np
 import torch
 
 from recombine.theory.search import khatri_rao
@@ -24,3 +25,19 @@ def holed(shape, share=0.15, seed=0):
     points = torch.rand(shape, generator=torch.Generator().manual_seed(seed)) > share
     points[tuple(slice(size - 2, size) for size in shape)] = False
     return points.flatten()
+
+
+def planted_mixture(shape, rank, count, seed=0, concentration=0.3):
+    """Mixtures of `rank` products of sparse random distributions, with weights that are not small."""
+    generator = np.random.default_rng(1000 * seed + 10 * rank + len(shape))
+    drawn = [generator.dirichlet(np.full(size, concentration), (count, rank)) for size in shape]
+    weights = torch.from_numpy(generator.dirichlet(np.full(rank, 8.0), count))
+    factors = [torch.from_numpy(own).mT for own in drawn]
+    return (khatri_rao(factors) * weights[:, None, :]).sum(dim=-1)
+
+
+def sampled(probabilities, size, seed=0):
+    """Counts of as many draws from each distribution."""
+    generator = np.random.default_rng(seed)
+    exact = probabilities.double() / probabilities.double().sum(dim=-1, keepdim=True)
+    return torch.from_numpy(np.stack([generator.multinomial(size, own) for own in exact.numpy()]))

@@ -25,17 +25,13 @@ from torch import Tensor
 
 from recombine.checks import checked, finite, number, whole_number
 from recombine.errors import InvalidValue
+from recombine.theory.choosing import FOLDS, chosen_range
 from recombine.theory.cp import RESTARTS, cp_decomposition, several_factors
 
 EXACT_ERROR = 1e-6
 """Relative error below which a rank is exact."""
-FOLDS = 5
-CLEAR = 1.0
-"""Standard errors by which a smaller rank must be worse than the best one to be passed over."""
 STEPS, IMPROVEMENT = 40, 1e-3
 """When a search ends whose sum predicts what was left out: noise is fitted more closely in vain."""
-NOTHING = 1e-10
-"""Squared relative errors differ by rounding below this."""
 MORE = -1
 """In the place of a rank that is larger than the largest that was tried."""
 
@@ -204,14 +200,10 @@ def rank_curve(
         torch.stack([_errors(problems, shape, rank, kept, out, restarts, seed) for rank in ranks], dim=-1)
         for kept, out in parts
     ]).square()  # fmt: skip
-    chosen = _chosen(left)
-    without = torch.stack([_chosen(torch.cat([left[:k], left[k + 1 :]])) for k in range(folds)])
     batch = values.shape[:-1]
-    return RankCurve(
-        ranks, fitted.reshape(*batch, -1), left.mean(dim=0).sqrt().reshape(*batch, -1), chosen.reshape(batch),
-        torch.minimum(chosen, without.amin(dim=0)).reshape(batch),
-        torch.maximum(chosen, without.amax(dim=0)).reshape(batch),
-    )  # fmt: skip
+    chosen, low, high = (own.reshape(batch) for own in chosen_range(left))
+    errors = left.mean(dim=0).sqrt().reshape(*batch, -1)
+    return RankCurve(ranks, fitted.reshape(*batch, -1), errors, chosen, low, high)
 
 
 def _folds(there: Tensor, folds: int, seed: int) -> Iterator[Tensor]:
@@ -238,13 +230,3 @@ def _errors(
         ).values
     left = (own - predicted[:, scored.to(problems.device)]).norm(dim=-1)
     return torch.where(scale > 0, left / torch.where(scale > 0, scale, 1.0), 0.0)
-
-
-def _chosen(left: Tensor) -> Tensor:
-    """From squared left-out errors `[fold, problem, rank]`, the smallest rank not clearly worse than the best."""
-    best = left.mean(dim=0).argmin(dim=-1)
-    difference = left - left.gather(-1, best[None, :, None].expand(len(left), -1, 1))
-    mean = difference.mean(dim=0)
-    spread = difference.std(dim=0) / len(left) ** 0.5
-    good = mean <= CLEAR * spread + NOTHING
-    return good.to(torch.int64).argmax(dim=-1)
