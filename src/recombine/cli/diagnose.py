@@ -17,7 +17,7 @@ from recombine.cli.destinations import require_folder
 from recombine.cli.factories import module_from
 from recombine.cli.imports import FLAG as IMPORT
 from recombine.cli.options import StorePath, Whole
-from recombine.cli.screen import console, say
+from recombine.cli.screen import console, paragraph, say
 from recombine.cli.tables import Column, Holds, write_table
 from recombine.diagnosis.diagnosing import GEOMETRIES
 from recombine.encodings import ENCODINGS
@@ -136,7 +136,7 @@ def _print(result: Any) -> None:
     ]
     write_table(console(), columns)
     for line in result.summary_lines():
-        say(line)
+        paragraph(line)
 
 
 def _stored(key: str, store: Path | None) -> tuple[Any, Any]:
