@@ -73,8 +73,8 @@ def mixture_rank(
         places = torch.nonzero(ranks == MORE).flatten()
         if not len(places):
             break
-        found = mixture_of_products(flat[places], shape, rank, divergence=divergence, restarts=restarts)
-        ranks[places[found.divergence <= epsilon]] = rank
+        mixtures = mixture_of_products(flat[places], shape, rank, divergence=divergence, restarts=restarts)
+        ranks[places[mixtures.divergence <= epsilon]] = rank
     return ranks.reshape(probabilities.shape[:-1])
 
 

@@ -109,8 +109,8 @@ def mixture_of_products(
     generator = torch.Generator().manual_seed(seed)
     best: tuple[Tensor, list[Tensor], Tensor, Tensor] | None = None
     for _ in range(1 if rank == 1 else restarts):
-        found = fit.descended(flat, *fit.start(flat, generator))
-        best = found if best is None else _better(found, best)
+        fitted = fit.descended(flat, *fit.start(flat, generator))
+        best = fitted if best is None else _better(fitted, best)
     assert best is not None
     if divergence == "tv":
         best = fit.polished(flat, *best)
@@ -199,13 +199,13 @@ class _Fit:
                 mixture = (khatri_rao(own) * now[..., None, :]).sum(dim=-1)
                 smooth = ((flat - mixture).square() + 1e-12).sqrt().sum()
             with torch.no_grad():
-                found = (
+                fitted = (
                     now.detach(),
                     [part.detach() for part in own],
                     total_variation(flat, mixture.detach()),
                     settled,
                 )
-                best = _better(found, best)
+                best = _better(fitted, best)
             optimizer.zero_grad()
             smooth.backward()
             optimizer.step()
@@ -224,18 +224,18 @@ def total_variation(p: Tensor, q: Tensor) -> Tensor:
     return (p - q).abs().sum(dim=-1) / 2
 
 
-def _better(found: Found, best: Found) -> Found:
+def _better(fitted: Found, best: Found) -> Found:
     """Of every distribution the mixture with the smaller divergence."""
-    better = found[2] < best[2]
-    factors = [torch.where(better[:, None, None], new, old) for new, old in zip(found[1], best[1], strict=True)]
-    weights = torch.where(better[:, None], found[0], best[0])
-    return weights, factors, torch.where(better, found[2], best[2]), torch.where(better, found[3], best[3])
+    better = fitted[2] < best[2]
+    factors = [torch.where(better[:, None, None], new, old) for new, old in zip(fitted[1], best[1], strict=True)]
+    weights = torch.where(better[:, None], fitted[0], best[0])
+    return weights, factors, torch.where(better, fitted[2], best[2]), torch.where(better, fitted[3], best[3])
 
 
-def _ordered(found: Found, batch: torch.Size) -> MixtureOfProducts:
-    weights, order = found[0].sort(dim=-1, descending=True)
-    factors = tuple(part.gather(-1, order[..., None, :].expand_as(part)) for part in found[1])
+def _ordered(fitted: Found, batch: torch.Size) -> MixtureOfProducts:
+    weights, order = fitted[0].sort(dim=-1, descending=True)
+    factors = tuple(part.gather(-1, order[..., None, :].expand_as(part)) for part in fitted[1])
     return MixtureOfProducts(
         weights.reshape(*batch, -1), tuple(part.reshape(*batch, *part.shape[-2:]) for part in factors),
-        found[2].reshape(batch), found[3].reshape(batch),
+        fitted[2].reshape(batch), fitted[3].reshape(batch),
     )  # fmt: skip
