@@ -1,9 +1,11 @@
 """How telling numbers have been, next to the numbers of a diagnosis."""
 
 import json
+import re
 
 import numpy as np
 import pytest
+import torch
 import xarray
 from torch import nn
 
@@ -86,6 +88,56 @@ def test_the_dataset_has_it_too(planted, tmp_path):
     with xarray.open_dataset(tmp_path / "diagnosis.nc", engine="h5netcdf") as stored:
         again = Diagnosis(stored.data_vars, coords=stored.coords, attrs=stored.attrs)
         assert again.summary() == result.summary()
+
+
+class Drawer(nn.Module):
+    """Draws the truth, but blank images in a region."""
+
+    def __init__(self, blank):
+        super().__init__()
+        points = TASK.grid.points
+        drawn = TASK.render(points)
+        self.register_buffer("codes", TASK.codes(points).float())
+        self.register_buffer("drawn", torch.where(blank[:, None, None], 0.0, drawn).float())
+
+    def forward(self, codes):
+        return self.drawn[torch.cdist(codes, self.codes).argmin(dim=1)]
+
+
+@pytest.mark.parametrize(
+    ("blank", "advised"), [("held out", True), ("nowhere", False), ("everywhere", False), ("kept", False)]
+)
+def test_advice_is_for_modules_that_learnt_and_do_not_compose(monkeypatch, blank, advised):
+    monkeypatch.setattr(telling, "packaged", lambda: {**RECORD, "advice": ["draw better"]})
+    held_out = TASK.held_out
+    regions = {"held out": held_out, "kept": ~held_out, "nowhere": held_out & False, "everywhere": held_out | True}
+    truth = TASK.render(TASK.grid.points)
+    result = recombine.diagnose(
+        Drawer(regions[blank]), TASK.grid, encode="bump", holdout=held_out, targets=truth, geometry="differences"
+    )
+    assert bool(result.advice) is advised
+    assert ("draw better" in result.summary_lines()) is advised
+    mean = truth[~held_out].mean(dim=0)
+    constant = ((truth - mean) ** 2)[held_out].mean()
+    expected = float((truth**2)[held_out].mean() / constant) if blank in ("held out", "everywhere") else 0.0
+    assert float(result["ood_over_mean"]) == pytest.approx(expected, abs=1e-6)
+
+
+def test_without_targets_there_is_no_advice(monkeypatch):
+    monkeypatch.setattr(telling, "packaged", lambda: {**RECORD, "advice": ["draw better"]})
+    result = recombine.diagnose(
+        Drawer(TASK.held_out), TASK.grid, encode="bump", holdout=TASK.held_out, geometry="differences"
+    )
+    assert result.advice == []
+
+
+def test_the_packaged_advice_rests_on_supported_claims():
+    from recombine.papers import DEFAULT
+
+    sentences = telling.packaged()["advice"]
+    assert sentences
+    for text in sentences:
+        assert DEFAULT.reference[re.search(r"C\d+", text)[0]] == "supported"
 
 
 def test_the_packaged_record_is_read_where_there_is_one(monkeypatch, tmp_path):

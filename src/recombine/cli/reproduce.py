@@ -144,7 +144,10 @@ def report(
         list[Path] | None, Parameter(help="Markdown files whose marked blocks are written again.", negative=())
     ] = None,
     telling: Annotated[
-        Path | None, Parameter(help="JSON file for what diagnose says on how telling its numbers are (study markers).")
+        Path | None,
+        Parameter(
+            help="JSON file for what diagnose says on how telling its numbers are and what to try (study markers)."
+        ),
     ] = None,
     reference: Annotated[
         Path | None, Parameter(help="JSON file for the verdicts, which stand beside those of few seeds.")
@@ -162,7 +165,7 @@ def report(
     if telling is not None:
         from recombine.papers.forced_rendering.markers.telling import write_telling
 
-        write_telling(findings.results, telling)
+        write_telling(findings.results, findings.judgements, telling)
     if reference is not None:
         verdicts = {judgement.claim: judgement.verdict for judgement in findings.judgements}
         write_file(reference, f"{json.dumps(verdicts, indent=1)}\n".encode(), "reference")

@@ -18,14 +18,17 @@ PERMUTATIONS = 499
 def output_scores(
     outputs: Tensor, points: Tensor, mask: Tensor, grid: FactorGrid, targets: Tensor | None
 ) -> dict[str, Any]:
-    """Errors of the outputs, and which kernel they are like."""
+    """Errors of the outputs, also over those of always giving the mean kept target, and which kernel they are like."""
     scores: dict[str, Any] = {}
     if targets is not None:
-        error = squared_error(outputs.cpu().double(), targets.cpu().double())
+        truth = targets.cpu().double()
+        error = squared_error(outputs.cpu().double(), truth)
+        constant = squared_error(truth[~mask].mean(dim=0).expand_as(truth), truth)
         scores["error"] = (grid.names, error.reshape(grid.shape).numpy())
-        scores["id_error"] = ((), error[~mask].mean().item())
-        if bool(mask.any()):
-            scores["ood_error"] = ((), error[mask].mean().item())
+        regions = {"id": ~mask} | ({"ood": mask} if bool(mask.any()) else {})
+        for region, points_in in regions.items():
+            scores[f"{region}_error"] = ((), error[points_in].mean().item())
+            scores[f"{region}_over_mean"] = ((), (error[points_in].mean() / constant[points_in].mean()).item())
     if bool(mask.any()) and not bool(mask.all()):
         agreement = kernel_agreement(
             gram_matrix(outputs.cpu()), _positions(points, grid).cpu(), mask, permutations=PERMUTATIONS

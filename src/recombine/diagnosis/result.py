@@ -15,8 +15,19 @@ from recombine.factors import FactorGrid
 from recombine.metrics.profile import StageProfile
 from recombine.metrics.registry import STAGE_METRICS, Column, Need
 
-OUTPUT_SCORES = ("id_error", "ood_error", "kernel_agreement", "kernel_p", "superposition")
+OUTPUT_SCORES = (
+    "id_error",
+    "ood_error",
+    "id_over_mean",
+    "ood_over_mean",
+    "kernel_agreement",
+    "kernel_p",
+    "superposition",
+)
 """Scores of the outputs that the summary shows."""
+FAILING = 0.5
+"""Error over that of the mean kept target from which on outputs count as wrong."""
+DOES_NOT_COMPOSE = "advice: the kept targets are learnt, the held-out error is large"
 OTHER_NAMES = frozenset({"stage", "factor", "other_factor", "kernel", "prediction", "held_out", "error"})
 
 
@@ -40,6 +51,15 @@ class Diagnosis(xarray.Dataset):
     def telling(self) -> dict[str, Any]:
         """How telling each number has been (`recombine.diagnosis.telling`); empty where that is not known."""
         return dict(json.loads(self.attrs.get(telling.KEY, "{}")))
+
+    @property
+    def advice(self) -> list[str]:
+        """What composed on the paper's task, for a module that learnt the kept targets and fails on held-out ones."""
+        tried = self.telling.get("advice", [])
+        scores = [float(self[name]) if name in self else np.nan for name in ("id_over_mean", "ood_over_mean")]
+        if not tried or not scores[0] < FAILING <= scores[1]:
+            return []
+        return [f"{DOES_NOT_COMPOSE}, {scores[1]:.2g} times that of the mean kept target; to try:", *tried]
 
     def summary_table(self) -> dict[str, list[str]]:
         """Headings, each with one cell per stage; where it is known how telling numbers have been, one more row."""
@@ -70,7 +90,7 @@ class Diagnosis(xarray.Dataset):
                     lines.append(f"{name}{case}: {text}" + (f" (AUROC {score})" if score else ""))
         method = metric_method(self)
         lines += [f"metric: {method}"] if method else []
-        return [*lines, *telling.sentences(record), *(f"note: {note}" for note in self.notes)]
+        return [*lines, *telling.sentences(record), *self.advice, *(f"note: {note}" for note in self.notes)]
 
     def summary(self) -> str:
         """One line per stage, then scores of the outputs, how the metric was computed, and notes."""

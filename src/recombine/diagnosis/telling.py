@@ -6,7 +6,8 @@ study of markers. Without it, a diagnosis says nothing about it.
 The file is JSON: `networks`, a sentence about the networks, and `numbers`: by name in a diagnosis, `auroc` with the
 ends `low` and `high` of its 95 % interval, whether composing networks have the `higher` numbers, and the `position`
 where that shows best; `fall` is true where that is not a place but the fall of the number from first hidden stage to
-output. A score of the outputs that has cases is named with its case, as `superposition memorised`.
+output. A score of the outputs that has cases is named with its case, as `superposition memorised`. `advice` is a list
+of sentences on what has made networks compose.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ from recombine.reproduction.findings import Findings
 from recombine.reproduction.results import Results
 
 results = Results.existing(sys.argv[1])
-records = [own.record() for own in Findings(DEFAULT, results).judgements]
-print(json.dumps([records, telling_record(results.dataset("markers"))]))
+judgements = Findings(DEFAULT, results).judgements
+print(json.dumps([[own.record() for own in judgements], telling_record(results.dataset("markers"), judgements)]))
 """
 
 
