@@ -152,6 +152,21 @@ def test_names_are_taken_once():
         versions(["braille"])
 
 
+def test_what_takes_long_is_measured_when_asked_for():
+    grid = FactorGrid((Factor("x", 0, 2, 3),))
+    stage = Stage("output", torch.randn(3, 2), grid.points, grid, torch.zeros(3, dtype=torch.bool))
+    stage_metric("patience", Column("patience", ""), thorough=True)(lambda stage: {"patience": torch.ones(())})
+    try:
+        assert "patience" not in stage_profile([stage]).columns
+        assert "patience" in stage_profile([stage], thorough=True).columns
+        assert set(stage_profile([stage], ["patience"]).columns) == {"patience"}
+        module = torch.nn.Linear(1, 2)
+        assert "patience" not in rc.diagnose(module, grid)
+        assert "patience" in rc.diagnose(module, grid, thorough=True)
+    finally:
+        STAGE_METRICS.unregister("patience")
+
+
 def test_a_metric_must_give_what_it_declares():
     grid = FactorGrid((Factor("x", 0, 2, 3),))
     stage = Stage("output", torch.randn(3, 2), grid.points, grid, torch.zeros(3, dtype=torch.bool))

@@ -58,6 +58,7 @@ def diagnose(
             "where there are any."
         ),
     ] = GEOMETRIES[0],
+    thorough: Annotated[bool, Parameter(help="Measure what takes long too.", negative=())] = False,
     store: StorePath = None,
     out: Path | None = None,
 ) -> None:
@@ -84,7 +85,8 @@ def diagnose(
 
     settings: dict[str, Any] = {
         "geometry": one_of("geometry", geometry, GEOMETRIES),
-        "memory": whole_number("memory", memory, at_most=LARGEST_MEMORY) << 20, "stages": stages
+        "memory": whole_number("memory", memory, at_most=LARGEST_MEMORY) << 20, "stages": stages,
+        "thorough": thorough,
     }  # fmt: skip
     flags = {"grid": grid, "weights": weights, "encoding": encoding, "holdout": holdout, "targets": targets,
              "background": background}  # fmt: skip

@@ -61,6 +61,7 @@ def diagnose(
     background: float = 0.0,
     memory: int = MEMORY,
     geometry: Literal["auto", "exact", "differences"] = "auto",
+    thorough: bool = False,
 ) -> Diagnosis:
     """Measure a module over a factor grid.
 
@@ -87,6 +88,8 @@ def diagnose(
     geometry
         `auto`: exact wherever encoding and module have a derivative, by differences between grid points elsewhere;
         `exact` refuses the latter, `differences` takes no derivatives.
+    thorough
+        Whether to measure what takes long too, such as whether an invertible flow separates the factors.
 
     Returns
     -------
@@ -102,6 +105,7 @@ def diagnose(
     one_of("geometry", geometry, GEOMETRIES)
     number("background", background)
     whole_number("memory", memory)
+    one_of("thorough", thorough, (False, True))
     stages = stages if stages is None else items("stages", stages, str, example="paths of submodules")
     module = uncompiled(module)
     refuse_unfinished(module)
@@ -121,7 +125,7 @@ def diagnose(
             subject.reader, points, grid, mask, exact=derivative.metrics, targets=targets, memory=subject.memory
         )
         kept: dict[str, Tensor] = {}
-        profile = stage_profile(_measurable(by_stage, encode, kept))
+        profile = stage_profile(_measurable(by_stage, encode, kept), thorough=thorough)
         outputs = kept[OUTPUT]
         truth = None if targets is None else shaped_targets(targets, outputs)
         scores = output_scores(outputs, points, mask, grid, truth)

@@ -68,7 +68,9 @@ def read_stages(
         yield Stage(name, activations, points, grid, held_out, metric, targets)
 
 
-def stage_profile(stages: Iterable[Stage], metrics: Iterable[str] | None = None) -> StageProfile:
+def stage_profile(
+    stages: Iterable[Stage], metrics: Iterable[str] | None = None, *, thorough: bool = False
+) -> StageProfile:
     """Evaluate registered metrics on every stage.
 
     Parameters
@@ -77,13 +79,16 @@ def stage_profile(stages: Iterable[Stage], metrics: Iterable[str] | None = None)
         As `read_stages` gives them.
     metrics
         Names of registered metrics; all by default. Those whose needs are not met are left out.
+    thorough
+        Whether metrics that take long are among those by default.
 
     Returns
     -------
     StageProfile
         One tensor per stage for every column.
     """
-    chosen = [STAGE_METRICS[name] for name in (STAGE_METRICS if metrics is None else metrics)]
+    usual = [name for name, metric in STAGE_METRICS.items() if thorough or not metric.thorough]
+    chosen = [STAGE_METRICS[name] for name in (usual if metrics is None else metrics)]
     profile = StageProfile()
     for stage in stages:
         profile.stages.append(stage.name)

@@ -126,6 +126,8 @@ class StageMetric:
     """Raised when what is measured changes, so that results that depend on it are measured again."""
     in_studies: bool
     """Whether studies' stage profile has it; what is large or slow is left to `diagnose`."""
+    thorough: bool = False
+    """Whether it takes so long that it is left out unless it is asked for."""
 
 
 class StageMetrics(Mapping[str, StageMetric]):
@@ -179,7 +181,12 @@ STAGE_METRICS = StageMetrics()
 
 
 def stage_metric(
-    name: str, *columns: Column, needs: Iterable[Need] = (), version: int = 1, in_studies: bool = True
+    name: str,
+    *columns: Column,
+    needs: Iterable[Need] = (),
+    version: int = 1,
+    in_studies: bool = True,
+    thorough: bool = False,
 ) -> Callable[[Evaluate], Evaluate]:
     """Decorator that registers a function of a stage as a metric.
 
@@ -195,6 +202,8 @@ def stage_metric(
         To be raised when what is measured changes.
     in_studies
         Whether studies' stage profile has it too.
+    thorough
+        Whether it takes so long that it is left out unless it is asked for.
 
     Returns
     -------
@@ -203,7 +212,7 @@ def stage_metric(
     """
 
     def register(evaluate: Evaluate) -> Evaluate:
-        STAGE_METRICS.register(StageMetric(name, evaluate, columns, tuple(needs), version, in_studies))
+        STAGE_METRICS.register(StageMetric(name, evaluate, columns, tuple(needs), version, in_studies, thorough))
         return evaluate
 
     return register

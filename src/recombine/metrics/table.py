@@ -22,7 +22,8 @@ def _row(metric: StageMetric, column: Column) -> tuple[str, ...]:
     name, study = f"`{column.name}`", f"`{column.study_name}`" if metric.in_studies else "–"
     axes = ", ".join(("stage", *column.dims))
     description = column.description.replace("|", "&#124;")
-    return name, study, axes, description, column.reference or "–", f"`{metric.name}`", ", ".join(metric.needs) or "–"
+    needs = [*metric.needs, *(["`thorough`"] if metric.thorough else [])]
+    return name, study, axes, description, column.reference or "–", f"`{metric.name}`", ", ".join(needs) or "–"
 
 
 def updated(text: str) -> str:
