@@ -1,4 +1,4 @@
-"""Remedy A: every factor value owns a low-rank image, rendered before anything is mixed (§4.1, Eq. 8–12).
+"""Remedy A: every factor value owns a low-rank image, rendered before anything is mixed (Eq. 8–12, 43–48).
 
 `LowRankEmbedding` is a module for use anywhere: n factors, any image size, any module behind it. For each value of
 each factor it holds `W = Σ_n λ⁽ⁿ⁾ v⁽ⁿ⁾ u⁽ⁿ⁾ᵀ` with unit-norm v (over rows) and u (over columns); a factor's channel is

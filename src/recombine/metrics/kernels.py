@@ -1,4 +1,4 @@
-"""Kernels of a network's outputs, and which simple kernel they are like (Eq. 1–4, 34; Fig. 1e, 8).
+"""Kernels of a network's outputs, and which simple kernel they are like (Eq. 1–4, 29, 34; Fig. 1e, 8).
 
 Conventions
 -----------

@@ -1,4 +1,4 @@
-"""The metric tensor of a stage: how far activations move when a factor does (Eq. 5, 38).
+"""The metric tensor of a stage: how far activations move when a factor does (Eq. 5, 36–38, 40).
 
 Conventions
 -----------

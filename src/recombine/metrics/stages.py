@@ -1,4 +1,4 @@
-"""How metrics reach the stages of a network, within a memory budget.
+"""How metrics reach the stages of a network (Eq. 21–22), within a memory budget.
 
 A *reader* runs a network on rows of factor values and hands each stage's activation to a *tap*, at the moment it is
 computed: `reader(values, tap)`, `tap(name, activation)`. Activations are `(*member, point, …)`, with as many member

@@ -1,4 +1,4 @@
-"""The loss of one member: squared error over pixels, plus what the recipe weighs in (Eq. 12).
+"""The loss of one member: squared error over pixels, plus what the recipe weighs in (Eq. 12, 48).
 
 `dispatch` says how networks run on a device; where it has no faster way, members are batched by `vmap`. With precision
 `bf16` the network computes in bfloat16 on a rounded copy of its float32 weights, to which gradients come back.
