@@ -1,11 +1,13 @@
 """Measurements: noun in, number out; no plotting, no training."""
 
+import recombine.metrics.theory_metrics  # noqa: F401  registers them
 from recombine.metrics.bands import Band, band_alignment, band_index, band_position, mean_band_index
 from recombine.metrics.combinations import nonnegative_superposition, stripe_superposition
 from recombine.metrics.cross_terms import cross_terms
 from recombine.metrics.errors import extreme_pixel, hits, region_mean, squared_error
-from recombine.metrics.factorization import interaction_weights, partial_factorization
+from recombine.metrics.factorization import factorization_curve, interaction_weights, partial_factorization
 from recombine.metrics.geometry import local_factorization, mean_factorization, volume_element
+from recombine.metrics.kernel_axis import KernelAxis, kernel_axis, landmarks
 from recombine.metrics.kernel_families import FamilyAgreement, family_kernels, kernel_families
 from recombine.metrics.kernels import (
     KernelAgreement,
@@ -21,6 +23,8 @@ from recombine.metrics.probes import LinearProbe, probe_scores
 from recombine.metrics.ranks import effective_rank, matrix_effective_rank, schmidt_spectrum
 from recombine.metrics.regions import distance_inside, interior
 from recombine.metrics.roughness import laplacian, roughness
+from recombine.metrics.sampled_kernels import sampled_factorization, sampled_interaction_weights
+from recombine.metrics.sampling_bias import SamplingBias, sampling_bias
 from recombine.metrics.stages import Reader, Tap, decoder_reader, ensemble_reader, features, stage_sizes
 from recombine.metrics.superposition import (
     averaged_codes,
@@ -36,8 +40,10 @@ __all__ = [
     "Band",
     "FamilyAgreement",
     "KernelAgreement",
+    "KernelAxis",
     "LinearProbe",
     "Reader",
+    "SamplingBias",
     "Tap",
     "Tuning",
     "averaged_codes",
@@ -53,6 +59,7 @@ __all__ = [
     "ensemble_reader",
     "explained_variance",
     "extreme_pixel",
+    "factorization_curve",
     "family_kernels",
     "features",
     "finite_difference_metric",
@@ -62,7 +69,9 @@ __all__ = [
     "interaction_weights",
     "interior",
     "kernel_agreement",
+    "kernel_axis",
     "kernel_families",
+    "landmarks",
     "laplacian",
     "local_factorization",
     "log_volume",
@@ -79,6 +88,9 @@ __all__ = [
     "probe_scores",
     "region_mean",
     "roughness",
+    "sampled_factorization",
+    "sampled_interaction_weights",
+    "sampling_bias",
     "schmidt_spectrum",
     "separate_peaks",
     "squared_error",
