@@ -1,13 +1,11 @@
 """Measurements: noun in, number out; no plotting, no training."""
 
-import recombine.metrics.theory_metrics  # noqa: F401  registers them
 from recombine.metrics.bands import Band, band_alignment, band_index, band_position, mean_band_index
 from recombine.metrics.combinations import nonnegative_superposition, stripe_superposition
 from recombine.metrics.cross_terms import cross_terms
 from recombine.metrics.errors import extreme_pixel, hits, region_mean, squared_error
 from recombine.metrics.factorization import factorization_curve, interaction_weights, partial_factorization
 from recombine.metrics.geometry import local_factorization, mean_factorization, volume_element
-from recombine.metrics.kernel_axis import KernelAxis, kernel_axis, landmarks
 from recombine.metrics.kernel_families import FamilyAgreement, family_kernels, kernel_families
 from recombine.metrics.kernels import (
     KernelAgreement,
@@ -35,6 +33,11 @@ from recombine.metrics.superposition import (
 )
 from recombine.metrics.tuning import Tuning, neuron_tuning
 from recombine.metrics.volume_statistics import held_out_statistics, log_volume
+
+# isort: split
+# Columns are in the order in which metrics are registered: these, and what they import, come last.
+import recombine.metrics.theory_metrics  # noqa: F401
+from recombine.metrics.kernel_axis import KernelAxis, kernel_axis, landmarks
 
 __all__ = [
     "Band",

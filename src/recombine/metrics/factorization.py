@@ -18,7 +18,7 @@ less what deviates from it: (N + M − 2) / (N + M − 1) in single factors on a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from itertools import combinations
 from typing import Any, Literal
 
@@ -170,15 +170,20 @@ def chosen_terms(factors: int, order: int, family: Any = None) -> set[tuple[int,
     if order != 1:
         raise InvalidValue("order", order, "1, or no family: which terms count is either an order or a family")
     allowed = f"sets of factors from 0 to {factors - 1}, at least one set, none of them empty or there twice"
-    sets = None if isinstance(family, (str, bytes, Mapping)) else [_set_of_factors(own, factors) for own in family]
+    sets = [_set_of_factors(own, factors) for own in family] if _is_plain(family) else None
     if not sets or None in sets or len(set(sets)) < len(sets):
         raise InvalidValue("family", family, allowed)
     return {inside for inside in sets if inside is not None}
 
 
+def _is_plain(given: Any) -> bool:
+    """Whether something is a list, a tuple, a set or the like: no text, mapping or tensor."""
+    return isinstance(given, (Sequence, Set)) and not isinstance(given, (str, bytes))
+
+
 def _set_of_factors(given: Any, factors: int) -> tuple[int, ...] | None:
     """The factors of a set in order, or nothing where it is not one."""
-    if not isinstance(given, Collection) or isinstance(given, (str, bytes, Mapping)):
+    if not _is_plain(given):
         return None
     inside = list(given)
     if not inside or not fits(inside, list[int]) or len(set(inside)) < len(inside):

@@ -20,7 +20,7 @@ from recombine.errors import InvalidValue
 from recombine.metrics.factorization import Weight, partial_factorization
 from recombine.metrics.sampled_kernels import sampled_factorization, shows_every_value
 
-DRAWS = 20
+DRAWS, MOST_DRAWS = 20, 10**4
 ATTEMPTS = 100
 """Samples that are drawn for each one that shows every value."""
 
@@ -84,7 +84,7 @@ def sampling_bias(
     (0.285714, 0.0, 0.0)
     """
     shape = grid_shape(shape, gram.shape[-1])
-    whole_number("draws", draws)
+    whole_number("draws", draws, at_most=MOST_DRAWS)
     whole_number("seed", seed, at_least=0)
     whole = partial_factorization(gram, shape, order, weight, family=family)
     if isinstance(kept, Tensor):

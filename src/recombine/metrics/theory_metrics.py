@@ -38,7 +38,7 @@ def evaluate_kernel_axis(stage: Stage) -> dict[str, Tensor]:
     "factor_recovery",
     Column(
         "factor_recovery", "R² of the best of a few decoders, linear or not, at points that it was not fitted on",
-        "A.3", dims=("factor",), heading="recovery",
+        "A.3", dims=("factor",),
     ),
     in_studies=False,
 )  # fmt: skip

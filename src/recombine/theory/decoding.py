@@ -21,7 +21,8 @@ from recombine.theory.point_grams import squared_distances
 
 WIDTHS = (0.25, 0.5, 1.0, 2.0)
 """Of Gaussian kernels, in medians of the distance between points."""
-RIDGES = (1e-6, 1e-4, 1e-2, 1.0)
+RIDGES = (1e-6, 1e-3, 1.0, 1e3)
+"""The last one leaves little but the mean: what a decoder says of a factor that is gone."""
 LEAST = 1e-9
 """Smallest damping of a kernel whose diagonal is about 1, so that one that does not vary has an inverse too."""
 NEIGHBOURS = (1, 3, 5)

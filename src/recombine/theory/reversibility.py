@@ -70,7 +70,7 @@ def factor_recovery(
     >>> x, y = torch.meshgrid(torch.arange(8.0), torch.arange(8.0), indexing="ij")
     >>> points = torch.stack([x.flatten(), y.flatten()], dim=1)
     >>> [round(value, 2) for value in factor_recovery(points[:, :1].exp(), points).tolist()]
-    [1.0, -0.08]
+    [1.0, -0.03]
     """
     return gram_recovery(centred_gram(features), points, folds=folds, seed=seed)
 
@@ -181,18 +181,18 @@ def local_loss(
     number("tolerance", tolerance, above=0, at_most=1)
     finite("metric", metric)
     g = metric.double()
-    speeds = g.diagonal(dim1=-2, dim2=-1)
-    own = torch.stack([_own_speed(g, factor) for factor in range(g.shape[-1])], dim=-1)
+    speeds = g.diagonal(dim1=-2, dim2=-1).contiguous()  # torch's median of an expanded tensor is not its median
     least = ROUNDING * speeds.amax(dim=(-2, -1), keepdim=True)
+    own = torch.stack([_own_speed(g, factor, least[..., 0]) for factor in range(g.shape[-1])], dim=-1)
     usual = tolerance * speeds.median(dim=-2, keepdim=True).values
     return (own <= torch.maximum(least, usual)).double().mean(dim=-2)
 
 
-def _own_speed(metric: Tensor, factor: int) -> Tensor:
-    """Schur complement of a factor's squared speed."""
+def _own_speed(metric: Tensor, factor: int, least: Tensor) -> Tensor:
+    """Schur complement of a factor's squared speed; directions in which others move by rounding only are nobody's."""
     others = [k for k in range(metric.shape[-1]) if k != factor]
     if not others:
         return metric[..., factor, factor]
     cross = metric[..., others, factor]
-    inverse = torch.linalg.pinv(metric[..., others, :][..., others], hermitian=True, rtol=ROUNDING)
+    inverse = torch.linalg.pinv(metric[..., others, :][..., others], hermitian=True, atol=least)
     return metric[..., factor, factor] - torch.einsum("...i,...ij,...j->...", cross, inverse, cross)
