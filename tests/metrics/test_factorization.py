@@ -1,13 +1,14 @@
 """Orders of interaction of a kernel: known answers and a slow, obvious oracle."""
 
-from itertools import product
+from itertools import combinations, product
+from math import prod
 
 import numpy as np
 import pytest
 import torch
 
 from recombine.errors import InvalidValue
-from recombine.metrics import interaction_weights, partial_factorization
+from recombine.metrics import factorization_curve, interaction_weights, partial_factorization
 
 
 def random_kernel(points, seed=0):
@@ -83,3 +84,76 @@ def test_wrong_order_is_one_line(order):
 def test_every_subset_is_there():
     found = set(interaction_weights(torch.eye(8), (2, 2, 2)))
     assert found == {tuple(k for k in range(3) if bits[k]) for bits in product((0, 1), repeat=3)} - {()}
+
+
+def or_kernel(shape):
+    none_shared = torch.ones(1, 1).double()
+    for count in shape:
+        none_shared = torch.kron(none_shared, 1 - torch.eye(count).double())
+    return 1 - none_shared
+
+
+@pytest.mark.parametrize("shape", [(4, 7), (3, 4, 6)])
+def test_the_or_kernels_split_is_known(shape):
+    weights = interaction_weights(or_kernel(shape), shape)
+    total = sum(prod(shape[k] - 1 for k in range(len(shape)) if k not in inside) for inside in weights)
+    whole = torch.stack(list(weights.values())).sum()
+    for inside, weight in weights.items():
+        others = prod(shape[k] - 1 for k in range(len(shape)) if k not in inside)
+        assert (weight / whole).item() == pytest.approx(others / total)
+    if len(shape) == 2:
+        assert partial_factorization(or_kernel(shape), shape).item() == pytest.approx((4 + 7 - 2) / (4 + 7 - 1))
+
+
+@pytest.mark.parametrize("weight", ["square", "absolute"])
+def test_a_family_of_all_low_sets_is_the_order_to_the_bit(weight):
+    gram, shape = random_kernel(24), (2, 3, 4)
+    for order in (1, 2, 3):
+        family = [set(inside) for size in range(1, order + 1) for inside in combinations(range(3), size)]
+        expected = partial_factorization(gram, shape, order, weight)
+        assert torch.equal(partial_factorization(gram, shape, weight=weight, family=family), expected)
+
+
+def test_orders_are_summed_as_they_always_were():
+    gram, shape = torch.stack([random_kernel(24, seed) for seed in range(3)]), (2, 3, 4)
+    weights = interaction_weights(gram, shape)
+    total = torch.stack(list(weights.values())).sum(dim=0)
+    low = torch.stack([value for inside, value in weights.items() if len(inside) <= 2]).sum(dim=0)
+    assert torch.equal(partial_factorization(gram, shape, order=2), low / total), "stored results depend on every bit"
+
+
+def test_a_family_counts_its_own_terms_only():
+    gram, shape = random_kernel(24), (2, 3, 4)
+    weights = interaction_weights(gram, shape)
+    expected = (weights[0, 2] + weights[1,]) / sum(weights.values())
+    for family in ([(2, 0), (1,)], {frozenset({0, 2}), frozenset({1})}, ([0, 2], {1})):
+        assert partial_factorization(gram, shape, family=family).item() == pytest.approx(expected.item())
+
+
+def test_the_curve_rises_to_one():
+    grams = torch.stack([random_kernel(24, seed) for seed in range(3)])
+    curve = factorization_curve(grams, (2, 3, 4))
+    assert curve.shape == (3, 3)
+    assert (curve.diff(dim=-1) > 0).all()
+    for order in (1, 2, 3):
+        assert torch.equal(curve[:, order - 1], partial_factorization(grams, (2, 3, 4), order=order))
+    assert torch.allclose(curve[:, -1], torch.ones(3).double())
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        [], [{2}], [{-1}], [set()], [{0}, {0}], [(0, 1), (1, 0)], [(0, 0)], [0, 1], [{"x"}], "01", {0: 1}, [{True}],
+        [{0.0}],
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_wrong_family_is_one_line(family):
+    with pytest.raises(InvalidValue, match="family") as raised:
+        partial_factorization(torch.eye(4), (2, 2), family=family)
+    assert "\n" not in str(raised.value)
+
+
+def test_order_and_family_together_are_refused():
+    with pytest.raises(InvalidValue, match="order"):
+        partial_factorization(torch.eye(4), (2, 2), 2, family=[{0}])

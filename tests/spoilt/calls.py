@@ -101,8 +101,10 @@ METRICS = {
         "agreement": {"or": torch.ones(())}, "width": {"or": torch.ones(2)}, "gaussian": {"or": torch.ones(2).bool()},
         "p_value": torch.ones(()),
     },
+    "KernelAxis": lambda: {"single_factor": torch.ones(()), "above_delta": torch.ones(()), "rank": torch.ones(())},
     "KernelAgreement": lambda: {"agreement": {"binary": torch.ones(())}, "p_value": torch.ones(())},
     "LinearProbe": lambda: {"ridge": 1e-3},
+    "SamplingBias": lambda: {"whole": torch.ones(()), "estimates": torch.ones(3)},
     "Tuning": lambda: {"curves": (), "stripe_index": torch.ones(3), "localisation_index": torch.ones(3)},
     "averaged_codes": lambda: {"codes": randn(5, 4), "sizes": [2, 2], "training": randn(6, 4)},
     "averaged_prediction": lambda: {
@@ -124,6 +126,7 @@ METRICS = {
     },
     "explained_variance": lambda: {"signals": randn(4, 5), "prediction": randn(4, 5)},
     "extreme_pixel": lambda: {"images": randn(2, 5, 4), "polarity": "dark"},
+    "factorization_curve": lambda: {"gram": gram(), "shape": SHAPE, "weight": "absolute"},
     "family_kernels": lambda: {"family": "or", "rows": randn(3, 2), "columns": randn(4, 2), "widths": (1.0, 2.0)},
     "features": lambda: {"reader": reader(), "points": spec().task.grid.points[:4], "members": 0, "memory": 1 << 20},
     "finite_difference_metric": lambda: {"activations": randn(POINTS, 4), "shape": SHAPE, "spacing": (1.0, 1.0)},
@@ -135,6 +138,8 @@ METRICS = {
     "kernel_agreement": lambda: {
         "gram": gram(), "positions": grid().points, "held_out": held_out(), "width": 1.0, "permutations": 9, "seed": 0
     },
+    "kernel_axis": lambda: {"gram": gram(), "shape": SHAPE, "largest": 2},
+    "landmarks": lambda: {"shape": SHAPE, "bump": 1.0, "broad": 2.0, "largest": 2},
     "laplacian": lambda: {"values": randn(POINTS), "shape": SHAPE},
     "kernel_families": lambda: {
         "gram": gram(), "shape": SHAPE, "held_out": held_out(), "rows": held_out(), "widths": (1.0, 2.0),
@@ -157,12 +162,25 @@ METRICS = {
         "chosen": held_out(), "truth": randn(POINTS, 5), "draws": 2, "seed": 0,
     },
     "nonnegative_weights": lambda: {"gram": torch.eye(3), "products": randn(3)},
-    "partial_factorization": lambda: {"gram": gram(), "shape": SHAPE, "order": 1, "weight": "absolute"},
+    "partial_factorization": lambda: {
+        "gram": gram(), "shape": SHAPE, "order": 1, "weight": "absolute", "family": [{0}, {0, 1}]
+    },
     "probe_scores": lambda: {
         "features": randn(POINTS, 4), "values": grid().points, "held_out": held_out(), "ridge": 1e-3
     },
     "region_mean": lambda: {"values": randn(POINTS), "region": held_out()},
     "roughness": lambda: {"values": randn(POINTS), "shape": SHAPE, "region": held_out()},
+    "sampled_factorization": lambda: {
+        "gram": gram()[1:, 1:], "shape": SHAPE, "kept": torch.arange(POINTS) > 0, "order": 1, "weight": "square",
+        "family": [{0}, {0, 1}],
+    },
+    "sampled_interaction_weights": lambda: {
+        "gram": gram()[1:, 1:], "shape": SHAPE, "kept": torch.arange(POINTS) > 0, "weight": "absolute"
+    },
+    "sampling_bias": lambda: {
+        "gram": gram(), "shape": SHAPE, "kept": 0.9, "order": 1, "weight": "square", "family": [{0}, {0, 1}],
+        "draws": 2, "seed": 0,
+    },
     "schmidt_spectrum": lambda: {"gram": gram(), "shape": SHAPE},
     "squared_error": lambda: {"outputs": randn(2, POINTS, 4), "targets": randn(POINTS, 4)},
     "stage_sizes": lambda: {"reader": reader(), "points": spec().task.grid.points[:4], "members": 0},

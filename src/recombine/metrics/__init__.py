@@ -4,7 +4,7 @@ from recombine.metrics.bands import Band, band_alignment, band_index, band_posit
 from recombine.metrics.combinations import nonnegative_superposition, stripe_superposition
 from recombine.metrics.cross_terms import cross_terms
 from recombine.metrics.errors import extreme_pixel, hits, region_mean, squared_error
-from recombine.metrics.factorization import interaction_weights, partial_factorization
+from recombine.metrics.factorization import factorization_curve, interaction_weights, partial_factorization
 from recombine.metrics.geometry import local_factorization, mean_factorization, volume_element
 from recombine.metrics.kernel_families import FamilyAgreement, family_kernels, kernel_families
 from recombine.metrics.kernels import (
@@ -21,6 +21,8 @@ from recombine.metrics.probes import LinearProbe, probe_scores
 from recombine.metrics.ranks import effective_rank, matrix_effective_rank, schmidt_spectrum
 from recombine.metrics.regions import distance_inside, interior
 from recombine.metrics.roughness import laplacian, roughness
+from recombine.metrics.sampled_kernels import sampled_factorization, sampled_interaction_weights
+from recombine.metrics.sampling_bias import SamplingBias, sampling_bias
 from recombine.metrics.stages import Reader, Tap, decoder_reader, ensemble_reader, features, stage_sizes
 from recombine.metrics.superposition import (
     averaged_codes,
@@ -32,12 +34,19 @@ from recombine.metrics.superposition import (
 from recombine.metrics.tuning import Tuning, neuron_tuning
 from recombine.metrics.volume_statistics import held_out_statistics, log_volume
 
+# isort: split
+# Columns are in the order in which metrics are registered: these, and what they import, come last.
+import recombine.metrics.theory_metrics  # noqa: F401
+from recombine.metrics.kernel_axis import KernelAxis, kernel_axis, landmarks
+
 __all__ = [
     "Band",
     "FamilyAgreement",
     "KernelAgreement",
+    "KernelAxis",
     "LinearProbe",
     "Reader",
+    "SamplingBias",
     "Tap",
     "Tuning",
     "averaged_codes",
@@ -53,6 +62,7 @@ __all__ = [
     "ensemble_reader",
     "explained_variance",
     "extreme_pixel",
+    "factorization_curve",
     "family_kernels",
     "features",
     "finite_difference_metric",
@@ -62,7 +72,9 @@ __all__ = [
     "interaction_weights",
     "interior",
     "kernel_agreement",
+    "kernel_axis",
     "kernel_families",
+    "landmarks",
     "laplacian",
     "local_factorization",
     "log_volume",
@@ -79,6 +91,9 @@ __all__ = [
     "probe_scores",
     "region_mean",
     "roughness",
+    "sampled_factorization",
+    "sampled_interaction_weights",
+    "sampling_bias",
     "schmidt_spectrum",
     "separate_peaks",
     "squared_error",

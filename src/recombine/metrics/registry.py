@@ -30,6 +30,7 @@ from recombine.errors import InvalidValue, listed
 from recombine.factors import FactorGrid
 from recombine.metrics.metric_tensors import finite_difference_metric
 from recombine.metrics.stages import precision
+from recombine.theory.point_grams import both_grams
 
 
 class Need(StrEnum):
@@ -58,6 +59,16 @@ class Stage:
     """The exact metric tensor; none where there is no derivative."""
     targets: Tensor | None = None
     """Right outputs of the network, `(point, …)`."""
+
+    @cached_property
+    def grams(self) -> tuple[Tensor, Tensor]:
+        """Products of features less their mean over points, and as they are, `(*member, point, point)`."""
+        return both_grams(self.features)
+
+    @property
+    def gram(self) -> Float[Tensor, "*member point point"]:
+        """Products of features less their mean over points, in double precision."""
+        return self.grams[0]
 
     @cached_property
     def differences(self) -> Float[Tensor, "*member point factor factor"]:

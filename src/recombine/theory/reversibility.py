@@ -1,0 +1,198 @@
+"""Reversible and irreversible mixing (A.3): what of the factors a stage still has, however it is mixed.
+
+Conventions
+-----------
+A stage that mixes factors reversibly has lost nothing: some map, linear or not, gives them back. `factor_recovery`
+looks for that map over the whole grid, with a few decoders (`decoding`) that are fitted on random folds of the points
+and scored on what they did not see. Neighbours of a point that is left out are fitted, so that this asks what a stage
+holds, not what it generalises to. Which decoder counts in a fold is chosen, for each factor, by its errors in the other
+folds: errors that are scored have no say in it, and features of noise have an R² of about 0 and no more.
+
+R² = 1 − Σ (v − v̂)² / Σ (v − v̄)², at best 1. A factor that is gone has about 0, or less where no decoder knows better
+than to follow noise. A map that only this handful of decoders cannot find looks like a loss; the metric tensor does not
+depend on decoders, and sees what is lost locally: `jacobian_rank` counts the directions in which a stage moves at a
+point, `local_loss` the points where a factor moves it in no direction of its own. It does not see far apart points that
+are mapped onto one another (which recovery does).
+
+Known answers: rotations and invertible coupling layers change neither, whatever they mix. Averaging over a factor takes
+its recovery to 0 and its local loss to 1, and leaves the others'; saturation of half of a factor's range takes its
+local loss to ½ and its R² to 7/8; a projection onto x + y takes R² of both to ½, and rank 2 to 1.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from recombine.checks import checked, finite, number, whole_number
+from recombine.errors import InvalidValue
+from recombine.theory.decoding import fold_errors
+from recombine.theory.point_grams import centred_gram
+
+FOLDS = 5
+RANK_TOLERANCE = 1e-6
+"""Eigenvalues of a metric tensor below this share of the largest over the grid count as 0 (speeds: 10⁻³ of it)."""
+LOSS_TOLERANCE = 1e-3
+"""Squared speed of a factor of its own, as a share of its usual one, below which it is not visible."""
+ROUNDING = 1e-10
+"""Share of the largest squared speed over all factors that is rounding."""
+
+
+@checked
+def factor_recovery(
+    features: Float[Tensor, "*member point feature"],
+    points: Float[Tensor, "point factor"],
+    *,
+    folds: int = FOLDS,
+    seed: int = 0,
+) -> Float[Tensor, "*member factor"]:
+    """How well each factor's value can be decoded from a stage: R² at points that were not fitted.
+
+    Parameters
+    ----------
+    features
+        A stage's activations.
+    points
+        Factor values at every point.
+    folds
+        Parts of the points that are left out in turn.
+    seed
+        Of the folds.
+
+    Returns
+    -------
+    Tensor
+        One number per factor; NaN for a factor that has one value.
+
+    Examples
+    --------
+    >>> x, y = torch.meshgrid(torch.arange(8.0), torch.arange(8.0), indexing="ij")
+    >>> points = torch.stack([x.flatten(), y.flatten()], dim=1)
+    >>> [round(value, 2) for value in factor_recovery(points[:, :1].exp(), points).tolist()]
+    [1.0, -0.03]
+    """
+    return gram_recovery(centred_gram(features), points, folds=folds, seed=seed)
+
+
+@checked
+def gram_recovery(
+    gram: Float[Tensor, "*member point point"],
+    points: Float[Tensor, "point factor"],
+    *,
+    folds: int = FOLDS,
+    seed: int = 0,
+) -> Float[Tensor, "*member factor"]:
+    """`factor_recovery` of a stage whose Gram matrix over points is known.
+
+    Parameters
+    ----------
+    gram
+        Products of all points' features.
+    points
+        Factor values at every point.
+    folds
+        Parts of the points that are left out in turn.
+    seed
+        Of the folds.
+
+    Returns
+    -------
+    Tensor
+        One number per factor; NaN for a factor that has one value.
+    """
+    finite("gram", gram)
+    finite("points", points)
+    whole_number("folds", folds, at_least=2)
+    whole_number("seed", seed, at_least=0)
+    if len(points) < 2 * folds:
+        raise InvalidValue("folds", folds, f"at most half as many as points ({len(points)})")
+    values = points.double().to(gram.device)
+    centred = values - values.mean(dim=0)
+    total = centred.square().sum(dim=0)
+    order = torch.randperm(len(values), generator=torch.Generator().manual_seed(seed)).to(gram.device)
+    scale = gram.diagonal(dim1=-2, dim2=-1).mean(dim=-1)[..., None, None]
+    try:
+        unit = gram.double() / torch.where(scale > 0, scale, 1.0)
+        errors = fold_errors(unit, centred, list(order.tensor_split(folds)))
+    except torch.linalg.LinAlgError:
+        raise InvalidValue("gram", gram, "products of features: symmetric, with no negative eigenvalue") from None
+    elsewhere = errors.sum(dim=1, keepdim=True) - errors
+    scored = errors.gather(0, elsewhere.argmin(dim=0, keepdim=True))[0]
+    return 1 - scored.sum(dim=0) / torch.where(total > 0, total, torch.nan)
+
+
+@checked
+def jacobian_rank(
+    metric: Float[Tensor, "*member point factor factor"], *, tolerance: float = RANK_TOLERANCE
+) -> Int[Tensor, "*member point"]:
+    """Number of directions in which a stage moves at each point: rank of g = JᵀJ.
+
+    Parameters
+    ----------
+    metric
+        Metric tensor at every point.
+    tolerance
+        Eigenvalues below this share of the largest over the grid count as 0.
+
+    Returns
+    -------
+    Tensor
+        From 0 to the number of factors.
+
+    Examples
+    --------
+    >>> jacobian_rank(torch.stack([torch.eye(2), torch.ones(2, 2), torch.zeros(2, 2)])).tolist()
+    [2, 1, 0]
+    """
+    number("tolerance", tolerance, above=0, at_most=1)
+    finite("metric", metric)
+    values = torch.linalg.eigvalsh(metric.double())
+    largest = values.amax(dim=(-2, -1), keepdim=True)
+    return ((values > tolerance * largest) & (values > 0)).sum(dim=-1)
+
+
+@checked
+def local_loss(
+    metric: Float[Tensor, "*member point factor factor"], *, tolerance: float = LOSS_TOLERANCE
+) -> Float[Tensor, "*member factor"]:
+    """Share of points at which moving a factor moves the stage in no direction that the others do not move it in.
+
+    The squared speed of a factor of its own is the Schur complement g_ii − g_io g_oo⁺ g_oi, o being the other factors:
+    what is left of its direction when theirs are taken off.
+
+    Parameters
+    ----------
+    metric
+        Metric tensor at every point.
+    tolerance
+        Share of the median of g_ii over points below which that is nothing.
+
+    Returns
+    -------
+    Tensor
+        One number per factor, from 0 to 1.
+
+    Examples
+    --------
+    >>> local_loss(torch.stack([torch.eye(2), torch.ones(2, 2), torch.diag(torch.tensor([1.0, 0.0]))])).tolist()
+    [0.3333333333333333, 0.6666666666666666]
+    """
+    number("tolerance", tolerance, above=0, at_most=1)
+    finite("metric", metric)
+    g = metric.double()
+    speeds = g.diagonal(dim1=-2, dim2=-1).contiguous()  # torch's median of an expanded tensor is not its median
+    least = ROUNDING * speeds.amax(dim=(-2, -1), keepdim=True)
+    own = torch.stack([_own_speed(g, factor, least[..., 0]) for factor in range(g.shape[-1])], dim=-1)
+    usual = tolerance * speeds.median(dim=-2, keepdim=True).values
+    return (own <= torch.maximum(least, usual)).double().mean(dim=-2)
+
+
+def _own_speed(metric: Tensor, factor: int, least: Tensor) -> Tensor:
+    """Schur complement of a factor's squared speed; directions in which others move by rounding only are nobody's."""
+    others = [k for k in range(metric.shape[-1]) if k != factor]
+    if not others:
+        return metric[..., factor, factor]
+    cross = metric[..., others, factor]
+    inverse = torch.linalg.pinv(metric[..., others, :][..., others], hermitian=True, atol=least)
+    return metric[..., factor, factor] - torch.einsum("...i,...ij,...j->...", cross, inverse, cross)

@@ -1,0 +1,194 @@
+"""What a stage loses of the factors: nothing in reversible layers, what was planted in others; decoders written out."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.neighbors import KNeighborsRegressor
+
+from recombine.errors import InvalidValue
+from recombine.theory.decoding import NEIGHBOURS, RIDGES, WIDTHS, fold_errors
+from recombine.theory.point_grams import both_grams, centred_gram
+from recombine.theory.reversibility import factor_recovery, gram_recovery, jacobian_rank, local_loss
+from recombine.theory.transport import additivity
+from tests.theory.chains import COUNT, GRID, Mixing, blocks, merged, pooled, saturated, stages
+
+REVERSIBLE = ("blocks", "rotated", "coupled")
+
+
+@pytest.mark.parametrize("lossy", [pooled, saturated, merged], ids=lambda layer: layer.__name__)
+def test_reversible_layers_lose_nothing_and_planted_losses_are_seen(lossy):
+    features, metrics = stages(lossy)
+    recovery = {name: factor_recovery(own, GRID).tolist() for name, own in features.items()}
+    loss = {name: local_loss(own).tolist() for name, own in metrics.items()}
+    rank = {name: jacobian_rank(own).double().mean().item() for name, own in metrics.items()}
+    for name in REVERSIBLE:
+        assert recovery[name] == pytest.approx(recovery["blocks"], abs=0.02), name
+        assert min(recovery[name]) > 0.98, name
+        assert loss[name] == [0, 0], name
+        assert rank[name] == 2, name
+    expected = {
+        "pooled": ([1, 0], 0.02, [0, 1], 1),
+        "saturated": ([1, 7 / 8], 0.04, [0, 1 / 2], 3 / 2),
+        "merged": ([1 / 2, 1 / 2], 0.1, [1, 1], 1),
+    }
+    recovered, tolerance, lost, directions = expected[lossy.__name__]
+    assert recovery["lossy"] == pytest.approx(recovered, abs=tolerance)
+    assert loss["lossy"] == pytest.approx(lost)
+    assert rank["lossy"] == pytest.approx(directions)
+
+
+def test_the_harmless_layers_do_mix():
+    """They are not harmless by doing nothing: a third of the variance is not additive any more."""
+    mixing = Mixing()
+    rotated = mixing.rotate(blocks(GRID))
+    coupled = mixing.couple(rotated)
+    assert torch.allclose(mixing.undone(coupled), blocks(GRID))
+    assert additivity(centred_gram(rotated), (COUNT, COUNT)).item() == pytest.approx(1)
+    assert additivity(centred_gram(coupled), (COUNT, COUNT)).item() < 0.8
+
+
+@pytest.mark.parametrize("features", [3, 50, 2000])
+def test_noise_has_no_factors(features):
+    generator = torch.Generator().manual_seed(features)
+    noise = torch.randn(20, len(GRID), features, generator=generator)
+    recovery = factor_recovery(noise, GRID)
+    assert recovery.shape == (20, 2)
+    assert -0.1 < recovery.mean().item() < 0.01, "choosing the best decoder must not make anything of it"
+    assert recovery.max().item() < 0.15
+
+
+def test_rotations_shifts_and_scales_change_nothing():
+    mixing = Mixing()
+    features = mixing.couple(mixing.rotate(blocks(GRID)))
+    rotation = Mixing(5).rotation
+    expected = factor_recovery(features, GRID)
+    assert torch.allclose(factor_recovery(1e3 * features @ rotation + 7.0, GRID), expected, atol=1e-4)
+
+
+def test_members_are_separate():
+    features = stages(merged)[0]
+    together = factor_recovery(torch.stack(list(features.values()))[None], GRID)
+    alone = torch.stack([factor_recovery(own, GRID) for own in features.values()])
+    assert together.shape == (1, 4, 2)
+    assert torch.allclose(together[0], alone, atol=1e-6)
+
+
+def explicit_errors(features, values, folds):
+    """Every decoder fitted on every fold: ridge with an intercept from its normal equations, and scikit-learn."""
+    gram = features @ features.T
+    squared = np.square(features[:, None] - features[None]).sum(-1)
+    median = np.median(squared[np.triu_indices(len(squared), 1)])
+    kernels = [gram] + [rbf_kernel(features, gamma=1 / (2 * width**2 * median)) for width in WIDTHS]
+    decoders = []
+    for kernel in kernels:
+        varying = np.trace(kernel) / len(kernel) - kernel.mean()
+        for ridge in RIDGES:
+
+            def predict(fitted, out, kernel=kernel, damping=ridge * varying):
+                size = len(fitted)
+                system = np.ones((size + 1, size + 1))
+                system[:size, :size] = kernel[np.ix_(fitted, fitted)] + damping * np.eye(size)
+                system[size, size] = 0
+                solved = np.linalg.solve(system, np.vstack([values[fitted], np.zeros((1, values.shape[1]))]))
+                return kernel[np.ix_(out, fitted)] @ solved[:size] + solved[size]
+
+            decoders.append(predict)
+    for count in NEIGHBOURS:
+
+        def nearest(fitted, out, count=count):
+            return KNeighborsRegressor(count).fit(features[fitted], values[fitted]).predict(features[out])
+
+        decoders.append(nearest)
+    everything = np.arange(len(values))
+    return np.array([
+        [np.square(predict(np.setdiff1d(everything, out), out) - values[out]).sum(0) for out in folds]
+        for predict in decoders
+    ])  # fmt: skip
+
+
+def test_all_folds_at_once_are_each_fold_fitted_by_itself():
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(31, 6, generator=generator).double()
+    features -= features.mean(dim=0)
+    features /= features.square().sum(dim=1).mean().sqrt()
+    values = torch.randn(31, 2, generator=generator).double()
+    folds = list(torch.randperm(31, generator=generator).tensor_split(4))
+    errors = fold_errors(features @ features.T, values, folds)
+    explicit = explicit_errors(features.numpy(), values.numpy(), [fold.numpy() for fold in folds])
+    np.testing.assert_allclose(errors.numpy(), explicit, rtol=2e-4)
+
+
+def test_a_gram_matrix_says_it_all_and_goes_in_parts(monkeypatch):
+    features = torch.randn(2, 20, 333, generator=torch.Generator().manual_seed(0)) + 3
+    points = torch.randn(20, 2, generator=torch.Generator().manual_seed(1))
+    centred = features.double() - features.double().mean(dim=-2, keepdim=True)
+    whole = centred_gram(features)
+    assert torch.allclose(whole, centred @ centred.mT)
+    assert torch.allclose(both_grams(features)[1], features.double() @ features.double().mT)
+    assert torch.equal(gram_recovery(whole, points), factor_recovery(features, points))
+    monkeypatch.setattr("recombine.theory.point_grams.PART", 1000)
+    assert torch.allclose(centred_gram(features), whole)
+    assert features.mean() > 2.9, "features are left as they were"
+
+
+def test_points_that_are_mapped_onto_one_another_are_seen_by_recovery_alone():
+    folded = torch.stack([(GRID[:, 0] - (COUNT - 1) / 2).abs(), GRID[:, 1]], dim=1)
+    recovery = factor_recovery(folded, GRID)
+    assert recovery[0].item() < 0.05
+    assert recovery[1].item() > 0.99
+    assert local_loss(torch.eye(2).double().expand(len(GRID), 2, 2)).tolist() == [0, 0], "the same at all points"
+
+
+def test_stages_and_factors_that_do_not_vary():
+    flat = factor_recovery(torch.ones(len(GRID), 3), torch.cat([GRID, torch.ones(len(GRID), 1)], dim=1))
+    assert (flat[:2] < 0.01).all()
+    assert (flat[:2] > -0.1).all()
+    assert flat[2].isnan()
+
+
+def test_three_factors_of_which_two_move_the_same_way():
+    jacobian = torch.tensor([[1.0, 2.0, 0.0], [1.0, 2.0, 0.0], [0.0, 0.0, 1.0]]).double()
+    metric = (jacobian.T @ jacobian).expand(5, 3, 3)
+    assert jacobian_rank(metric).tolist() == [2] * 5
+    assert local_loss(metric).tolist() == [1, 1, 0]
+
+
+def test_scale_does_not_matter_to_ranks_and_losses():
+    metric = torch.diag_embed(torch.tensor([[1.0, 1e-4], [1.0, 1e-5], [1.0, 0.0]]).double())
+    assert jacobian_rank(metric).tolist() == jacobian_rank(1e-12 * metric).tolist() == [2, 2, 1]
+    assert local_loss(metric).tolist() == local_loss(1e9 * metric).tolist() == pytest.approx([0, 1 / 3])
+    assert jacobian_rank(torch.zeros(4, 2, 2)).tolist() == [0] * 4
+    assert local_loss(torch.zeros(4, 2, 2)).tolist() == [1, 1]
+    assert local_loss(torch.ones(4, 1, 1)).tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("call", "field"),
+    [
+        (lambda: factor_recovery(torch.full((9, 2), torch.nan), torch.rand(9, 2)), "features"),
+        (lambda: factor_recovery(torch.rand(9, 2), torch.full((9, 2), torch.nan)), "points"),
+        (lambda: factor_recovery(torch.rand(9, 2), torch.rand(9, 2), folds=1), "folds"),
+        (lambda: factor_recovery(torch.rand(9, 2), torch.rand(9, 2), folds=5), "folds"),
+        (lambda: factor_recovery(torch.rand(9, 2), torch.rand(8, 2)), "points"),
+        (lambda: gram_recovery(torch.ones(12, 12) - 2 * torch.eye(12), torch.rand(12, 2)), "gram"),
+        (lambda: jacobian_rank(torch.eye(2).expand(3, 2, 2), tolerance=0.0), "tolerance"),
+        (lambda: local_loss(torch.full((3, 2, 2), torch.inf)), "metric"),
+    ],
+    ids=["NaN", "NaN values", "one fold", "many folds", "fewer points", "not a Gram matrix", "tolerance", "infinity"],
+)
+def test_mistakes_are_one_line(call, field):
+    with pytest.raises(InvalidValue, match=field) as raised:
+        call()
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("lossy", [pooled, saturated, merged], ids=lambda layer: layer.__name__)
+def test_other_mixings_lose_nothing_either(lossy, seed):
+    features, _ = stages(lossy, seed=seed + 1)
+    before = factor_recovery(features["blocks"], GRID)
+    for name in REVERSIBLE:
+        assert torch.allclose(factor_recovery(features[name], GRID), before, atol=0.02), name
+    assert (factor_recovery(features["lossy"], GRID)[1] < before[1] - 0.08).item()
