@@ -114,7 +114,7 @@ def test_all_folds_at_once_are_each_fold_fitted_by_itself():
     features /= features.square().sum(dim=1).mean().sqrt()
     values = torch.randn(31, 2, generator=generator).double()
     folds = list(torch.randperm(31, generator=generator).tensor_split(4))
-    errors = fold_errors(features @ features.T, values, folds)
+    errors = fold_errors(features @ features.T, values, folds, torch.ones(31, dtype=torch.bool))
     explicit = explicit_errors(features.numpy(), values.numpy(), [fold.numpy() for fold in folds])
     np.testing.assert_allclose(errors.numpy(), explicit, rtol=2e-4)
 
@@ -138,6 +138,18 @@ def test_points_that_are_mapped_onto_one_another_are_seen_by_recovery_alone():
     assert recovery[0].item() < 0.05
     assert recovery[1].item() > 0.99
     assert local_loss(torch.eye(2).double().expand(len(GRID), 2, 2)).tolist() == [0, 0], "the same at all points"
+
+
+def test_what_is_lost_in_a_region_is_seen_by_scoring_it():
+    """Held-out points are all mapped onto one: nothing is lost elsewhere."""
+    grid = torch.cartesian_prod(torch.arange(15.0), torch.arange(15.0)).double()
+    inside = ((grid > 3) & (grid < 11)).all(dim=1)
+    features = torch.where(inside[:, None], torch.tensor([30.0, 30.0], dtype=grid.dtype), grid)
+    everywhere = factor_recovery(features, grid)
+    assert (factor_recovery(features, grid, scored=~inside) > 0.95).all()
+    assert (factor_recovery(features, grid, scored=inside) < 0.2).all()
+    assert ((everywhere > 0.5) & (everywhere < 1)).all()
+    assert torch.equal(factor_recovery(features, grid, scored=inside | True), everywhere)
 
 
 def test_stages_and_factors_that_do_not_vary():

@@ -51,6 +51,20 @@ def evaluate_factor_recovery(stage: Stage) -> dict[str, Tensor]:
 
 
 @stage_metric(
+    "factor_recovery_held_out",
+    Column(
+        "factor_recovery_held", "the same, of points that are held out: what is lost there", "A.3", dims=("factor",)
+    ),
+    needs=(Need.HOLDOUT,),
+    in_studies=False,
+)
+def evaluate_factor_recovery_held_out(stage: Stage) -> dict[str, Tensor]:
+    """What of the factors a stage still has where combinations are new; decoders are fitted to other points."""
+    folds = min(FOLDS, len(stage.points) // 2)
+    return {"factor_recovery_held": gram_recovery(stage.gram, stage.points, scored=stage.held_out, folds=folds)}
+
+
+@stage_metric(
     "reversibility",
     Column("jacobian_rank", "number of directions in which the stage moves, mean over points", "A.3"),
     Column(

@@ -28,12 +28,13 @@ LEAST = 1e-9
 NEIGHBOURS = (1, 3, 5)
 
 
-def fold_errors(gram: Tensor, values: Tensor, folds: list[Tensor]) -> Tensor:
+def fold_errors(gram: Tensor, values: Tensor, folds: list[Tensor], scored: Tensor) -> Tensor:
     """Summed squared errors `(decoder, fold, *member, factor)` of values `(point, factor)` at points left out.
 
-    The Gram matrix has a diagonal of mean 1, or is 0.
+    The Gram matrix has a diagonal of mean 1, or is 0. Of the points left out, those that are scored count.
     """
-    return torch.stack([*_ridges(gram, values, folds), *_neighbours(gram, values, folds)])
+    counted = scored.to(values.dtype)[:, None]
+    return torch.stack([*_ridges(gram, values, folds, counted), *_neighbours(gram, values, folds, counted)])
 
 
 def _kernels(gram: Tensor) -> Iterator[Tensor]:
@@ -47,7 +48,7 @@ def _kernels(gram: Tensor) -> Iterator[Tensor]:
         yield torch.exp(-squared / (2 * width**2 * torch.where(unit > 0, unit, 1.0)))
 
 
-def _ridges(gram: Tensor, values: Tensor, folds: list[Tensor]) -> Iterator[Tensor]:
+def _ridges(gram: Tensor, values: Tensor, folds: list[Tensor], counted: Tensor) -> Iterator[Tensor]:
     points = gram.shape[-1]
     identity = torch.eye(points, dtype=gram.dtype, device=gram.device)
     for kernel in _kernels(gram):
@@ -58,16 +59,16 @@ def _ridges(gram: Tensor, values: Tensor, folds: list[Tensor]) -> Iterator[Tenso
             sums = inverse.sum(dim=-1, keepdim=True)
             smoother = inverse - sums @ sums.mT / sums.sum(dim=-2, keepdim=True)
             weighted = smoother @ values
-            yield torch.stack([_left_out(smoother, weighted, fold) for fold in folds])
+            yield torch.stack([_left_out(smoother, weighted, fold, counted) for fold in folds])
 
 
-def _left_out(smoother: Tensor, weighted: Tensor, fold: Tensor) -> Tensor:
+def _left_out(smoother: Tensor, weighted: Tensor, fold: Tensor, counted: Tensor) -> Tensor:
     """Summed squared errors of points that are left out."""
     own = smoother[..., fold, :][..., fold]
-    return torch.linalg.solve(own, weighted[..., fold, :]).square().sum(dim=-2)
+    return (torch.linalg.solve(own, weighted[..., fold, :]).square() * counted[fold]).sum(dim=-2)
 
 
-def _neighbours(gram: Tensor, values: Tensor, folds: list[Tensor]) -> Iterator[Tensor]:
+def _neighbours(gram: Tensor, values: Tensor, folds: list[Tensor], counted: Tensor) -> Iterator[Tensor]:
     squared = squared_distances(gram)
     for fold in folds:
         squared[..., fold[:, None], fold] = torch.inf
@@ -76,5 +77,5 @@ def _neighbours(gram: Tensor, values: Tensor, folds: list[Tensor]) -> Iterator[T
     running = values[nearest].cumsum(dim=-2)
     for count in NEIGHBOURS:
         used = min(count, most)
-        errors = (values - running[..., used - 1, :] / used).square()
+        errors = (values - running[..., used - 1, :] / used).square() * counted
         yield torch.stack([errors[..., fold, :].sum(dim=-2) for fold in folds])

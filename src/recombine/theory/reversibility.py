@@ -22,7 +22,7 @@ local loss to ½ and its R² to 7/8; a projection onto x + y takes R² of both t
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from recombine.checks import checked, finite, number, whole_number
@@ -44,6 +44,7 @@ def factor_recovery(
     features: Float[Tensor, "*member point feature"],
     points: Float[Tensor, "point factor"],
     *,
+    scored: Bool[Tensor, " point"] | None = None,
     folds: int = FOLDS,
     seed: int = 0,
 ) -> Float[Tensor, "*member factor"]:
@@ -55,6 +56,9 @@ def factor_recovery(
         A stage's activations.
     points
         Factor values at every point.
+    scored
+        Points at which decoders are scored, such as those held out of training; all by default. Decoders are fitted to
+        all points in any case, the ones of other folds.
     folds
         Parts of the points that are left out in turn.
     seed
@@ -72,7 +76,7 @@ def factor_recovery(
     >>> [round(value, 2) for value in factor_recovery(points[:, :1].exp(), points).tolist()]
     [1.0, -0.03]
     """
-    return gram_recovery(centred_gram(features), points, folds=folds, seed=seed)
+    return gram_recovery(centred_gram(features), points, scored=scored, folds=folds, seed=seed)
 
 
 @checked
@@ -80,6 +84,7 @@ def gram_recovery(
     gram: Float[Tensor, "*member point point"],
     points: Float[Tensor, "point factor"],
     *,
+    scored: Bool[Tensor, " point"] | None = None,
     folds: int = FOLDS,
     seed: int = 0,
 ) -> Float[Tensor, "*member factor"]:
@@ -91,6 +96,8 @@ def gram_recovery(
         Products of all points' features.
     points
         Factor values at every point.
+    scored
+        Points at which decoders are scored; all by default.
     folds
         Parts of the points that are left out in turn.
     seed
@@ -108,13 +115,17 @@ def gram_recovery(
     if len(points) < 2 * folds:
         raise InvalidValue("folds", folds, f"at most half as many as points ({len(points)})")
     values = points.double().to(gram.device)
+    chosen = torch.ones(len(points), dtype=torch.bool) if scored is None else scored.cpu()
+    if not bool(chosen.any()):
+        raise InvalidValue("scored", "no point", "at least one point to score")
     centred = values - values.mean(dim=0)
-    total = centred.square().sum(dim=0)
+    own = values[chosen.to(gram.device)]
+    total = (own - own.mean(dim=0)).square().sum(dim=0)
     order = torch.randperm(len(values), generator=torch.Generator().manual_seed(seed)).to(gram.device)
     scale = gram.diagonal(dim1=-2, dim2=-1).mean(dim=-1)[..., None, None]
     try:
         unit = gram.double() / torch.where(scale > 0, scale, 1.0)
-        errors = fold_errors(unit, centred, list(order.tensor_split(folds)))
+        errors = fold_errors(unit, centred, list(order.tensor_split(folds)), chosen.to(gram.device))
     except torch.linalg.LinAlgError:
         raise InvalidValue("gram", gram, "products of features: symmetric, with no negative eigenvalue") from None
     elsewhere = errors.sum(dim=1, keepdim=True) - errors
