@@ -1,0 +1,155 @@
+"""Both tests of factorization: planted codes pass, entangled ones do not."""
+
+import pytest
+import torch
+
+from recombine.errors import InvalidValue
+from recombine.theory.factorization import linear_factorization, nonlinear_factorization
+from tests.theory.planted_codes import blocks, codes, lookup, many, mixed, products, sums, twisted_blocks
+
+ENTANGLED = [lookup, sums, products]
+SMOOTH, WIDE, FEW = {"smooth": True}, {"size": 3}, {"features": 4}
+
+
+def rate(passes):
+    return passes.double().mean().item()
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (5, 5, 5), (9, 7)], ids=str)
+def test_mixed_codes_pass_the_linear_test(shape):
+    outcome = linear_factorization(many(blocks, shape, 5), shape)
+    assert outcome.passes.all()
+    assert (outcome.score > 0.99).all()
+    assert torch.allclose(outcome.recovered, outcome.score)
+    assert torch.allclose(outcome.share, torch.full_like(outcome.share, 1 / len(shape)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, WIDE, SMOOTH, SMOOTH | WIDE], ids=str)
+@pytest.mark.parametrize("shape", [(8, 8), (12, 12), (5, 5, 5)], ids=str)
+def test_mixed_codes_pass_in_a_hundred(shape, options):
+    assert rate(linear_factorization(many(blocks, shape, 100, **options), shape).passes) >= 0.95
+
+
+@pytest.mark.parametrize("kind", [twisted_blocks, *ENTANGLED])
+@pytest.mark.parametrize("shape", [(8, 8), (5, 5, 5)], ids=str)
+def test_others_fail_the_linear_test(kind, shape):
+    assert not linear_factorization(many(kind, shape, 6), shape, permutations=19).passes.any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [twisted_blocks, *ENTANGLED])
+@pytest.mark.parametrize("shape", [(8, 8), (12, 12), (5, 5, 5)], ids=str)
+def test_others_fail_the_linear_test_in_a_hundred(kind, shape):
+    assert rate(linear_factorization(many(kind, shape, 100), shape).passes) <= 0.05
+
+
+def test_p_values_of_entangled_activations_are_spread_evenly():
+    p_values = linear_factorization(many(lookup, (8, 8), 100, features=4), (8, 8)).p_value
+    for level in (0.05, 0.2, 0.5, 0.8):
+        assert abs((p_values <= level).double().mean() - level) < 3 * (level * (1 - level) / 100) ** 0.5
+
+
+def test_twisted_codes_pass_the_nonlinear_test_only():
+    activations = torch.stack([*many(twisted_blocks, (10, 10), 2, size=1), lookup((10, 10), 0)])
+    assert not linear_factorization(activations, (10, 10)).passes.any()
+    outcome = nonlinear_factorization(activations, (10, 10), steps=150)
+    assert outcome.passes.tolist() == [True, True, False]
+    assert outcome.p_value.nan_to_num(2.0).tolist() == [0.05, 0.05, 2.0]
+    for own, coordinates, features in zip(outcome.maps, outcome.coordinates, activations, strict=True):
+        size = own.start.shape[0]
+        assert torch.allclose(own(features), coordinates[:, :size])
+        assert (own.inverse(own(features)) - features).square().mean() < 0.01 * features.var()
+
+
+@pytest.mark.parametrize("kind", ENTANGLED)
+def test_entangled_codes_fail_the_nonlinear_test(kind):
+    outcome = nonlinear_factorization(many(kind, (8, 8), 3), (8, 8), steps=60)
+    assert (torch.minimum(outcome.score, outcome.recovered) < 0.8).all()
+    assert not outcome.passes.any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "shape", "options"),
+    [
+        (twisted_blocks, (8, 8), {"size": 1}), (twisted_blocks, (16, 16), {}), (twisted_blocks, (5, 5, 5), {"size": 1}),
+        (twisted_blocks, (16, 16), {"smooth": False}), (blocks, (12, 12), {}),
+    ],
+    ids=["small codes", "smooth codes", "three factors", "random codes", "mixed codes"],
+)  # fmt: skip
+def test_factorized_codes_pass_the_nonlinear_test_in_a_hundred(kind, shape, options):
+    assert rate(nonlinear_factorization(many(kind, shape, 100, **options), shape).passes) >= 0.95
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "options"), [(lookup, {}), (lookup, FEW), (sums, {}), (products, {})], ids=str)
+@pytest.mark.parametrize("shape", [(8, 8), (12, 12)], ids=str)
+def test_entangled_codes_fail_the_nonlinear_test_in_a_hundred(kind, options, shape):
+    assert rate(nonlinear_factorization(many(kind, shape, 100, **options), shape).passes) <= 0.05
+
+
+def test_squashing_what_is_entangled_does_not_pass():
+    """x and y have coordinates of their own; a third is random, and a map could hide it below another."""
+    generator = torch.Generator().manual_seed(0)
+    both = codes((10, 10), 1, generator, smooth=True)
+    activations = mixed(torch.cat([both, lookup((10, 10), 0, 1)], dim=1), generator)
+    outcome = nonlinear_factorization(activations, (10, 10), steps=120)
+    assert outcome.recovered < 0.8
+
+
+def test_a_factor_that_is_not_there_is_an_empty_block():
+    x = torch.arange(64).reshape(8, 8).flatten().div(8, rounding_mode="floor")
+    activations = torch.stack([torch.sin(x), torch.cos(x)], dim=-1)
+    for outcome in (linear_factorization(activations, (8, 8)), nonlinear_factorization(activations, (8, 8), steps=10)):
+        assert outcome.share.tolist() == [1.0, 0.0]
+        assert outcome.score > 0.99
+        assert not outcome.passes
+    lone = (x + torch.arange(64) % 8).double()[:, None]
+    assert nonlinear_factorization(lone, (8, 8)).share.count_nonzero() == 1
+
+
+def test_members_do_not_depend_on_each_other():
+    activations = torch.stack([blocks((6, 6), 0), blocks((6, 6), 1, size=1), lookup((6, 6), 0)])
+    outcome = linear_factorization(activations.unflatten(0, (3, 1)), (6, 6))
+    assert outcome.score.shape == (3, 1)
+    assert (outcome.block == -1).sum(dim=-1).flatten().tolist()[1] == outcome.block.shape[-1] - 2
+    for place, own in enumerate(activations):
+        alone = linear_factorization(own, (6, 6))
+        assert torch.allclose(alone.score, outcome.score[place, 0])
+        assert alone.p_value == outcome.p_value[place, 0]
+
+
+def test_what_is_held_out_may_be_given():
+    held_out = torch.zeros(8, 8, dtype=torch.bool)
+    held_out[3:6, 3:6] = True
+    activations = torch.stack([blocks((8, 8), 0), blocks((8, 8), 0)])
+    activations[1, held_out.flatten()] = lookup((3, 3), 0)
+    outcome = linear_factorization(activations, (8, 8), held_out.flatten())
+    assert outcome.passes.tolist() == [True, False], "kept points alone do not decide"
+
+
+@pytest.mark.parametrize("test", [linear_factorization, nonlinear_factorization])
+@pytest.mark.parametrize(
+    ("features", "shape", "options", "field"),
+    [
+        (torch.ones(64, 3), (8, 8), {}, "features"),
+        (lookup((8, 8), 0) * torch.nan, (8, 8), {}, "features"),
+        (lookup((8, 8), 0), (64,), {}, "shape"),
+        (lookup((8, 8), 0), (8, 7), {}, "grid"),
+        (lookup((8, 8), 0), (8, 8), {"held_out": torch.ones(64, dtype=torch.bool)}, "held_out"),
+        (lookup((8, 8), 0), (8, 8), {"held_out": torch.arange(64) < 8}, "value 0 of factor 0"),
+        (lookup((8, 8), 0), (8, 8), {"held_out": torch.arange(63) < 8}, "held_out"),
+        (lookup((8, 8), 0), (8, 8), {"largest": 60}, "largest"),
+        (lookup((8, 8), 0), (8, 8), {"permutations": -1}, "permutations"),
+        (lookup((1, 2), 0), (1, 2), {}, "held_out"),
+    ],
+    ids=[
+        "constant", "NaN", "one factor", "another size", "everything held out", "a value never kept", "another mask",
+        "more directions than data", "permutations", "nothing to hold out",
+    ],
+)  # fmt: skip
+def test_mistakes_are_one_line(test, features, shape, options, field):
+    with pytest.raises(InvalidValue, match=field) as raised:
+        test(features, shape, **options)
+    assert "\n" not in str(raised.value)

@@ -1,0 +1,57 @@
+"""Flows: invertible, the identity at first, and trained alike alone and in company."""
+
+import pytest
+import torch
+
+from recombine.theory.designs import Design, kept_points
+from recombine.theory.flows import STRETCH, Flow
+from recombine.theory.straightening import straightened
+from tests.theory.planted_codes import codes, lookup, twisted
+
+
+def shaken(members, size, seed=0):
+    """A flow with random numbers."""
+    flow = Flow.identity(members, size, seed=seed)
+    generator = torch.Generator().manual_seed(seed)
+    return flow.with_parameters([
+        own.double() + torch.randn(own.shape, generator=generator, dtype=torch.float64) for own in flow.parameters
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 6])
+def test_maps_are_inverted_exactly(size):
+    points = torch.randn(3, 40, size, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    flow = shaken(3, size)
+    images = flow(points)
+    assert torch.allclose(flow.inverse(images), points, atol=1e-8)
+    assert torch.allclose(flow.member(1)(points[1:2]), images[1:2])
+    if size > 1:
+        assert (images - points).abs().mean() > 0.5
+    assert torch.allclose(Flow.identity(3, size, seed=0)(points.float()), points.float(), atol=1e-5)
+
+
+def test_volumes_change_by_no_more_than_the_layers_allow():
+    flow, points = shaken(1, 4), torch.randn(5, 4, dtype=torch.float64)
+    for point in points:
+        jacobian = torch.autograd.functional.jacobian(lambda own: flow(own[None, None])[0, 0], point)
+        assert abs(torch.linalg.slogdet(jacobian)[1].item()) <= 2 * STRETCH * (len(flow.turns) - 1)
+
+
+def test_a_member_is_trained_to_the_same_alone():
+    shape = (6, 6)
+    design = Design.of(shape, kept_points(shape, None, 0))
+    generator = torch.Generator().manual_seed(0)
+    points = torch.stack([lookup(shape, 1, 2), twisted(codes(shape, 1, generator, smooth=True), generator)])
+    together = straightened(points, design, steps=30, seed=0)(points)
+    alone = straightened(points[1:], design, steps=30, seed=0)(points[1:])
+    assert torch.allclose(together[1], alone[0], atol=1e-3)
+    assert (alone[0] - points[1]).abs().max() > 0.05, "and it is trained to something"
+
+
+def test_held_out_points_are_never_seen():
+    shape = (6, 6)
+    design = Design.of(shape, kept_points(shape, None, 0))
+    points = lookup(shape, 0, 3)[None]
+    spoilt = torch.where(design.kept[None, :, None], points, 1e6)
+    maps = [straightened(own, design, steps=20, seed=0)(points) for own in (points, spoilt)]
+    assert torch.equal(*maps)

@@ -1,0 +1,71 @@
+"""Partial factorization: planted groupings are found."""
+
+import pytest
+import torch
+
+from recombine.errors import InvalidValue
+from recombine.theory.groupings import best_grouping, partitions
+from tests.theory.planted_codes import codes, grouped, lookup, mixed, twisted
+
+PLANTED = [((0,), (1,), (2,)), ((0, 1), (2,)), ((0, 2), (1,)), ((0,), (1, 2)), ((0, 1, 2),)]
+
+
+def found(shape, grouping, count, **options):
+    """Share of representations whose planted grouping is found."""
+    outcome = best_grouping(torch.stack([grouped(shape, grouping, seed) for seed in range(count)]), shape, **options)
+    return sum(outcome.groupings[own] == grouping for own in outcome.best.tolist()) / count
+
+
+@pytest.mark.parametrize("grouping", PLANTED, ids=str)
+def test_planted_groupings_are_found(grouping):
+    assert found((5, 5, 5), grouping, 10) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("grouping", PLANTED, ids=str)
+@pytest.mark.parametrize("shape", [(5, 5, 5), (4, 4, 4)], ids=str)
+def test_planted_groupings_are_found_in_a_hundred(shape, grouping):
+    assert found(shape, grouping, 100) >= 0.95
+
+
+@pytest.mark.slow
+def test_a_twisted_pair_is_found_by_a_flow():
+    shape = (5, 5, 5)
+    generator = torch.Generator().manual_seed(3)
+    x, y, z = codes(shape, 1, generator, smooth=True).split(1, dim=1)
+    activations = mixed(twisted(torch.cat([x * y, x + y, z], dim=1), generator), generator)
+    outcome = best_grouping(activations, shape, nonlinear=True)
+    assert outcome.groupings[outcome.best] == ((0, 1), (2,))
+
+
+def test_partitions_are_as_many_as_bell_numbers():
+    assert [len(set(partitions(count))) for count in range(1, 6)] == [1, 2, 5, 15, 52]
+    for grouping in partitions(4):
+        assert sorted(factor for group in grouping for factor in group) == [0, 1, 2, 3]
+
+
+def test_what_cannot_be_scored_has_no_value():
+    held_out = torch.zeros(3, 3, 3, dtype=torch.bool)
+    held_out[0, 0] = True
+    outcome = best_grouping(grouped((3, 3, 3), PLANTED[0], 0, size=1), (3, 3, 3), held_out.flatten())
+    place = outcome.groupings.index(((0, 1), (2,)))
+    assert outcome.score[place].isnan()
+    assert outcome.value[place] == -torch.inf
+    assert outcome.groupings[outcome.best] == PLANTED[0]
+
+
+def test_the_penalty_decides_between_groupings_that_fit():
+    activations = grouped((4, 4, 4), PLANTED[0], 0)
+    outcome = best_grouping(activations, (4, 4, 4), penalty=0.1)
+    expected = [len(own) - 3 for own in outcome.groupings]
+    assert torch.allclose(outcome.value, outcome.score + 0.1 * torch.tensor(expected))
+    assert outcome.score[outcome.groupings.index(((0, 1, 2),))] == 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "field"), [((2,) * 6, "shape"), ((64,), "shape"), ((4, 4, 5), "grid")], ids=["six", "one", "another size"]
+)
+def test_mistakes_are_one_line(shape, field):
+    with pytest.raises(InvalidValue, match=field) as raised:
+        best_grouping(lookup((8, 8), 0), shape)
+    assert "\n" not in str(raised.value)

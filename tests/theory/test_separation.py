@@ -1,0 +1,107 @@
+"""Separation: the best rotation against all rotations of a plane, and scores against loops."""
+
+import math
+
+import pytest
+import torch
+
+from recombine.theory.designs import Design, kept_points
+from recombine.theory.separation import (
+    best_rotation,
+    explained_shares,
+    polar_step,
+    predicted,
+    separate,
+    share_predicted,
+)
+from tests.theory.planted_codes import blocks, codes, lookup, many
+
+
+def covariances(members, groups, size, seed=0):
+    """Random ones whose sum is at most the identity."""
+    values = torch.randn(members, groups, size, size, generator=torch.Generator().manual_seed(seed)).double()
+    own = values @ values.mT
+    return own / torch.linalg.eigvalsh(own.sum(dim=1)).amax(dim=-1)[:, None, None, None]
+
+
+def objective(given, rotation):
+    return explained_shares(given, rotation).amax(dim=1).sum(dim=-1)
+
+
+@pytest.mark.parametrize("groups", [2, 3])
+def test_no_rotation_of_a_plane_is_better(groups):
+    given = covariances(100, groups, 2)
+    angles = torch.linspace(0, math.pi, 1000, dtype=torch.float64)
+    turns = torch.stack([torch.stack([angles.cos(), -angles.sin()]), torch.stack([angles.sin(), angles.cos()])])
+    every = torch.stack([objective(given, turn.expand(100, 2, 2)) for turn in turns.permute(2, 0, 1)])
+    reached = objective(given, best_rotation(given))
+    if groups == 2:
+        assert torch.allclose(reached, every.amax(dim=0), atol=1e-5)
+    else:  # sometimes a local optimum
+        assert (reached / every.amax(dim=0) > 0.999).double().mean() > 0.9
+
+
+def test_polar_steps_never_lower_what_is_explained():
+    given = covariances(30, 4, 6)
+    rotation = torch.linalg.qr(torch.randn(30, 6, 6, generator=torch.Generator().manual_seed(1)).double())[0]
+    before = objective(given, rotation)
+    for _ in range(10):
+        rotation = polar_step(given, rotation)
+        after = objective(given, rotation)
+        assert (after >= before - 1e-9).all()
+        before = after
+    assert torch.allclose(rotation.mT @ rotation, torch.eye(6).double().expand(30, 6, 6), atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (5, 5, 5), (3, 4, 3, 4)], ids=str)
+def test_mixed_codes_are_separated_exactly_whatever_is_missing(shape):
+    generator = torch.Generator().manual_seed(0)
+    planted = codes(shape, 2, generator, smooth=False)
+    size = planted.shape[1]
+    mixing = torch.randn(size, size, generator=generator, dtype=torch.float64)
+    design = Design.of(shape, kept_points(shape, None, 0))
+    found = separate((planted @ mixing)[None], design)
+    assert torch.allclose(found.explained, torch.ones(1, size).double(), atol=1e-6)
+    blocks_of_map = (mixing @ found.rotation[0]).reshape(len(shape), 2, size).abs().amax(dim=1)
+    for coordinate, factor in enumerate(found.block[0].tolist()):
+        others = [other for other in range(len(shape)) if other != factor]
+        assert blocks_of_map[others, coordinate].max() < 1e-6 * blocks_of_map[factor, coordinate]
+    assert torch.bincount(found.block[0]).tolist() == [2] * len(shape)
+
+
+def test_the_score_is_that_of_loops():
+    shape = (5, 6)
+    coordinates = torch.cat([many(blocks, shape, 2)[..., :3], lookup(shape, 0, 3)[None]])
+    design = Design.of(shape, kept_points(shape, None, 3))
+    block = torch.tensor([[0, 1, 1], [1, 0, 0], [0, 0, 1]])
+    labels = design.labels[:, design.scored]
+    guess = predicted(coordinates[:, design.kept], block, design, labels)
+    ours = share_predicted(coordinates, guess, design)
+    for member in range(3):
+        shares = []
+        for coordinate in range(3):
+            values, factor = coordinates[member, :, coordinate], block[member, coordinate]
+            mean, errors, spread = values[design.kept].mean(), [], []
+            for point in torch.nonzero(design.scored).flatten():
+                alike = design.kept & (design.labels[factor] == design.labels[factor, point])
+                errors.append((values[point] - values[alike].mean()) ** 2)
+                spread.append((values[point] - mean) ** 2)
+            shares.append(1 - sum(errors) / sum(spread))
+        assert torch.allclose(ours[member], torch.stack(shares).mean())
+
+
+def test_coordinates_that_hardly_vary_where_they_are_scored_are_held_to_their_variance_elsewhere():
+    held_out = torch.zeros(8, 8, dtype=torch.bool)
+    held_out[3:5, 3:5] = True
+    design = Design.of((8, 8), ~held_out.flatten())
+    x = (torch.arange(64) // 8 - 3.5).double()[None, :, None]
+    x = torch.where(x.abs() < 1, x * 1e-3, x)
+    guess = torch.full((1, 4, 1), 0.1, dtype=torch.float64)
+    assert share_predicted(x, guess, design) > 0.99
+
+
+def test_a_map_that_went_astray_scores_nothing():
+    design = Design.of((3, 3), torch.arange(9) != 4)
+    values = torch.full((1, 9, 2), torch.nan)
+    assert share_predicted(values, values[:, :1], design).tolist() == [-math.inf]
+    assert best_rotation(torch.full((1, 3, 2, 2), torch.nan)).isfinite().all()
