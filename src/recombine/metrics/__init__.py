@@ -36,6 +36,7 @@ from recombine.metrics.volume_statistics import held_out_statistics, log_volume
 
 # isort: split
 # Columns are in the order in which metrics are registered: these, and what they import, come last.
+import recombine.metrics.factorization_tests
 import recombine.metrics.theory_metrics  # noqa: F401
 from recombine.metrics.kernel_axis import KernelAxis, kernel_axis, landmarks
 

@@ -109,9 +109,7 @@ def schmidt_spectrum(
 )  # fmt: skip
 def evaluate_effective_rank(stage: Stage) -> dict[str, Tensor]:
     """In how many directions a stage varies."""
-    features = stage.features.double()
-    centred = features - features.mean(dim=-2, keepdim=True)
-    return {"effective_rank": effective_rank(torch.linalg.eigvalsh(centred @ centred.mT).clamp(min=0))}
+    return {"effective_rank": effective_rank(torch.linalg.eigvalsh(stage.gram).clamp(min=0))}
 
 
 @stage_metric(
@@ -137,6 +135,5 @@ def evaluate_schmidt_rank(stage: Stage) -> dict[str, Tensor]:
 )
 def evaluate_schmidt(stage: Stage) -> dict[str, Tensor]:
     """Into how many products of single-factor kernels a stage's kernel falls."""
-    features = stage.features.double()
-    spectrum = schmidt_spectrum(features @ features.mT, stage.grid.shape)
+    spectrum = schmidt_spectrum(stage.grams[1], stage.grid.shape)
     return {"schmidt": torch.nn.functional.pad(spectrum, (0, SCHMIDT_MODES))[..., :SCHMIDT_MODES]}

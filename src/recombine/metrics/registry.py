@@ -30,7 +30,8 @@ from recombine.errors import InvalidValue, listed
 from recombine.factors import FactorGrid
 from recombine.metrics.metric_tensors import finite_difference_metric
 from recombine.metrics.stages import precision
-from recombine.theory.point_grams import both_grams
+from recombine.theory.point_grams import both_grams, point_coordinates
+from recombine.theory.reversibility import FOLDS, Recovery, recovery
 
 
 class Need(StrEnum):
@@ -43,6 +44,8 @@ class Need(StrEnum):
     TARGETS = "targets"
     SEVERAL_FACTORS = "two factors or more"
     TWO_FACTORS = "two factors"
+    THREE_FACTORS = "three factors or more"
+    FOUR_POINTS = "four points or more"
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,16 @@ class Stage:
         return self.grams[0]
 
     @cached_property
+    def coordinates(self) -> Float[Tensor, "*member point direction"]:
+        """The same points in as few directions as they span: what is measured of many features needs no more."""
+        return point_coordinates(self.gram)
+
+    @cached_property
+    def recovery(self) -> Recovery:
+        """Errors of decoders from the stage back to the factors; grids of fewer points have fewer folds."""
+        return recovery(self.gram, self.points, folds=min(FOLDS, len(self.points) // 2))
+
+    @cached_property
     def differences(self) -> Float[Tensor, "*member point factor factor"]:
         """The metric tensor by finite differences, in double precision where single precision overflows."""
         spacing = tuple(factor.spacing for factor in self.grid.factors)
@@ -93,6 +106,8 @@ class Stage:
             Need.TARGETS: self.targets is not None,
             Need.SEVERAL_FACTORS: len(self.grid.shape) > 1,
             Need.TWO_FACTORS: len(self.grid.shape) == 2,
+            Need.THREE_FACTORS: len(self.grid.shape) > 2,
+            Need.FOUR_POINTS: len(self.points) > 3,
         }[need]
 
 

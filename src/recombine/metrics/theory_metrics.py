@@ -13,7 +13,7 @@ from recombine.metrics.factorization import partial_factorization
 from recombine.metrics.kernel_axis import above_delta
 from recombine.metrics.registry import Column, Need, Stage, stage_metric
 from recombine.theory.holes import hole_geometry
-from recombine.theory.reversibility import FOLDS, gram_recovery, jacobian_rank, local_loss
+from recombine.theory.reversibility import jacobian_rank, local_loss
 from recombine.theory.transport import additivity, hole_dependence
 
 
@@ -40,14 +40,12 @@ def evaluate_kernel_axis(stage: Stage) -> dict[str, Tensor]:
         "factor_recovery", "R² of the best of a few decoders, linear or not, at points that it was not fitted on",
         "A.3", dims=("factor",),
     ),
+    needs=(Need.FOUR_POINTS,),
     in_studies=False,
 )  # fmt: skip
 def evaluate_factor_recovery(stage: Stage) -> dict[str, Tensor]:
-    """What of the factors a stage still has, however it mixes them; grids of fewer points have fewer folds."""
-    folds = min(FOLDS, len(stage.points) // 2)
-    if folds < 2:
-        return {"factor_recovery": stage.gram.new_full((*stage.gram.shape[:-2], stage.points.shape[-1]), float("nan"))}
-    return {"factor_recovery": gram_recovery(stage.gram, stage.points, folds=folds)}
+    """What of the factors a stage still has, however it mixes them."""
+    return {"factor_recovery": stage.recovery.score()}
 
 
 @stage_metric(
@@ -55,13 +53,12 @@ def evaluate_factor_recovery(stage: Stage) -> dict[str, Tensor]:
     Column(
         "factor_recovery_held", "the same, of points that are held out: what is lost there", "A.3", dims=("factor",)
     ),
-    needs=(Need.HOLDOUT,),
+    needs=(Need.FOUR_POINTS, Need.HOLDOUT),
     in_studies=False,
 )
 def evaluate_factor_recovery_held_out(stage: Stage) -> dict[str, Tensor]:
     """What of the factors a stage still has where combinations are new; decoders are fitted to other points."""
-    folds = min(FOLDS, len(stage.points) // 2)
-    return {"factor_recovery_held": gram_recovery(stage.gram, stage.points, scored=stage.held_out, folds=folds)}
+    return {"factor_recovery_held": stage.recovery.score(stage.held_out)}
 
 
 @stage_metric(

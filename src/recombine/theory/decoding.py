@@ -1,4 +1,4 @@
-"""Decoders from the Gram matrix of points, all cross-validated at once: squared errors of each one in each fold.
+"""Decoders from the Gram matrix of points, all cross-validated at once: squared errors of each one at each point.
 
 Conventions
 -----------
@@ -28,13 +28,12 @@ LEAST = 1e-9
 NEIGHBOURS = (1, 3, 5)
 
 
-def fold_errors(gram: Tensor, values: Tensor, folds: list[Tensor], scored: Tensor) -> Tensor:
-    """Summed squared errors `(decoder, fold, *member, factor)` of values `(point, factor)` at points left out.
+def left_out_errors(gram: Tensor, values: Tensor, folds: list[Tensor]) -> Tensor:
+    """Squared errors `(decoder, *member, point, factor)` of values `(point, factor)` at points, their fold left out.
 
-    The Gram matrix has a diagonal of mean 1, or is 0. Of the points left out, those that are scored count.
+    The Gram matrix has a diagonal of mean 1, or is 0.
     """
-    counted = scored.to(values.dtype)[:, None]
-    return torch.stack([*_ridges(gram, values, folds, counted), *_neighbours(gram, values, folds, counted)])
+    return torch.stack([*_ridges(gram, values, folds), *_neighbours(gram, values, folds)])
 
 
 def _kernels(gram: Tensor) -> Iterator[Tensor]:
@@ -48,7 +47,7 @@ def _kernels(gram: Tensor) -> Iterator[Tensor]:
         yield torch.exp(-squared / (2 * width**2 * torch.where(unit > 0, unit, 1.0)))
 
 
-def _ridges(gram: Tensor, values: Tensor, folds: list[Tensor], counted: Tensor) -> Iterator[Tensor]:
+def _ridges(gram: Tensor, values: Tensor, folds: list[Tensor]) -> Iterator[Tensor]:
     points = gram.shape[-1]
     identity = torch.eye(points, dtype=gram.dtype, device=gram.device)
     for kernel in _kernels(gram):
@@ -59,16 +58,14 @@ def _ridges(gram: Tensor, values: Tensor, folds: list[Tensor], counted: Tensor) 
             sums = inverse.sum(dim=-1, keepdim=True)
             smoother = inverse - sums @ sums.mT / sums.sum(dim=-2, keepdim=True)
             weighted = smoother @ values
-            yield torch.stack([_left_out(smoother, weighted, fold, counted) for fold in folds])
+            errors = torch.empty_like(weighted)
+            for fold in folds:
+                own = smoother[..., fold, :][..., fold]
+                errors[..., fold, :] = torch.linalg.solve(own, weighted[..., fold, :]).square()
+            yield errors
 
 
-def _left_out(smoother: Tensor, weighted: Tensor, fold: Tensor, counted: Tensor) -> Tensor:
-    """Summed squared errors of points that are left out."""
-    own = smoother[..., fold, :][..., fold]
-    return (torch.linalg.solve(own, weighted[..., fold, :]).square() * counted[fold]).sum(dim=-2)
-
-
-def _neighbours(gram: Tensor, values: Tensor, folds: list[Tensor], counted: Tensor) -> Iterator[Tensor]:
+def _neighbours(gram: Tensor, values: Tensor, folds: list[Tensor]) -> Iterator[Tensor]:
     squared = squared_distances(gram)
     for fold in folds:
         squared[..., fold[:, None], fold] = torch.inf
@@ -77,5 +74,4 @@ def _neighbours(gram: Tensor, values: Tensor, folds: list[Tensor], counted: Tens
     running = values[nearest].cumsum(dim=-2)
     for count in NEIGHBOURS:
         used = min(count, most)
-        errors = (values - running[..., used - 1, :] / used).square() * counted
-        yield torch.stack([errors[..., fold, :].sum(dim=-2) for fold in folds])
+        yield (values - running[..., used - 1, :] / used).square()

@@ -15,6 +15,8 @@ from recombine.checks import checked, finite
 
 PART = 1 << 25
 """Numbers of a part of the features."""
+USEFUL = 1e-12
+"""Share of the largest variance that a direction has at least."""
 
 
 @checked
@@ -59,3 +61,11 @@ def squared_distances(gram: Tensor) -> Tensor:
     """Between all points, from their products, centred or not."""
     square = gram.diagonal(dim1=-2, dim2=-1)
     return (square[..., :, None] + square[..., None, :] - 2 * gram).clamp(min=0)
+
+
+def point_coordinates(gram: Tensor) -> Tensor:
+    """Coordinates `(*member, point, direction)` of points whose products are known: all that a rotation leaves."""
+    values, vectors = torch.linalg.eigh(gram)
+    useful = values > USEFUL * values[..., -1:].clamp(min=torch.finfo(gram.dtype).tiny)
+    directions = max(1, int(useful.sum(dim=-1).max()))
+    return (vectors * torch.where(useful, values, 0.0).sqrt()[..., None, :])[..., -directions:]

@@ -21,13 +21,15 @@ local loss to ½ and its R² to 7/8; a projection onto x + y takes R² of both t
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from recombine.checks import checked, finite, number, whole_number
 from recombine.errors import InvalidValue
-from recombine.theory.decoding import fold_errors
+from recombine.theory.decoding import left_out_errors
 from recombine.theory.point_grams import centred_gram
 
 FOLDS = 5
@@ -108,6 +110,35 @@ def gram_recovery(
     Tensor
         One number per factor; NaN for a factor that has one value.
     """
+    return recovery(gram, points, folds=folds, seed=seed).score(scored)
+
+
+@dataclass(frozen=True, eq=False)
+class Recovery:
+    """Errors of all decoders at points that they were not fitted to."""
+
+    values: Float[Tensor, "point factor"]
+    folds: tuple[Tensor, ...]
+    errors: Float[Tensor, "decoder *member point factor"]
+    """Squared."""
+
+    def score(self, scored: Bool[Tensor, " point"] | None = None) -> Float[Tensor, "*member factor"]:
+        """R² at some points or all; which decoder counts in a fold is chosen by its errors in the others."""
+        counted = torch.ones(len(self.values), dtype=torch.bool) if scored is None else scored.cpu()
+        if not bool(counted.any()):
+            raise InvalidValue("scored", "no point", "at least one point to score")
+        weights = counted.to(self.values)
+        own = self.values[counted.to(self.values.device)]
+        total = (own - own.mean(dim=0)).square().sum(dim=0)
+        errors = self.errors * weights[:, None]
+        sums = torch.stack([errors[..., fold, :].sum(dim=-2) for fold in self.folds], dim=1)
+        elsewhere = sums.sum(dim=1, keepdim=True) - sums
+        best = sums.gather(0, elsewhere.argmin(dim=0, keepdim=True))[0]
+        return 1 - best.sum(dim=0) / torch.where(total > 0, total, torch.nan)
+
+
+def recovery(gram: Tensor, points: Tensor, *, folds: int = FOLDS, seed: int = 0) -> Recovery:
+    """What all decoders make of a Gram matrix over points, to be scored at some of them or all."""
     finite("gram", gram)
     finite("points", points)
     whole_number("folds", folds, at_least=2)
@@ -115,22 +146,14 @@ def gram_recovery(
     if len(points) < 2 * folds:
         raise InvalidValue("folds", folds, f"at most half as many as points ({len(points)})")
     values = points.double().to(gram.device)
-    chosen = torch.ones(len(points), dtype=torch.bool) if scored is None else scored.cpu()
-    if not bool(chosen.any()):
-        raise InvalidValue("scored", "no point", "at least one point to score")
-    centred = values - values.mean(dim=0)
-    own = values[chosen.to(gram.device)]
-    total = (own - own.mean(dim=0)).square().sum(dim=0)
     order = torch.randperm(len(values), generator=torch.Generator().manual_seed(seed)).to(gram.device)
+    parts = order.tensor_split(folds)
     scale = gram.diagonal(dim1=-2, dim2=-1).mean(dim=-1)[..., None, None]
     try:
         unit = gram.double() / torch.where(scale > 0, scale, 1.0)
-        errors = fold_errors(unit, centred, list(order.tensor_split(folds)), chosen.to(gram.device))
+        return Recovery(values, parts, left_out_errors(unit, values - values.mean(dim=0), list(parts)))
     except torch.linalg.LinAlgError:
         raise InvalidValue("gram", gram, "products of features: symmetric, with no negative eigenvalue") from None
-    elsewhere = errors.sum(dim=1, keepdim=True) - errors
-    scored = errors.gather(0, elsewhere.argmin(dim=0, keepdim=True))[0]
-    return 1 - scored.sum(dim=0) / torch.where(total > 0, total, torch.nan)
 
 
 @checked

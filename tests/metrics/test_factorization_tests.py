@@ -1,0 +1,90 @@
+"""Stage metrics of the factorization tests: planted stages, and NaN where nothing can be tested."""
+
+import pytest
+import torch
+
+import recombine as rc
+from recombine.factors import Factor, FactorGrid
+from recombine.metrics.profile import stage_profile
+from recombine.metrics.registry import Stage
+from recombine.theory.factorization import linear_factorization
+from recombine.theory.modularity import unit_selectivity
+from recombine.theory.point_grams import both_grams, point_coordinates
+
+NAMES = ("linear_factorization", "partial_grouping", "unit_selectivity")
+
+
+def evaluated(features, counts, held_out=None, names=NAMES):
+    grid = FactorGrid(tuple(Factor("xyz"[k], 0, n - 1, n) for k, n in enumerate(counts)))
+    mask = torch.zeros(len(grid.points), dtype=torch.bool) if held_out is None else held_out
+    stage = Stage("stage", features, grid.points, grid, mask)
+    return {name: values[0] for name, values in stage_profile([stage], names).columns.items()}
+
+
+def mixed(features, size=6):
+    return features @ torch.randn(features.shape[-1], size, generator=torch.Generator().manual_seed(0)).double()
+
+
+def plane(count=7):
+    return torch.cartesian_prod(*[torch.linspace(-1, 1, count)] * 2).double()
+
+
+def test_a_rotated_code_passes_and_a_table_does_not():
+    x, y = plane().unbind(dim=1)
+    code = mixed(torch.stack([x, x**2, y, y**3], dim=1))
+    table = torch.randn(49, 6, generator=torch.Generator().manual_seed(1)).double()
+    values = evaluated(torch.stack([code, table]), (7, 7))
+    assert values["linear_factorization"][0].item() > 0.99
+    assert values["linear_factorization"][1].item() < 0.5
+    assert values["linear_factorization_p"][0].item() == pytest.approx(0.05)
+    assert "grouping" not in values, "with two factors there is nothing to group"
+    assert values["unit_selectivity"][0].item() < 0.95
+
+
+def test_points_and_their_coordinates_are_tested_alike():
+    x, y = plane(6).unbind(dim=1)
+    code = torch.stack([x, x**2, y, x * y], dim=1)
+    features = code @ torch.randn(2, 4, 50, generator=torch.Generator().manual_seed(2)).double()
+    coordinates = point_coordinates(both_grams(features)[0])
+    assert torch.allclose(both_grams(coordinates)[0], both_grams(features)[0], atol=1e-8)
+    expected = linear_factorization(features, (6, 6), permutations=0).score
+    assert torch.allclose(evaluated(features, (6, 6))["linear_factorization"], expected, atol=1e-4)
+
+
+def test_factors_that_are_held_together_are_one_group():
+    x, y, z = torch.cartesian_prod(*[torch.linspace(-1, 1, 5)] * 3).double().unbind(dim=1)
+    together = mixed(torch.stack([x * y, x + y**2, z, z**2], dim=1))
+    apart = mixed(torch.stack([x, y, z, z**2], dim=1))
+    groups = evaluated(torch.stack([together, apart]), (5, 5, 5))["grouping"]
+    assert groups.tolist() == [[0, 0, 1], [0, 1, 2]]
+
+
+def test_units_of_one_factor_each_are_selective():
+    x, y = plane().unbind(dim=1)
+    separate = torch.stack([x, y, y**2, torch.ones_like(x)], dim=1)
+    values = evaluated(torch.stack([separate, separate * 0]), (7, 7))["unit_selectivity"]
+    assert values[0].item() == pytest.approx(1)
+    assert values[1].isnan()
+    features = torch.randn(49, 9, generator=torch.Generator().manual_seed(3))
+    expected = unit_selectivity(features, (7, 7)).share.amax(dim=-1).mean()
+    assert evaluated(features, (7, 7))["unit_selectivity"].item() == pytest.approx(expected.item())
+
+
+def test_what_cannot_be_tested_has_no_number():
+    constant = torch.stack([torch.ones(49, 3).double(), plane() @ torch.ones(2, 3).double()])
+    values = evaluated(constant, (7, 7))
+    assert values["linear_factorization"].isnan().tolist() == [True, False]
+    row = torch.arange(49) < 7  # a value of x that is never kept
+    assert evaluated(plane(), (7, 7), row)["linear_factorization"].isnan()
+
+
+def test_a_flow_is_trained_when_a_diagnosis_is_thorough():
+    x, y = plane(6).unbind(dim=1)
+    module = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False))
+    with torch.no_grad():
+        module[0].weight.copy_(torch.tensor([[1.0, 1.0], [1.0, -1.0]]))
+    usual = rc.diagnose(module, "x=0:5,y=0:5")
+    assert "nonlinear_factorization" not in usual
+    result = rc.diagnose(module, "x=0:5,y=0:5", thorough=True)
+    assert (result["nonlinear_factorization"].values > 0.95).all()
+    assert (usual["linear_factorization"].values > 0.99).all()
