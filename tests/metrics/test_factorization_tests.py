@@ -79,7 +79,6 @@ def test_what_cannot_be_tested_has_no_number():
 
 
 def test_a_flow_is_trained_when_a_diagnosis_is_thorough():
-    x, y = plane(6).unbind(dim=1)
     module = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False))
     with torch.no_grad():
         module[0].weight.copy_(torch.tensor([[1.0, 1.0], [1.0, -1.0]]))

@@ -28,7 +28,10 @@ FUNCTION_VERSIONS: dict[str, int] = {
     "hits": 1,
     "interior": 1,
     "kernel_agreement": 1,
+    "jacobian_rank": 1,
     "kernel_families": 1,
+    "landmarks": 1,
+    "learnt_complexity": 1,
     "log_volume": 1,
     "matrix_effective_rank": 1,
     "mean_band_index": 1,
@@ -50,7 +53,7 @@ FUNCTION_VERSIONS: dict[str, int] = {
 
 
 def metric_versions(names: Iterable[str]) -> dict[str, int]:
-    """Versions by name; `stage_profile` gives those of every stage metric that studies have.
+    """Versions of functions and stage metrics by name; `stage_profile` gives those of all that studies' profile has.
 
     >>> metric_versions(["gram_matrix"])
     {'gram_matrix': 1}
@@ -61,6 +64,8 @@ def metric_versions(names: Iterable[str]) -> dict[str, int]:
             numbers.update(versions(metric.name for metric in STAGE_METRICS.in_studies()))
         elif name in FUNCTION_VERSIONS:
             numbers[name] = FUNCTION_VERSIONS[name]
+        elif name in STAGE_METRICS:
+            numbers.update(versions([name]))
         else:
             raise InvalidValue("metrics", name, listed([STAGE_PROFILE, *FUNCTION_VERSIONS]))
     return numbers
