@@ -112,8 +112,8 @@ def cp_decomposition(
     else:
         scale = (problems if chosen is None else problems * chosen).abs().amax(dim=-1, keepdim=True)
         scale = torch.where(scale > 0, scale, 1.0)
-        search = Search(shape, rank, chosen, iterations, tolerance, seed)
-        solved = _normalised(*search.best(problems / scale, restarts), scale)
+        search = Search(shape, rank, iterations, tolerance, seed)
+        solved = _normalised(*search.best(problems / scale, restarts, chosen), scale)
     return _reshaped(solved, values.shape[:-1])
 
 
