@@ -5,7 +5,8 @@ import torch
 
 from recombine.errors import InvalidValue
 from recombine.tasks import BumpTask
-from recombine.theory.complexity import MORE, epsilon_rank, exact_rank, rank_curve
+from recombine.theory.complexity import epsilon_rank, exact_rank, rank_curve
+from recombine.theory.least_ranks import MORE
 from recombine.theory.left_out import _folds, _refined
 from recombine.theory.search import Search, khatri_rao
 from tests.theory.planted import holed, planted, with_noise

@@ -1,8 +1,8 @@
 """Alternating least squares for sums of products, for many grids of values at once: the way into a search.
 
-A sweep fits the functions of one factor after another, the others held. It costs little, gains much at first and next
-to nothing later on, where `search` takes over. A trace of ridge keeps values of a factor that have few entries from
-running off.
+A sweep fits the functions of one factor after another, the others held. It costs little. For many problems a few are
+enough; for others they gain next to nothing long before the end, and there `search` takes over. A trace of ridge keeps
+values of a factor that have few entries from running off.
 """
 
 from __future__ import annotations
@@ -15,13 +15,23 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-TRACE = 1e-4
+TRACE = 1e-6
 """Least ridge, of the mean diagonal of the normal equations of a factor."""
+
+BLOCK = 4
+"""Sweeps from one look at the squared error to the next."""
+SAFE = 0.5
+"""Largest ratio of gains, from one look to the next, by which those to come are guessed."""
 
 
 def khatri_rao(factors: Sequence[Tensor]) -> Tensor:
     """Products over all points, in the grid's order: `[…, point, rank]`."""
     return reduce(lambda a, b: (a[..., :, None, :] * b[..., None, :, :]).flatten(-3, -2), factors)
+
+
+def summed(functions: Sequence[Tensor]) -> Tensor:
+    """Sums of products over all points: `[…, point]`."""
+    return (khatri_rao(functions[:-1]) @ functions[-1].mT).flatten(-2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,18 +62,52 @@ class Problems:
 
     def left(self, functions: Sequence[Tensor]) -> Tensor:
         """What a sum of products leaves of the entries that there are."""
-        left = self.entries - khatri_rao(functions).sum(dim=-1)
+        left = self.entries - summed(functions)
         return left if self.counted is None else left * self.counted
 
+    def loss(self, functions: Sequence[Tensor]) -> Tensor:
+        """The squared error, a ridge included."""
+        squared = self.left(functions).square().sum(dim=-1)
+        if self.ridge is None:
+            return squared
+        return squared + self.ridge * sum(own.square().sum(dim=(-2, -1)) for own in functions)
 
-def swept(problems: Problems, functions: Sequence[Tensor], sweeps: int) -> list[Tensor]:
-    """The functions after so many sweeps."""
-    current = list(functions)
-    for _ in range(sweeps):
-        for axis in range(len(current)):
-            current[axis] = _fitted(problems, current, axis)
-        current = balanced(current)
-    return current
+
+def swept(
+    problems: Problems, functions: Sequence[Tensor], sweeps: int, tolerance: float
+) -> tuple[list[Tensor], Tensor]:
+    """The functions after so many sweeps, and which problems seem to be done.
+
+    Sweeps gain by a ratio that hardly changes. A problem leaves when all gains to come, by its ratio, are less than a
+    share of its squared error. On a plateau that is mistaken, and a step of `search` has the last word.
+    """
+    result = [own.clone() for own in functions]
+    loss = problems.loss(result)
+    gain = torch.zeros_like(loss)
+    settled = torch.zeros_like(loss, dtype=torch.bool)
+    active = torch.arange(len(problems), device=loss.device)
+    for _ in range(-(-sweeps // BLOCK)):
+        own, current = problems[active], [part[active] for part in result]
+        for _sweep in range(BLOCK):
+            current = _sweep_once(own, current)
+        for whole, part in zip(result, current, strict=True):
+            whole[active] = part
+        new = own.loss(current)
+        now = loss[active] - new
+        ratio = now / gain[active]
+        loss[active], gain[active] = new, now
+        done = (ratio >= 0) & (ratio < SAFE) & (now * ratio <= tolerance * new * (1 - ratio))
+        settled[active] = done
+        active = active[~done]
+        if not len(active):
+            break
+    return result, settled
+
+
+def _sweep_once(problems: Problems, functions: list[Tensor]) -> list[Tensor]:
+    for axis in range(len(functions)):
+        functions = [*functions[:axis], _fitted(problems, functions, axis), *functions[axis + 1 :]]
+    return balanced(functions)
 
 
 def balanced(functions: Sequence[Tensor]) -> list[Tensor]:

@@ -25,7 +25,8 @@ from torch import Tensor
 from recombine.checks import checked, finite, number, whole_number
 from recombine.errors import InvalidValue
 from recombine.theory.choosing import FOLDS, chosen_range
-from recombine.theory.cp import RESTARTS, cp_decomposition, several_factors
+from recombine.theory.cp import RESTARTS, partial_mask, several_factors
+from recombine.theory.least_ranks import least_ranks
 from recombine.theory.left_out import IMPROVEMENT, STEPS, left_out_errors
 from recombine.theory.search import Search
 
@@ -33,8 +34,6 @@ EXACT_ERROR = 1e-6
 """Relative error below which a rank is exact."""
 NO_WORSE = 0.02
 """Share of the best left-out squared error by which a smaller rank may be worse, however clearly."""
-MORE = -1
-"""In the place of a rank that is larger than the largest that was tried."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,15 +94,11 @@ def epsilon_rank(
     number("epsilon", epsilon, above=0, at_most=1)
     whole_number("largest", largest)
     finite("values", values)
-    problems = values.reshape(-1, values.shape[-1])
-    entries = problems if mask is None else problems * mask
-    ranks = torch.where(entries.abs().amax(dim=-1) > 0, MORE, 0)
-    for rank in range(1, min(largest, values.shape[-1]) + 1):
-        places = torch.nonzero(ranks == MORE).flatten()
-        if not len(places):
-            break
-        solved = cp_decomposition(problems[places], shape, rank, mask=mask, restarts=restarts)
-        ranks[places[solved.error <= epsilon]] = rank
+    restarts = whole_number("restarts", restarts)
+    counted = partial_mask(mask, values)
+    ranks = least_ranks(
+        values.reshape(-1, values.shape[-1]), shape, epsilon, min(largest, values.shape[-1]), counted, restarts
+    )
     return ranks.reshape(values.shape[:-1])
 
 
@@ -199,9 +194,7 @@ def rank_curve(
     batch = values.shape[:-1]
     chosen, low, high = (own.reshape(batch) for own in chosen_range(left, NO_WORSE))
     fitted = _fitted_errors(problems, shape, ranks, there.to(problems.device), restarts, seed)
-    return RankCurve(
-        ranks, fitted.reshape(*batch, -1), left.mean(dim=0).sqrt().reshape(*batch, -1), chosen, low, high
-    )
+    return RankCurve(ranks, fitted.reshape(*batch, -1), left.mean(dim=0).sqrt().reshape(*batch, -1), chosen, low, high)
 
 
 def _fitted_errors(

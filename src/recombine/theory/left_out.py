@@ -14,7 +14,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from recombine.theory.alternating import khatri_rao
+from recombine.theory.alternating import summed
 from recombine.theory.search import Search
 
 STEPS, IMPROVEMENT = 40, 1e-3
@@ -73,7 +73,7 @@ def _predicted(
         if rank:
             search = Search(shape, rank, STEPS, IMPROVEMENT, seed)
             functions = _refined(search, values, masks, functions, restarts)
-            predicted = khatri_rao(functions).sum(dim=-1)
+            predicted = summed(functions)
         error = _root_mean_square(values - predicted, left) / torch.where(below > 0, below, 1.0)
         errors.append(torch.where(below > 0, error, 0.0).clamp(min=LEAST).square())
     return torch.stack(errors, dim=-1).unflatten(0, (folds, count))
@@ -87,7 +87,7 @@ def _refined(
     functions, _, _ = search.best(values, restarts, masks, first=smaller, ridge=ridge)
     shorter = replace(search, iterations=REFINING_STEPS)
     for _ in range(REFINED):
-        wanted = RIDGE * _root_mean_square(values - khatri_rao(functions).sum(dim=-1), masks)
+        wanted = RIDGE * _root_mean_square(values - summed(functions), masks)
         places = torch.nonzero(wanted < LOWER * ridge).flatten()
         if not len(places):
             break

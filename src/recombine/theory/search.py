@@ -20,17 +20,17 @@ from torch import Tensor
 from recombine.theory.alternating import Problems, khatri_rao, swept
 
 EXACT = 1e-9
-"""Relative error below which a problem is solved."""
-SWEEPS = 10
-"""Of alternating least squares, before the first step."""
-FIRST_DAMPING = 0.1
-"""Of the mean diagonal of the normal equations."""
+"""Relative error that is next to none."""
+SWEEPS = 24
+"""Of alternating least squares at most, before the first step."""
+FIRST_DAMPING, LAST_DAMPING = 0.1, 1e-4
+"""Of the mean diagonal of the normal equations; the second where sweeps seem to be done."""
 DAMPINGS = (1e-14, 1e6)
 """Bounds; a problem whose damping has reached the upper one has settled."""
 LOWER, RAISE = 0.2, 4.0
 """What a step does to the damping, taken or dropped."""
-MEMORY = 1 << 25
-"""Bytes of derivatives that are held at a time: more leave the processor's caches."""
+MEMORY = 1 << 27
+"""Bytes of derivatives that are held at a time."""
 
 Found = tuple[list[Tensor], Tensor, Tensor]
 """Functions of every factor, `[problem, value, rank]`; relative errors; and whether searches ended by themselves."""
@@ -45,6 +45,9 @@ class Search:
     iterations: int
     tolerance: float
     seed: int
+    sweeps: int = SWEEPS
+    enough: float = EXACT
+    """Relative error at which a problem is solved."""
 
     def best(
         self,
@@ -67,16 +70,16 @@ class Search:
         converged = torch.zeros_like(error, dtype=torch.bool)
         generator = torch.Generator().manual_seed(self.seed)
         for start in range(restarts):
-            places = torch.nonzero(error > EXACT).flatten()
+            places = torch.nonzero(error > self.enough).flatten()
             if not len(places):
                 break
             drawn = self._random(values, generator)
             for part in places.split(self._at_once):
                 own = problems[part]
                 if start:
-                    began = swept(own, [noise.expand(len(own), -1, -1) for noise in drawn], SWEEPS)
+                    began = [noise.expand(len(own), -1, -1) for noise in drawn]
                 elif first is None:
-                    began = swept(own, self._singular(own, drawn), SWEEPS)
+                    began = self._singular(own, drawn)
                 else:
                     began = self._continued(own, [whole[part] for whole in first])
                 found, left, settled = self._descended(own, began)
@@ -122,7 +125,7 @@ class Search:
             return first
         left = problems.left(first)
         added = [_singular_vectors(problems, left, axis)[..., :1] for axis in range(len(first))]
-        return swept(problems, [torch.cat(pair, dim=-1) for pair in zip(first, added, strict=True)], SWEEPS)
+        return [torch.cat(pair, dim=-1) for pair in zip(first, added, strict=True)]
 
     def _paired(self, problems: Problems, functions: Sequence[Tensor], *axes: int) -> Tensor:
         """Sums over the entries at each value of some factors of r's times s's product of the others: `[…, r, s]`."""
@@ -161,33 +164,31 @@ class Search:
         ], dim=-1)  # fmt: skip
 
     def _descended(self, problems: Problems, functions: Sequence[Tensor]) -> Found:
-        """Steps until every problem has settled."""
+        """Sweeps, and steps until every problem has settled."""
         scale = problems.entries.norm(dim=-1)
         scale = torch.where(scale > 0, scale, 1.0)
-        result = torch.cat([own.flatten(1) for own in functions], dim=-1)
-        losses = self._loss(problems, result)
-        settled = losses.sqrt() <= 0.1 * EXACT * scale
+        target = (self.enough if self.enough > EXACT else 0.1 * EXACT) * scale
+        near, seem_done = swept(problems, functions, self.sweeps, self.tolerance)
+        result = torch.cat([own.flatten(1) for own in near], dim=-1)
+        losses = problems.loss(near)
+        settled = losses.sqrt() <= target
         active = torch.nonzero(~settled).flatten()
-        damping = torch.full_like(losses, FIRST_DAMPING)
+        damping = torch.where(seem_done, LAST_DAMPING, FIRST_DAMPING).to(losses)
         for _ in range(self.iterations):
             if not len(active):
                 break
             own, old = problems[active], losses[active]
             tried = result[active] + self._step(own, result[active], damping[active])
-            new = self._loss(own, tried)
+            new = own.loss(self._functions(tried))
             better = new < old
             places = active[better]
             result[places], losses[places] = tried[better], new[better]
             damping[active] = (damping[active] * torch.where(better, LOWER, RAISE)).clamp(*DAMPINGS)
             little = better & (old - new <= self.tolerance * old)
-            done = little | (damping[active] >= DAMPINGS[1]) | (losses[active].sqrt() <= 0.1 * EXACT * scale[active])
+            done = little | (damping[active] >= DAMPINGS[1]) | (losses[active].sqrt() <= target[active])
             settled[active] = done
             active = active[~done]
         return self._functions(result), losses.sqrt() / scale, settled
-
-    def _loss(self, problems: Problems, flat: Tensor) -> Tensor:
-        squared = problems.left(self._functions(flat)).square().sum(dim=-1)
-        return squared if problems.ridge is None else squared + problems.ridge * flat.square().sum(dim=-1)
 
     def _step(self, problems: Problems, flat: Tensor, damping: Tensor) -> Tensor:
         functions = self._functions(flat)
