@@ -5,7 +5,10 @@ import torch
 
 from recombine.errors import InvalidValue
 from recombine.tasks import BumpTask
-from recombine.theory.complexity import MORE, epsilon_rank, exact_rank, rank_curve
+from recombine.theory.complexity import epsilon_rank, exact_rank, rank_curve
+from recombine.theory.least_ranks import MORE
+from recombine.theory.left_out import _folds, _refined
+from recombine.theory.search import Search, khatri_rao
 from tests.theory.planted import holed, planted, with_noise
 
 SHAPES = [(12, 12), (6, 6, 6), (5, 5, 5, 5)]
@@ -22,7 +25,7 @@ def test_planted_ranks_are_recovered_exactly(shape, rank):
 @pytest.mark.parametrize("rank", range(1, 7))
 @pytest.mark.parametrize("shape", [(16, 16), (7, 7, 7), (5, 5, 5, 5)], ids=str)
 def test_planted_ranks_are_recovered_through_noise(shape, rank):
-    curve = rank_curve(with_noise(planted(shape, rank, 100), 0.1), shape, largest=7, restarts=2)
+    curve = rank_curve(with_noise(planted(shape, rank, 100), 0.1), shape, largest=7)
     assert (curve.chosen == rank).double().mean() >= 0.95
 
 
@@ -36,7 +39,7 @@ def test_a_few_planted_ranks(shape, rank):
 
 def test_a_rank_through_noise_has_a_curve():
     values = with_noise(planted((10, 10), 2, 4), 0.05)
-    curve = rank_curve(values.unflatten(0, (2, 2)), (10, 10), largest=3, restarts=2)
+    curve = rank_curve(values.unflatten(0, (2, 2)), (10, 10), largest=3)
     assert curve.ranks == (0, 1, 2, 3)
     assert curve.chosen.tolist() == [[2, 2], [2, 2]]
     assert (curve.low <= curve.chosen).all()
@@ -46,9 +49,27 @@ def test_a_rank_through_noise_has_a_curve():
     assert (curve.left_out[..., 2] < 0.2).all()
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.01], ids=["none", "little"])
+@pytest.mark.parametrize("shape", [(10, 10), (5, 5, 5)], ids=str)
+def test_a_curve_without_noise_does_not_ask_for_more_products(shape, noise):
+    curve = rank_curve(with_noise(planted(shape, 2, 6), noise), shape, largest=4)
+    assert curve.chosen.tolist() == [2] * 6
+    assert (curve.left_out[:, 2] < 0.03).all()
+
+
+def test_what_is_left_out_is_not_looked_at():
+    """A fold's prediction does not change when the entries change that it is asked for."""
+    shape, values = (6, 6, 6), planted((6, 6, 6), 2, 3)
+    out = next(_folds(torch.ones(216, dtype=torch.bool), 5, 0))
+    masks = (~out).expand(3, -1)
+    search = Search(shape, 2, 40, 1e-3, 0)
+    predicted = [khatri_rao(_refined(search, own, masks, None, 1)) for own in (values, values + 100 * out)]
+    assert torch.equal(*predicted)
+
+
 def test_noise_alone_has_no_rank():
     noise = torch.randn(20, 64, generator=torch.Generator().manual_seed(0))
-    curve = rank_curve(noise, (8, 8), largest=2, restarts=1)
+    curve = rank_curve(noise, (8, 8), largest=2)
     assert (curve.chosen == 0).double().mean() >= 0.8
 
 

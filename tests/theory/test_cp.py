@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from recombine.errors import InvalidValue
+from recombine.theory.alternating import Problems, _fitted, swept
 from recombine.theory.cp import cp_decomposition
 from recombine.theory.search import Search, khatri_rao
 from tests.theory.planted import holed, planted, with_noise
@@ -26,14 +27,34 @@ def test_planted_sums_are_found(shape, rank, count):
         assert (cp_decomposition(values, shape, rank - 1, restarts=1).error > 1e-3).all()
 
 
-@pytest.mark.parametrize("count", [6, pytest.param(100, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(("shape", "rank"), [((9, 10), 2), ((5, 6, 7), 3), ((4, 5, 5, 6), 3)], ids=str)
-def test_with_holes_every_planted_sum_is_found_and_fills_them(shape, rank, count):
+def with_holes_all_are_found(shape, rank, count):
     values, mask = planted(shape, rank, count, seed=1), holed(shape)
     spoilt = torch.where(mask, values, 1e6)  # what is not counted may be anything
     solved = cp_decomposition(spoilt, shape, rank, mask=mask, restarts=12)
+    assert solved.converged.all()
     assert (solved.error < SOLVED).all()
     assert torch.allclose(solved.values, values, atol=1e-3)
+
+
+@pytest.mark.parametrize(("shape", "rank"), [((9, 10), 2), ((5, 6, 7), 3), ((4, 5, 5, 6), 3)], ids=str)
+def test_with_holes_every_planted_sum_is_found_and_fills_them(shape, rank):
+    with_holes_all_are_found(shape, rank, 6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", range(1, 7))
+@pytest.mark.parametrize("shape", [(16, 17), (6, 7, 8), (5, 5, 6, 6)], ids=str)
+def test_with_holes_all_of_a_hundred_are_found(shape, rank):
+    with_holes_all_are_found(shape, rank, 100)
+
+
+def test_masks_of_their_own_are_the_same_as_one_by_one():
+    shape, values = (4, 5, 3), with_noise(planted((4, 5, 3), 2, 3), 0.2)
+    masks = torch.stack([holed(shape, 0.1, seed) for seed in range(3)])
+    search = Search(shape, 2, 100, 1e-8, 0)
+    _, together, _ = search.best(values, 1, masks)
+    alone = [search.best(own[None], 1, mask)[1].item() for own, mask in zip(values, masks, strict=True)]
+    assert together.tolist() == pytest.approx(alone, rel=1e-3)
 
 
 def test_two_factors_are_the_singular_values():
@@ -42,7 +63,7 @@ def test_two_factors_are_the_singular_values():
     solved = cp_decomposition(values, (7, 8), 2)
     assert torch.allclose(solved.weights, expected[:, :2])
     assert torch.allclose(solved.error, expected[:, 2:].norm(dim=-1) / expected.norm(dim=-1))
-    searched, error, _ = Search((7, 8), 2, None, 500, 1e-12, 0).best(values, 3)
+    searched, error, _ = Search((7, 8), 2, 500, 1e-12, 0).best(values, 3)
     assert torch.allclose(error, solved.error, rtol=1e-6)
     assert torch.allclose(khatri_rao(searched).sum(dim=-1), solved.values, atol=1e-4)
 
@@ -57,17 +78,42 @@ def test_masking_nothing_changes_nothing():
 @pytest.mark.parametrize("mask", [None, holed((3, 4, 2))], ids=["whole", "holed"])
 def test_steps_solve_the_normal_equations_of_all_derivatives(mask):
     """Against derivatives by automatic differentiation, entry by entry."""
-    shape, rank = (3, 4, 2), 2
-    search = Search(shape, rank, mask, 1, 1e-5, 0)
-    flat, entries = torch.randn(2, 18, dtype=torch.float64), torch.randn(24, dtype=torch.float64)
+    shape, rank, ridge = (3, 4, 2), 2, 0.3
+    search = Search(shape, rank, 1, 1e-5, 0)
+    entries = torch.randn(1, 24, dtype=torch.float64)
+    counted = None if mask is None else mask.double()[None]
     entries = entries if mask is None else entries * mask
-    for numbers in flat:
+    problem = Problems(shape, entries, counted, torch.tensor([ridge], dtype=torch.float64))
+    for numbers in torch.randn(2, 18, dtype=torch.float64):
         functions = search._functions(numbers[None])
-        jacobian = torch.autograd.functional.jacobian(lambda v: search._sums(v[None])[0], numbers)
+        sums = lambda v: khatri_rao(search._functions(v[None])).sum(dim=-1)[0]  # noqa: E731
+        jacobian = torch.autograd.functional.jacobian(sums, numbers)
         jacobian = jacobian if mask is None else jacobian * mask[:, None]
-        assert torch.allclose(search._normal(functions)[0], jacobian.T @ jacobian)
-        left = search._left(entries[None], numbers[None])
-        assert torch.allclose(search._gradient(left, functions)[0], jacobian.T @ left[0])
+        normal = jacobian.T @ jacobian
+        assert torch.allclose(search._normal(problem, functions)[0].tril(), normal.tril())
+        left = problem.left(functions)
+        assert torch.allclose(search._gradient(problem, left, functions)[0], jacobian.T @ left[0])
+        damped = normal + (ridge + 0.5 * normal.diagonal().mean()) * torch.eye(18, dtype=torch.float64)
+        expected = torch.linalg.solve(damped, jacobian.T @ left[0] - ridge * numbers)
+        step = search._step(problem, numbers[None], torch.tensor([0.5], dtype=torch.float64))
+        assert torch.allclose(step[0], expected)
+
+
+@pytest.mark.parametrize("mask", [None, holed((3, 4, 2), 0.0)], ids=["whole", "holed"])
+def test_a_sweep_fits_the_last_factor_as_least_squares_does(mask):
+    shape = (3, 4, 2)
+    entries = torch.randn(1, 24, dtype=torch.float64)
+    entries = entries if mask is None else entries * mask
+    problem = Problems(shape, entries, None if mask is None else mask.double()[None])
+    functions = [torch.randn(1, size, 2, dtype=torch.float64) for size in shape]
+    fitted = _fitted(problem, functions, 2)[0]
+    products = khatri_rao(functions[:2])[0]
+    for value in range(2):
+        there = slice(None) if mask is None else mask.unflatten(0, (12, 2))[:, value]
+        own = torch.linalg.lstsq(products[there], entries.unflatten(-1, (12, 2))[0, there, value]).solution
+        assert torch.allclose(fitted[value], own, atol=1e-2)
+    before, after = (problem.left(own).norm() for own in (functions, swept(problem, functions, 3, 1e-5)[0]))
+    assert after < before
 
 
 def test_values_are_sums_of_products_of_unit_functions():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from recombine.errors import InvalidValue
-from recombine.theory.complexity import MORE
+from recombine.theory.least_ranks import MORE
 from recombine.theory.mixture_ranks import mixture_curve, mixture_rank
 from recombine.theory.mixtures import mixture_of_products
 from tests.theory.planted import planted_mixture, sampled
@@ -63,8 +63,8 @@ def test_a_few_planted_mixtures(shape, rank, divergence):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rank", range(1, 6))
-@pytest.mark.parametrize("shape", [(8, 8), (5, 5, 5), (4, 4, 4, 4)], ids=str)
+@pytest.mark.parametrize("rank", range(1, 5))
+@pytest.mark.parametrize("shape", [(10, 10), (5, 5, 5), (4, 4, 4, 4)], ids=str)
 def test_planted_mixtures_are_found_with_as_many_products(shape, rank):
     probabilities = planted_mixture(shape, rank, 100)
     assert (mixture_rank(probabilities, shape, 1e-3, largest=6) == rank).double().mean() >= 0.95

@@ -113,6 +113,20 @@ def precision(compared: Mapping[str, Any]) -> str:
     )
 
 
+def cp(compared: Mapping[str, Any]) -> str:
+    """Every way on a line."""
+    lines = [
+        (row["way"], f"{1e3 * row['seconds']:.3g}", f"{row['error']:.4f}", f"**{row['ratio']:.3g}×**" if place else "1")
+        for place, row in enumerate(compared["rows"])
+    ]
+    grid = "×".join(str(size) for size in compared["shape"])
+    what = (
+        f"{compared['problems']} outputs over a grid of {grid}, rank {compared['rank']}, {compared['restarts']} starts "
+        f"each, {compared['threads']} threads; loops timed on {compared['sample']} of them."
+    )
+    return what + "\n\n" + table(("", "ms per output", "mean relative error", "slower"), lines)
+
+
 def number(value: float, digits: int = 3) -> str:
     """So many digits, without powers of ten where whole numbers do."""
     short = f"{value:.{digits}g}"
@@ -132,5 +146,5 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 WRITERS: dict[str, Callable[[Any], str]] = {
     "engine": engine, "kernels": kernels, "members": members, "growth": growth, "geometry": geometry, "store": store,
-    "precision": precision,
+    "precision": precision, "cp": cp,
 }  # fmt: skip

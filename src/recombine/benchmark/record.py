@@ -1,4 +1,4 @@
-"""One run, side by side: engine, kernels, growth, geometry, store, precision; a record of plain numbers."""
+"""One run, side by side: engine, kernels, growth, geometry, store, precision, cp; a record of plain numbers."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import torch
 
 from recombine.benchmark.ablation import compare_kernels
 from recombine.benchmark.cases import CASES, PUBLISHED, Case
+from recombine.benchmark.decompositions import compare_decompositions
 from recombine.benchmark.ours import Timed, timed, timed_in_processes
 from recombine.benchmark.plain import WORKERS, PlainLoop, graphed_seconds
 from recombine.benchmark.precision import compare_precisions
@@ -228,9 +229,14 @@ def precision(setting: Setting, limits: dict[str, float]) -> dict[str, Any]:
     return compare_precisions(setting.device, setting.say)
 
 
+def cp(setting: Setting, limits: dict[str, float]) -> dict[str, Any]:
+    """Sums of products of many outputs, at once and one after another."""
+    return compare_decompositions(setting.device, setting.say)
+
+
 PARTS: dict[str, Callable[[Setting, dict[str, float]], Any]] = {
     "engine": engine, "kernels": kernels, "members": members, "growth": growth, "geometry": geometry, "store": store,
-    "precision": precision,
+    "precision": precision, "cp": cp,
 }  # fmt: skip
 USUAL = ("engine", "kernels", "members", "growth", "geometry", "store")
-"""Without the precision test, which trains whole networks."""
+"""Without the precision test, which trains whole networks, and without what is no training at all."""

@@ -26,7 +26,7 @@ MEASURED_NOW = "now"
 """Name of a record that is not kept."""
 EXTRA = [part for part in PARTS if part not in USUAL]
 PRECISIONS = get_args(Precision)
-WHAT_HELP = f"Any of: {listed(PARTS)}. Default: all but {listed(EXTRA)}, which trains whole networks."
+WHAT_HELP = f"Any of: {listed(PARTS)}. Default: all but {listed(EXTRA)}."
 USUAL_PRECISION = ", ".join(f"{precision} on {device}" for device, precision in DEFAULT_PRECISION.items())
 
 

@@ -13,17 +13,17 @@ NOTHING = 1e-10
 """Errors differ by rounding below this."""
 
 
-def chosen(errors: Float[Tensor, "fold problem rank"]) -> Int[Tensor, " problem"]:
-    """Place of the smallest rank that is not clearly worse than the best, fold by fold."""
-    best = errors.mean(dim=0).argmin(dim=-1)
+def chosen(errors: Float[Tensor, "fold problem rank"], share: float = 0.0) -> Int[Tensor, " problem"]:
+    """Place of the smallest rank that is not worse than the best, clearly fold by fold and by a share of its error."""
+    least, best = errors.mean(dim=0).min(dim=-1)
     difference = errors - errors.gather(-1, best[None, :, None].expand(len(errors), -1, 1))
     spread = difference.std(dim=0) / len(errors) ** 0.5
-    good = difference.mean(dim=0) <= CLEAR * spread + NOTHING
+    good = difference.mean(dim=0) <= CLEAR * spread + share * least[:, None].abs() + NOTHING
     return good.to(torch.int64).argmax(dim=-1)
 
 
-def chosen_range(errors: Float[Tensor, "fold problem rank"]) -> tuple[Tensor, Tensor, Tensor]:
+def chosen_range(errors: Float[Tensor, "fold problem rank"], share: float = 0.0) -> tuple[Tensor, Tensor, Tensor]:
     """The choice, and the smallest and the largest that leaving out one fold leads to."""
-    first = chosen(errors)
-    without = torch.stack([chosen(torch.cat([errors[:k], errors[k + 1 :]])) for k in range(len(errors))])
+    first = chosen(errors, share)
+    without = torch.stack([chosen(torch.cat([errors[:k], errors[k + 1 :]]), share) for k in range(len(errors))])
     return first, torch.minimum(first, without.amin(dim=0)), torch.maximum(first, without.amax(dim=0))

@@ -8,15 +8,14 @@ rank 0, any other that is a product, a constant too, rank 1.
 
 `epsilon_rank` (Eq. 17) is the least rank with an error of at most ε, `exact_rank` (Eq. 16) that with next to none. With
 noise neither means much: any rank fits a little better than the one before. `rank_curve` therefore leaves entries out
-in turn, predicts them from the others, and chooses the smallest rank whose left-out error is not surely larger than the
-best one's; how far that choice moves when a fold is missing says how sure it is.
+in turn, predicts them from the others (`left_out`), and chooses the smallest rank whose left-out error is not surely
+larger than the best one's; how far that choice moves when a fold is missing says how sure it is.
 
 Known answers: planted sums of R products are found to have rank R, with noise and with holes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -26,14 +25,15 @@ from torch import Tensor
 from recombine.checks import checked, finite, number, whole_number
 from recombine.errors import InvalidValue
 from recombine.theory.choosing import FOLDS, chosen_range
-from recombine.theory.cp import RESTARTS, cp_decomposition, several_factors
+from recombine.theory.cp import RESTARTS, partial_mask, several_factors
+from recombine.theory.least_ranks import least_ranks
+from recombine.theory.left_out import IMPROVEMENT, STEPS, left_out_errors
+from recombine.theory.search import Search
 
 EXACT_ERROR = 1e-6
 """Relative error below which a rank is exact."""
-STEPS, IMPROVEMENT = 40, 1e-3
-"""When a search ends whose sum predicts what was left out: noise is fitted more closely in vain."""
-MORE = -1
-"""In the place of a rank that is larger than the largest that was tried."""
+NO_WORSE = 0.02
+"""Share of the best left-out squared error by which a smaller rank may be worse, however clearly."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,15 +94,11 @@ def epsilon_rank(
     number("epsilon", epsilon, above=0, at_most=1)
     whole_number("largest", largest)
     finite("values", values)
-    problems = values.reshape(-1, values.shape[-1])
-    entries = problems if mask is None else problems * mask
-    ranks = torch.where(entries.abs().amax(dim=-1) > 0, MORE, 0)
-    for rank in range(1, min(largest, values.shape[-1]) + 1):
-        places = torch.nonzero(ranks == MORE).flatten()
-        if not len(places):
-            break
-        solved = cp_decomposition(problems[places], shape, rank, mask=mask, restarts=restarts)
-        ranks[places[solved.error <= epsilon]] = rank
+    restarts = whole_number("restarts", restarts)
+    counted = partial_mask(mask, values)
+    ranks = least_ranks(
+        values.reshape(-1, values.shape[-1]), shape, epsilon, min(largest, values.shape[-1]), counted, restarts
+    )
     return ranks.reshape(values.shape[:-1])
 
 
@@ -151,7 +147,7 @@ def rank_curve(
     largest: int = 8,
     mask: Bool[Tensor, " point"] | None = None,
     folds: int = FOLDS,
-    restarts: int = RESTARTS,
+    restarts: int = 1,
     seed: int = 0,
 ) -> RankCurve:
     """Errors against rank, of entries that were fitted and of entries that were left out, and the rank they choose.
@@ -169,7 +165,7 @@ def rank_curve(
     folds
         Parts of the entries that are left out in turn.
     restarts
-        Starts of every search.
+        Starts of every search; the first continues the sum of one product less.
     seed
         Of the folds and the random starts.
 
@@ -194,39 +190,27 @@ def rank_curve(
     if int(there.sum()) < folds:
         raise InvalidValue("mask", f"{int(there.sum())} entries", f"at least as many as folds ({folds})")
     ranks = tuple(range(min(largest, values.shape[-1]) + 1))
-    fitted = torch.stack([_errors(problems, shape, rank, there, there, restarts, seed) for rank in ranks], dim=-1)
-    parts = [(there & ~out, out) for out in _folds(there, folds, seed)]
-    left = torch.stack([
-        torch.stack([_errors(problems, shape, rank, kept, out, restarts, seed) for rank in ranks], dim=-1)
-        for kept, out in parts
-    ]).square()  # fmt: skip
+    left = left_out_errors(problems, shape, ranks, there, folds, restarts, seed)
     batch = values.shape[:-1]
-    chosen, low, high = (own.reshape(batch) for own in chosen_range(left))
-    errors = left.mean(dim=0).sqrt().reshape(*batch, -1)
-    return RankCurve(ranks, fitted.reshape(*batch, -1), errors, chosen, low, high)
+    chosen, low, high = (own.reshape(batch) for own in chosen_range(left, NO_WORSE))
+    fitted = _fitted_errors(problems, shape, ranks, there.to(problems.device), restarts, seed)
+    return RankCurve(ranks, fitted.reshape(*batch, -1), left.mean(dim=0).sqrt().reshape(*batch, -1), chosen, low, high)
 
 
-def _folds(there: Tensor, folds: int, seed: int) -> Iterator[Tensor]:
-    """Parts of the entries, drawn at random, each entry in one."""
-    order = torch.nonzero(there).flatten()
-    order = order[torch.randperm(len(order), generator=torch.Generator().manual_seed(seed))]
-    for part in range(folds):
-        out = torch.zeros_like(there)
-        out[order[part::folds]] = True
-        yield out
-
-
-def _errors(
-    problems: Tensor, shape: tuple[int, ...], rank: int, fitted: Tensor, scored: Tensor, restarts: int, seed: int
+def _fitted_errors(
+    problems: Tensor, shape: tuple[int, ...], ranks: tuple[int, ...], there: Tensor, restarts: int, seed: int
 ) -> Tensor:
-    """Norm of what is left of some entries over that of all, as a share of their number; rank 0 predicts 0."""
-    own = problems[:, scored.to(problems.device)]
-    scale = own.norm(dim=-1)
-    predicted = torch.zeros_like(problems)
-    if rank:
-        mask = fitted.to(problems.device)
-        predicted = cp_decomposition(
-            problems, shape, rank, mask=mask, restarts=restarts, seed=seed, iterations=STEPS, tolerance=IMPROVEMENT
-        ).values
-    left = (own - predicted[:, scored.to(problems.device)]).norm(dim=-1)
-    return torch.where(scale > 0, left / torch.where(scale > 0, scale, 1.0), 0.0)
+    """Relative errors of entries that are fitted: `[problem, rank]`; each rank starts from the one below."""
+    entries = problems * there
+    scale = entries.norm(dim=-1, keepdim=True)
+    entries = entries / torch.where(scale > 0, scale, 1.0)
+    if len(shape) == 2 and bool(there.all()):
+        values = torch.linalg.svdvals(entries.unflatten(-1, shape)).square()
+        values = torch.nn.functional.pad(values, (0, len(ranks)))
+        return torch.stack([values[:, rank:].sum(dim=-1).sqrt() for rank in ranks], dim=-1)
+    errors, functions = [entries.norm(dim=-1)], None
+    for rank in ranks[1:]:
+        search = Search(shape, rank, STEPS, IMPROVEMENT, seed)
+        functions, error, _ = search.best(entries, restarts, there, first=functions)
+        errors.append(error)
+    return torch.stack(errors, dim=-1)

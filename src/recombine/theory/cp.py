@@ -104,17 +104,24 @@ def cp_decomposition(
     number("tolerance", tolerance, above=0)
     finite("values", values)
     problems = values.double().reshape(-1, values.shape[-1])
-    chosen = None if mask is None or bool(mask.all()) else mask.to(problems.device)
-    if chosen is not None and not bool(chosen.any()):
-        raise InvalidValue("mask", "no entry", "at least one entry that counts")
+    chosen = partial_mask(mask, problems)
     if len(shape) == 2 and chosen is None:
         solved = _by_singular_values(problems, shape, rank)
     else:
         scale = (problems if chosen is None else problems * chosen).abs().amax(dim=-1, keepdim=True)
         scale = torch.where(scale > 0, scale, 1.0)
-        search = Search(shape, rank, chosen, iterations, tolerance, seed)
-        solved = _normalised(*search.best(problems / scale, restarts), scale)
+        search = Search(shape, rank, iterations, tolerance, seed)
+        solved = _normalised(*search.best(problems / scale, restarts, chosen), scale)
     return _reshaped(solved, values.shape[:-1])
+
+
+def partial_mask(mask: Tensor | None, like: Tensor) -> Tensor | None:
+    """The mask, refused if nothing counts; None if everything does."""
+    if mask is None or bool(mask.all()):
+        return None
+    if not bool(mask.any()):
+        raise InvalidValue("mask", "no entry", "at least one entry that counts")
+    return mask.to(like.device)
 
 
 def several_factors(shape: Sequence[int], points: int) -> tuple[int, ...]:

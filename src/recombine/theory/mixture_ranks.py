@@ -19,10 +19,20 @@ from torch import Tensor
 from recombine.checks import checked, number, whole_number
 from recombine.errors import InvalidValue
 from recombine.theory.choosing import FOLDS, chosen_range
-from recombine.theory.complexity import MORE
 from recombine.theory.cp import several_factors
-from recombine.theory.mixtures import RESTARTS, Divergence, distributions, mixture_of_products
+from recombine.theory.least_ranks import MORE
+from recombine.theory.mixing import EXACT, Fit, mixed
+from recombine.theory.mixtures import (
+    ITERATIONS,
+    RESTARTS,
+    TOLERANCE,
+    Divergence,
+    distributions,
+    mixture_of_products,
+)
 
+STEPS, IMPROVEMENT = 500, 1e-7
+"""Sweeps at most, and nats that one must gain, of a mixture that predicts left-out counts."""
 PSEUDOCOUNT = 1e-6
 """Share of an even distribution in what predicts left-out counts, so that none is impossible."""
 
@@ -73,8 +83,14 @@ def mixture_rank(
         places = torch.nonzero(ranks == MORE).flatten()
         if not len(places):
             break
-        mixtures = mixture_of_products(flat[places], shape, rank, divergence=divergence, restarts=restarts)
-        ranks[places[mixtures.divergence <= epsilon]] = rank
+        if divergence == "kl":  # a search may end where it is near enough
+            fit = Fit(shape, rank, ITERATIONS, TOLERANCE, enough=epsilon)
+            distance = fit.best(flat[places], restarts, torch.Generator().manual_seed(0))[2]
+        else:
+            distance = mixture_of_products(
+                flat[places], shape, rank, divergence=divergence, restarts=restarts
+            ).divergence
+        ranks[places[distance <= epsilon]] = rank
     return ranks.reshape(probabilities.shape[:-1])
 
 
@@ -132,10 +148,9 @@ def mixture_curve(
         raise InvalidValue("counts", int(flat.sum(dim=-1).min()), f"counts, not negative, of sum {folds} or more")
     parts = _split(flat, folds, seed)
     ranks = tuple(range(1, min(largest, counts.shape[-1]) + 1))
-    scores = torch.stack([
-        torch.stack([_likelihood(flat - part, part, shape, rank, restarts, seed) for rank in ranks], dim=-1)
-        for part in parts
-    ])  # fmt: skip
+    fitted, scored = torch.cat([flat - part for part in parts]), torch.cat(parts)
+    scores = torch.stack([_likelihood(fitted, scored, shape, rank, restarts, seed) for rank in ranks], dim=-1)
+    scores = scores.unflatten(0, (folds, len(flat)))
     chosen, low, high = (1 + own.reshape(counts.shape[:-1]) for own in chosen_range(-scores))
     return MixtureCurve(ranks, scores.mean(dim=0).reshape(*counts.shape[:-1], -1), chosen, low, high)
 
@@ -154,8 +169,8 @@ def _split(counts: Tensor, folds: int, seed: int) -> list[Tensor]:
 def _likelihood(fitted: Tensor, scored: Tensor, shape: tuple[int, ...], rank: int, restarts: int, seed: int) -> Tensor:
     """Mean log-likelihood of some counts under a mixture that was fitted to others."""
     flat = fitted.double() / fitted.sum(dim=-1, keepdim=True)
-    mixture = mixture_of_products(
-        flat, shape, rank, restarts=restarts, tolerance=1e-7, iterations=500, seed=seed
-    ).values
+    fit = Fit(shape, rank, STEPS, IMPROVEMENT, EXACT)
+    weights, factors, _, _ = fit.best(flat, restarts, torch.Generator().manual_seed(seed))
+    mixture = mixed(weights, factors)
     mixture = (1 - PSEUDOCOUNT) * mixture + PSEUDOCOUNT / mixture.shape[-1]
     return torch.special.xlogy(scored.double(), mixture).sum(dim=-1) / scored.sum(dim=-1).clamp(min=1)

@@ -2,8 +2,9 @@
 
 Every problem of a batch has its own damping: a step that lowers its error is taken and the damping falls, one that does
 not is dropped and it rises. Problems that have settled leave the batch. Starts are singular vectors of the unfolded
-grid, then random functions. Alternating least squares, the usual way, takes hundreds of sweeps where this takes tens of
-steps, and ends more often in a sum that is not the best; a step costs one solve of the size of all functions together.
+grid, then random functions, each after a few sweeps of alternating least squares (`alternating`). That alone, the usual
+way, takes hundreds of sweeps where this takes tens of steps, and ends more often in a sum that is not the best; but a
+step costs one solve of the size of all functions together.
 """
 
 from __future__ import annotations
@@ -11,15 +12,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 
 import torch
 from torch import Tensor
 
+from recombine.theory.alternating import Problems, khatri_rao, swept
+
 EXACT = 1e-9
-"""Relative error below which a problem is solved."""
-FIRST_DAMPING = 1.0
-"""Of the mean diagonal of the normal equations."""
+"""Relative error that is next to none."""
+SWEEPS = 24
+"""Of alternating least squares at most, before the first step."""
+FIRST_DAMPING, LAST_DAMPING = 0.1, 1e-4
+"""Of the mean diagonal of the normal equations; the second where sweeps seem to be done."""
 DAMPINGS = (1e-14, 1e6)
 """Bounds; a problem whose damping has reached the upper one has settled."""
 LOWER, RAISE = 0.2, 4.0
@@ -27,43 +32,63 @@ LOWER, RAISE = 0.2, 4.0
 MEMORY = 1 << 27
 """Bytes of derivatives that are held at a time."""
 
-
-def khatri_rao(factors: Sequence[Tensor]) -> Tensor:
-    """Products over all points, in the grid's order: `[…, point, rank]`."""
-    return reduce(lambda a, b: (a[..., :, None, :] * b[..., None, :, :]).flatten(-3, -2), factors)
+Found = tuple[list[Tensor], Tensor, Tensor]
+"""Functions of every factor, `[problem, value, rank]`; relative errors; and whether searches ended by themselves."""
 
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """Sums of `rank` products over a grid, some entries of which may be missing."""
+    """Sums of `rank` products over grids."""
 
     shape: tuple[int, ...]
     rank: int
-    mask: Tensor | None
     iterations: int
     tolerance: float
     seed: int
+    sweeps: int = SWEEPS
+    enough: float = EXACT
+    """Relative error at which a problem is solved."""
 
-    def best(self, values: Tensor, restarts: int) -> tuple[list[Tensor], Tensor, Tensor]:
-        """Of every problem the start that ended with the smallest relative error, and whether it converged."""
-        count, device = len(values), values.device
-        entries = values if self.mask is None else values * self.mask
-        factors = torch.zeros(count, self.parameters, dtype=values.dtype, device=device)
-        error = torch.full((count,), math.inf, dtype=values.dtype, device=device)
-        converged = torch.zeros(count, dtype=torch.bool, device=device)
+    def best(
+        self,
+        values: Tensor,
+        restarts: int,
+        mask: Tensor | None = None,
+        *,
+        first: Sequence[Tensor] | None = None,
+        ridge: Tensor | None = None,
+    ) -> Found:
+        """Of every problem the start that ended with the smallest relative error, a ridge included.
+
+        `mask` is over points, or over problems and points. `first` are functions to start from; where they are of one
+        product less, a product of what they leave is added.
+        """
+        counted = None if mask is None else mask.to(values).reshape(-1, values.shape[-1])
+        problems = Problems(self.shape, values if counted is None else values * counted, counted, ridge)
+        functions = [values.new_zeros(len(values), size, self.rank) for size in self.shape]
+        error = values.new_full((len(values),), math.inf)
+        converged = torch.zeros_like(error, dtype=torch.bool)
         generator = torch.Generator().manual_seed(self.seed)
         for start in range(restarts):
-            places = torch.nonzero(error > EXACT).flatten()
+            places = torch.nonzero(error > self.enough).flatten()
             if not len(places):
                 break
-            began = self._singular(values[places]) if start == 0 else self._random(len(places), values, generator)
+            drawn = self._random(values, generator)
             for part in places.split(self._at_once):
-                first, began = began[: len(part)], began[len(part) :]
-                found, left, settled = self._descended(entries[part], first)
+                own = problems[part]
+                if start:
+                    began = [noise.expand(len(own), -1, -1) for noise in drawn]
+                elif first is None:
+                    began = self._singular(own, drawn)
+                else:
+                    began = self._continued(own, [whole[part] for whole in first])
+                found, left, settled = self._descended(own, began)
                 better = left < error[part]
                 chosen = part[better]
-                factors[chosen], error[chosen], converged[chosen] = found[better], left[better], settled[better]
-        return list(self._functions(factors)), error, converged
+                for whole, new in zip(functions, found, strict=True):
+                    whole[chosen] = new[better]
+                error[chosen], converged[chosen] = left[better], settled[better]
+        return functions, error, converged
 
     @property
     def parameters(self) -> int:
@@ -75,117 +100,112 @@ class Search:
         """Problems whose normal equations fit into memory together."""
         return max(1, MEMORY // (8 * (self.parameters**2 + math.prod(self.shape) * self.rank**2)))
 
-    def _functions(self, flat: Tensor) -> tuple[Tensor, ...]:
+    def _functions(self, flat: Tensor) -> list[Tensor]:
         """Functions of each factor, `[problem, value, rank]`, from all numbers of a problem."""
         parts = flat.split([self.rank * size for size in self.shape], dim=-1)
-        return tuple(part.unflatten(-1, (size, self.rank)) for part, size in zip(parts, self.shape, strict=True))
+        return [part.unflatten(-1, (size, self.rank)) for part, size in zip(parts, self.shape, strict=True)]
 
-    def _random(self, count: int, like: Tensor, generator: torch.Generator) -> Tensor:
-        drawn = torch.randn(count, self.parameters, generator=generator, dtype=like.dtype)
-        return drawn.to(like.device) / self.rank ** (1 / len(self.shape))
+    def _random(self, like: Tensor, generator: torch.Generator) -> list[Tensor]:
+        """One start for all problems, so that none depends on its neighbours."""
+        drawn = torch.randn(1, self.parameters, generator=generator, dtype=torch.float64)
+        return self._functions(drawn.to(like) / self.rank ** (1 / len(self.shape)))
 
-    def _singular(self, values: Tensor) -> Tensor:
-        """Leading singular vectors of every unfolding, missing entries 0; where there are too few, noise."""
-        entries = (values if self.mask is None else values * self.mask).unflatten(-1, self.shape)
-        started = self._random(len(values), values, torch.Generator().manual_seed(self.seed + 1))
-        functions = self._functions(started)
-        for axis, own in enumerate(functions):
-            unfolded = entries.movedim(1 + axis, 1).flatten(2)
-            vectors = torch.linalg.eigh(unfolded @ unfolded.mT).eigenvectors.flip(-1)[..., : self.rank]
-            own[..., : vectors.shape[-1]] = vectors + 0.1 * own[..., : vectors.shape[-1]]
-        return started
+    def _singular(self, problems: Problems, drawn: Sequence[Tensor]) -> list[Tensor]:
+        """Leading singular vectors of every unfolding, missing entries 0, and noise; where there are too few, noise."""
+        functions = []
+        for axis, noise in enumerate(drawn):
+            vectors = _singular_vectors(problems, problems.entries, axis)[..., : self.rank]
+            more = noise[..., vectors.shape[-1] :].expand(len(problems), -1, -1)
+            functions.append(torch.cat([vectors + 0.1 * noise[..., : vectors.shape[-1]], more], dim=-1))
+        return functions
 
-    @cached_property
-    def _counted(self) -> Tensor | None:
-        """1 for entries that there are, over the grid."""
-        return None if self.mask is None else self.mask.double().unflatten(0, self.shape)
+    def _continued(self, problems: Problems, first: list[Tensor]) -> list[Tensor]:
+        """Functions of as many products as they are; to one less the singular vectors of what it leaves are added."""
+        if first[0].shape[-1] == self.rank:
+            return first
+        left = problems.left(first)
+        added = [_singular_vectors(problems, left, axis)[..., :1] for axis in range(len(first))]
+        return [torch.cat(pair, dim=-1) for pair in zip(first, added, strict=True)]
 
-    def _sums(self, flat: Tensor) -> Tensor:
-        return khatri_rao(self._functions(flat)).sum(dim=-1)
-
-    def _left(self, entries: Tensor, flat: Tensor) -> Tensor:
-        """What the sum of products leaves of the entries that there are."""
-        left = entries - self._sums(flat)
-        return left if self.mask is None else left * self.mask
-
-    def _others(self, functions: Sequence[Tensor], *without: int) -> Tensor:
-        """Products of all factors but some, over their own grid: `[problem, point, rank]`."""
-        rest = [own for k, own in enumerate(functions) if k not in without]
-        return khatri_rao(rest) if rest else functions[0].new_ones(len(functions[0]), 1, self.rank)
-
-    def _paired(self, functions: Sequence[Tensor], *axes: int) -> Tensor:
+    def _paired(self, problems: Problems, functions: Sequence[Tensor], *axes: int) -> Tensor:
         """Sums over the entries at each value of some factors of r's times s's product of the others: `[…, r, s]`."""
-        if self._counted is None:
-            grams = [own.mT @ own for k, own in enumerate(functions) if k not in axes]
+        rest = [own for k, own in enumerate(functions) if k not in axes]
+        if problems.counted is None:
             ones = functions[0].new_ones(len(functions[0]), self.rank, self.rank)
-            return reduce(torch.mul, grams, ones)[(slice(None), *(None,) * len(axes))]
-        others = self._others(functions, *axes)
+            return reduce(torch.mul, [own.mT @ own for own in rest], ones)[(slice(None), *(None,) * len(axes))]
+        others = khatri_rao(rest) if rest else functions[0].new_ones(len(functions[0]), 1, self.rank)
         pairs = (others[..., :, None] * others[..., None, :]).flatten(-2)
-        sizes = tuple(self.shape[axis] for axis in axes)
-        counted = self._counted.movedim(axes, tuple(range(len(axes)))).reshape(math.prod(sizes), -1)
-        return (counted @ pairs).unflatten(-1, (self.rank, self.rank)).unflatten(1, sizes)
+        summed = problems.unfolded(problems.counted, *axes) @ pairs
+        return summed.unflatten(-1, (self.rank, self.rank)).unflatten(1, tuple(self.shape[axis] for axis in axes))
 
-    def _normal(self, functions: Sequence[Tensor]) -> Tensor:
+    def _normal(self, problems: Problems, functions: Sequence[Tensor]) -> Tensor:
         """Derivatives by all numbers times one another, summed over entries: `[problem, parameter, parameter]`."""
         count, rank = len(functions[0]), self.rank
         normal = functions[0].new_zeros(count, self.parameters, self.parameters)
         begins = [rank * sum(self.shape[:k]) for k in range(len(self.shape))]
         for i, size in enumerate(self.shape):
             own = normal[:, begins[i] : begins[i] + rank * size, begins[i] : begins[i] + rank * size]
-            blocks = self._paired(functions, i).expand(count, size, rank, rank)
+            blocks = self._paired(problems, functions, i).expand(count, size, rank, rank)
             own.unflatten(2, (size, rank)).unflatten(1, (size, rank)).diagonal(dim1=1, dim2=3).copy_(
                 blocks.permute(0, 2, 3, 1)
             )
-            for j in range(i + 1, len(self.shape)):
-                weights = self._paired(functions, i, j)  # [problem, a, b, r, s]
+            for j in range(i):  # the lower triangle is all that a Cholesky decomposition reads
+                weights = self._paired(problems, functions, i, j)  # [problem, a, b, r, s]
                 block = weights * functions[j][:, None, :, :, None] * functions[i][:, :, None, None, :]
                 block = block.permute(0, 1, 3, 2, 4).reshape(count, rank * size, rank * self.shape[j])
                 normal[:, begins[i] : begins[i] + rank * size, begins[j] : begins[j] + rank * self.shape[j]] = block
-                normal[:, begins[j] : begins[j] + rank * self.shape[j], begins[i] : begins[i] + rank * size] = block.mT
         return normal
 
-    def _gradient(self, left: Tensor, functions: Sequence[Tensor]) -> Tensor:
+    def _gradient(self, problems: Problems, left: Tensor, functions: Sequence[Tensor]) -> Tensor:
         """Derivatives by all numbers times what is left, summed over entries: `[problem, parameter]`."""
-        grid = left.unflatten(-1, self.shape)
-        parts = [
-            (grid.movedim(1 + axis, 1).flatten(2) @ self._others(functions, axis)).flatten(1)
+        return torch.cat([
+            (problems.unfolded(left, axis) @ khatri_rao([*functions[:axis], *functions[axis + 1 :]])).flatten(1)
             for axis in range(len(self.shape))
-        ]
-        return torch.cat(parts, dim=-1)
+        ], dim=-1)  # fmt: skip
 
-    def _descended(self, entries: Tensor, flat: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Steps until every problem has settled: numbers, relative errors, and whether it did."""
-        count = len(entries)
-        scale = entries.norm(dim=-1)
+    def _descended(self, problems: Problems, functions: Sequence[Tensor]) -> Found:
+        """Sweeps, and steps until every problem has settled."""
+        scale = problems.entries.norm(dim=-1)
         scale = torch.where(scale > 0, scale, 1.0)
-        result = flat.clone()
-        losses = self._left(entries, flat).square().sum(dim=-1)
-        settled = torch.zeros(count, dtype=torch.bool, device=entries.device)
-        active = torch.arange(count, device=entries.device)
-        damping = torch.full((count,), FIRST_DAMPING, dtype=entries.dtype, device=entries.device)
+        target = (self.enough if self.enough > EXACT else 0.1 * EXACT) * scale
+        near, seem_done = swept(problems, functions, self.sweeps, self.tolerance)
+        result = torch.cat([own.flatten(1) for own in near], dim=-1)
+        losses = problems.loss(near)
+        settled = losses.sqrt() <= target
+        active = torch.nonzero(~settled).flatten()
+        damping = torch.where(seem_done, LAST_DAMPING, FIRST_DAMPING).to(losses)
         for _ in range(self.iterations):
-            tried = result[active] + self._step(entries[active], result[active], damping[active])
-            new = self._left(entries[active], tried).square().sum(dim=-1)
-            old = losses[active]
+            if not len(active):
+                break
+            own, old = problems[active], losses[active]
+            tried = result[active] + self._step(own, result[active], damping[active])
+            new = own.loss(self._functions(tried))
             better = new < old
             places = active[better]
             result[places], losses[places] = tried[better], new[better]
             damping[active] = (damping[active] * torch.where(better, LOWER, RAISE)).clamp(*DAMPINGS)
             little = better & (old - new <= self.tolerance * old)
-            done = little | (damping[active] >= DAMPINGS[1]) | (losses[active].sqrt() <= 0.1 * EXACT * scale[active])
+            done = little | (damping[active] >= DAMPINGS[1]) | (losses[active].sqrt() <= target[active])
             settled[active] = done
             active = active[~done]
-            if not len(active):
-                break
-        return result, losses.sqrt() / scale, settled
+        return self._functions(result), losses.sqrt() / scale, settled
 
-    def _step(self, entries: Tensor, flat: Tensor, damping: Tensor) -> Tensor:
+    def _step(self, problems: Problems, flat: Tensor, damping: Tensor) -> Tensor:
         functions = self._functions(flat)
-        normal = self._normal(functions)
+        normal = self._normal(problems, functions)
         diagonal = normal.diagonal(dim1=-2, dim2=-1)
         mean = diagonal.mean(dim=-1, keepdim=True)
-        shift = damping[:, None] * torch.where(mean > 0, mean, 1.0) + torch.finfo(entries.dtype).eps * mean
-        diagonal += shift
+        shift = damping[:, None] * torch.where(mean > 0, mean, 1.0) + torch.finfo(flat.dtype).eps * mean
+        diagonal += shift if problems.ridge is None else shift + problems.ridge[:, None]
         factor, failed = torch.linalg.cholesky_ex(normal)
-        step = torch.cholesky_solve(self._gradient(self._left(entries, flat), functions)[..., None], factor)[..., 0]
+        gradient = self._gradient(problems, problems.left(functions), functions)
+        if problems.ridge is not None:
+            gradient = gradient - problems.ridge[:, None] * flat
+        step = torch.cholesky_solve(gradient[..., None], factor)[..., 0]
         return torch.where((failed == 0)[:, None] & step.isfinite(), step, 0.0)
+
+
+def _singular_vectors(problems: Problems, values: Tensor, axis: int) -> Tensor:
+    """Of the values unfolded along a factor, the largest first: `[problem, value, vector]`."""
+    unfolded = problems.unfolded(values, axis)
+    return torch.linalg.eigh(unfolded @ unfolded.mT).eigenvectors.flip(-1)

@@ -1,0 +1,185 @@
+"""How compositional what networks learnt is, beside the target: ranks of every pixel, kept and held out apart.
+
+Conventions
+-----------
+Each pixel of an image is a function of the factors, over the grid's points, and its complexity the least number of
+products of single-factor functions with a relative error of at most ε (Eq. 17). It is taken over all points, over the
+kept ones alone and over those held out alone; so is the target's, as a part of a function may be simpler than all of
+it. Held-out points that are all combinations of some values of each factor are a grid of their own; any others, and the
+kept points, are a grid with missing entries.
+
+A network's dark pixels hold little but noise, which has any rank. Pixels therefore count by their share of the energy
+(summed squares) of the same image, network and region.
+
+Two factors without missing entries take a singular value decomposition per pixel, else a search: `pixels` then limits
+it to those in which the target has most energy, the same ones for all regions and networks.
+
+Known answers: pixels of a Gaussian bump are products, rank 1; what a superposer of two images shows on a held-out
+block, a(x) + b(y), has rank 2; a block that is a constant has rank 1, one that is 0 rank 0.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from recombine.checks import checked, finite, number, whole_number
+from recombine.errors import InvalidValue
+from recombine.theory.cp import several_factors
+from recombine.theory.least_ranks import MORE, least_ranks
+
+
+@dataclass(frozen=True, eq=False)
+class PixelRanks:
+    """Ranks of pixels as functions of the factors, on some points of a grid."""
+
+    rank: Int[Tensor, "*member pixel"]
+    """−1 where it is larger than the largest that was tried, 0 where a pixel is dark."""
+    energy: Float[Tensor, "*member pixel"]
+    """Share of each pixel in the summed squares, of sum 1; 0 if all are dark."""
+    largest: int
+
+    @property
+    def distribution(self) -> Float[Tensor, "*member rank"]:
+        """Share of the energy in pixels of rank 0, 1, … `largest`, and of any larger one."""
+        place = torch.where(self.rank == MORE, self.largest + 1, self.rank)
+        return torch.nn.functional.one_hot(place, self.largest + 2).mul(self.energy[..., None]).sum(dim=-2)
+
+    @property
+    def mean(self) -> Float[Tensor, "*member"]:
+        """Mean rank by energy; what is larger than `largest` counts one more, so that it is a lower bound there."""
+        shares = self.distribution
+        return (shares * torch.arange(self.largest + 2, device=shares.device)).sum(dim=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class RegionRanks:
+    """Ranks on all points, on those that were kept for training, and on those held out."""
+
+    everywhere: PixelRanks
+    kept: PixelRanks
+    held_out: PixelRanks
+
+
+@dataclass(frozen=True, eq=False)
+class LearntComplexity:
+    """What networks learnt beside what they were to learn."""
+
+    target: RegionRanks
+    outputs: RegionRanks
+    """With the member axes of the outputs."""
+    pixels: Int[Tensor, " pixel"]
+    """Places, in an image, of the pixels that were looked at."""
+    epsilon: float
+
+
+@checked
+def learnt_complexity(
+    target: Float[Tensor, "point pixel"],
+    outputs: Float[Tensor, "*member point pixel"],
+    shape: tuple[int, ...],
+    held_out: Bool[Tensor, " point"],
+    epsilon: float,
+    *,
+    largest: int = 8,
+    pixels: int | None = None,
+    restarts: int = 1,
+) -> LearntComplexity:
+    """Ranks of each pixel of the target and of networks' outputs, on all, kept and held-out points.
+
+    Parameters
+    ----------
+    target
+        Images over the grid's points, in its order.
+    outputs
+        What networks show at the same points.
+    shape
+        Number of values of each factor.
+    held_out
+        Points that networks were not trained on.
+    epsilon
+        Largest relative error of a sum of products.
+    largest
+        Largest rank to try.
+    pixels
+        How many pixels to look at, those in which the target has most energy; all by default.
+    restarts
+        Starts of every search.
+
+    Returns
+    -------
+    LearntComplexity
+        Ranks by pixel, their distribution and mean by energy.
+
+    Examples
+    --------
+    >>> x, y = torch.meshgrid(torch.arange(1.0, 6.0), torch.arange(1.0, 7.0), indexing="ij")
+    >>> held_out = ((x > 3) & (y > 3)).flatten()
+    >>> target = (x * y).reshape(-1, 1)
+    >>> superposed = torch.where(held_out[:, None], (x + y).reshape(-1, 1), target)
+    >>> ranks = learnt_complexity(target, superposed, (5, 6), held_out, 1e-6).outputs
+    >>> ranks.everywhere.mean.item(), ranks.kept.mean.item(), ranks.held_out.mean.item()
+    (3.0, 1.0, 2.0)
+    """
+    shape = several_factors(shape, target.shape[0])
+    number("epsilon", epsilon, above=0, at_most=1)
+    whole_number("largest", largest)
+    whole_number("restarts", restarts)
+    finite("target", target)
+    finite("outputs", outputs)
+    if pixels is not None:
+        whole_number("pixels", pixels, at_most=target.shape[1])
+    if not bool(held_out.any()) or bool(held_out.all()):
+        raise InvalidValue("held_out", f"{int(held_out.sum())} points", f"some but not all of {len(held_out)}")
+    places = _brightest(target, pixels)
+    settings = _Settings(shape, held_out.to(target.device), epsilon, largest, restarts)
+    return LearntComplexity(settings.ranks(target[:, places]), settings.ranks(outputs[..., places]), places, epsilon)
+
+
+def _brightest(target: Tensor, pixels: int | None) -> Tensor:
+    """Places of the pixels with most energy, in the image's order."""
+    count = target.shape[1]
+    energy = target.double().square().sum(dim=0)
+    return energy.topk(count if pixels is None else pixels).indices.sort().values
+
+
+@dataclass(frozen=True, eq=False)
+class _Settings:
+    shape: tuple[int, ...]
+    held_out: Tensor
+    epsilon: float
+    largest: int
+    restarts: int
+
+    def ranks(self, images: Tensor) -> RegionRanks:
+        everything = torch.ones_like(self.held_out)
+        return RegionRanks(*(self._region(images, own) for own in (everything, ~self.held_out, self.held_out)))
+
+    def _region(self, images: Tensor, points: Tensor) -> PixelRanks:
+        """Member by member, so that only one is held in double precision."""
+        grid = sub_grid(points, self.shape)
+        members = images.reshape(-1, *images.shape[-2:])
+        own = [self._member(member.mT.double(), points, grid) for member in members]
+        rank, energy = (torch.stack(part).reshape(*images.shape[:-2], -1) for part in zip(*own, strict=True))
+        return PixelRanks(rank, energy, self.largest)
+
+    def _member(self, functions: Tensor, points: Tensor, grid: tuple[int, ...] | None) -> tuple[Tensor, Tensor]:
+        scale = functions[:, points].abs().max()
+        energy = (functions[:, points] / torch.where(scale > 0, scale, 1.0)).square().sum(dim=-1)
+        share = energy / energy.sum().clamp(min=torch.finfo(energy.dtype).tiny)
+        if grid is None:
+            rank = least_ranks(functions, self.shape, self.epsilon, self.largest, points, self.restarts)
+        else:
+            rank = least_ranks(functions[:, points], grid, self.epsilon, self.largest, None, self.restarts)
+        return rank, share
+
+
+def sub_grid(points: Bool[Tensor, " point"], shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Shape of the grid that some points are: all combinations of some values of each factor; None if they are none."""
+    inside = points.unflatten(0, shape)
+    sizes = tuple(int(inside.movedim(axis, 0).flatten(1).any(dim=1).sum()) for axis in range(len(shape)))
+    return sizes if math.prod(sizes) == int(points.sum()) else None
