@@ -1,15 +1,19 @@
 """`recombine bench`: what is compared is the same network, and its numbers reach the documents."""
 
 import importlib
+import importlib.util
 import json
 import re
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from recombine import kernels
-from recombine.benchmark import CASES, ablation, performance_blocks
+from recombine.benchmark import CASES, ablation, decompositions, performance_blocks
+from recombine.benchmark.decompositions import Workload, compare_decompositions
 from recombine.benchmark.figure import performance_figure
 from recombine.benchmark.ours import timed
 from recombine.benchmark.plain import PlainLoop
@@ -118,6 +122,47 @@ def test_distributions_are_distinct_texts_when_they_differ():
     assert told_apart(same, shifted)["told_apart"]
     for lost in (errors[1][:-1], [], [*errors[1][:-1], np.nan]):
         assert told_apart(same, {**same, "ood_mse": list(lost)})["told_apart"]
+
+
+SMALL_SUMS = Workload(outputs=3, members=2, shape=(5, 4, 3), rank=2, sample=4)
+
+
+def test_sums_of_products_are_timed_beside_loops_that_solve_them_as_well():
+    lines = []
+    compared = compare_decompositions(CPU, lines.append, SMALL_SUMS)
+    ours, plain = compared["rows"][:2]
+    assert compared["problems"] == 6
+    assert 0 < ours["error"] < 0.15
+    assert plain["error"] == pytest.approx(ours["error"], abs=0.01)
+    assert plain["ratio"] == plain["seconds"] / ours["seconds"]
+    assert all(f"error {row['error']:.5f}" in line for row, line in zip(compared["rows"], lines, strict=False))
+    if importlib.util.find_spec("tensorly") is None:
+        assert lines[2:] == [decompositions.MISSING]
+    else:
+        assert compared["rows"][2]["error"] == pytest.approx(ours["error"], abs=0.01)
+    text = performance_blocks({"provenance": {}, "limits": {"copy": 1.0}, "cp": compared}, "here")["cp_here"]
+    assert "6 outputs over a grid of 5×4×3" in text
+    assert f"{plain['error']:.4f}" in text
+
+
+def test_tensorly_is_called_as_it_is_documented(monkeypatch):
+    """Against a stand-in that checks its arguments and solves by our plain loop."""
+    starts = []
+
+    def parafac(tensor, rank, n_iter_max, tol, init, random_state):
+        assert (tensor.shape, rank, n_iter_max, tol) == ((5, 4, 3), 2, 100, 1e-8)
+        starts.append((init, random_state))
+        functions, weights = decompositions.plain_loop(tensor, rank, random_state)
+        return 2 * weights, [functions[0] / 2, *functions[1:]]
+
+    modules = {
+        "tensorly": SimpleNamespace(__version__="0"), "tensorly.decomposition": SimpleNamespace(parafac=parafac),
+    }  # fmt: skip
+    monkeypatch.setattr(decompositions, "import_module", modules.__getitem__)
+    compared = compare_decompositions(CPU, workload=replace(SMALL_SUMS, restarts=2))
+    assert [row["way"] for row in compared["rows"][1:]] == ["plain loop (NumPy)", "tensorly 0 in a loop"]
+    assert compared["rows"][2]["error"] == pytest.approx(compared["rows"][1]["error"])
+    assert starts[1:3] == [("svd", 0), ("random", 1)]
 
 
 def test_a_peak_is_measured_in_the_precision_that_is_timed(monkeypatch):

@@ -94,12 +94,50 @@ def test_epsilon_orders_ranks():
 def test_constants_and_nothing():
     assert exact_rank(torch.ones(12), (3, 4)).item() == 1
     assert exact_rank(torch.zeros(12), (3, 4)).item() == 0
+    some = torch.arange(12) < 7
+    values = torch.stack([torch.ones(12), torch.zeros(12)])
+    for shape in [(3, 4), (3, 2, 2)]:
+        assert exact_rank(values, shape, mask=some).tolist() == [1, 0]
+        curve = rank_curve(values, shape, largest=2)
+        assert curve.chosen.tolist() == [1, 0]
+        assert curve.left_out[1].tolist() == [0, 0, 0]
+
+
+def test_more_products_than_there_can_be_are_not_tried():
+    assert exact_rank(torch.randn(4), (2, 2), largest=99).item() == 2
+    assert rank_curve(torch.randn(6), (2, 3), largest=99).ranks == tuple(range(7))
+
+
+def test_bounds_of_complete_rows_and_columns_leave_ranks_as_they_are():
+    epsilon, values = 0.3, torch.randn(8, 42, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    mask = torch.ones(6, 7, dtype=torch.bool)
+    mask[4:, 5:] = False
+    bounded = epsilon_rank(values, (6, 7), epsilon, mask=mask.flatten(), restarts=4)
+    search = [Search((6, 7), rank, 200, 1e-5, 0).best(values, 4, mask.flatten())[1] for rank in range(1, 7)]
+    assert bounded.tolist() == (1 + (torch.stack(search) > epsilon).sum(dim=0)).tolist()
+
+
+def test_singular_values_are_as_good_as_a_search():
+    values = planted((6, 7), 4, 5)
+    ranks = epsilon_rank(values, (6, 7), 0.2)
+    for own, rank in zip(values.unflatten(-1, (6, 7)), ranks.tolist(), strict=True):
+        tails = [torch.linalg.svdvals(own)[k:].norm() <= 0.2 * own.norm() for k in range(5)]
+        assert tails.index(True) == rank
 
 
 MISTAKES = {
     "epsilon": (lambda: epsilon_rank(torch.ones(12), (3, 4), 0.0), "epsilon"),
     "largest": (lambda: exact_rank(torch.ones(12), (3, 4), largest=0), "largest"),
     "one factor": (lambda: exact_rank(torch.ones(12), (12,)), "shape"),
+    "no start": (lambda: rank_curve(torch.ones(12), (3, 4), restarts=0), "restarts"),
+    "no start of a rank": (lambda: epsilon_rank(torch.ones(12), (3, 4), 0.1, restarts=0), "restarts"),
+    "one factor of a curve": (lambda: rank_curve(torch.ones(12), (12,)), "shape"),
+    "nothing counts": (lambda: exact_rank(torch.ones(12), (3, 4), mask=torch.zeros(12, dtype=torch.bool)), "mask"),
+    "nothing counts in a curve": (
+        lambda: rank_curve(torch.ones(12), (3, 4), mask=torch.zeros(12, dtype=torch.bool)), "mask"
+    ),
+    "no problem": (lambda: exact_rank(torch.ones(0, 12), (3, 4)), "values"),
+    "NaN of a rank": (lambda: epsilon_rank(torch.full((12,), torch.nan), (3, 4), 0.1), "values"),
     "NaN": (lambda: rank_curve(torch.full((12,), torch.nan), (3, 4)), "values"),
     "folds": (lambda: rank_curve(torch.ones(12), (3, 4), folds=2), "folds"),
     "fewer entries than folds": (lambda: rank_curve(torch.ones(12), (3, 4), mask=torch.arange(12) < 3), "mask"),

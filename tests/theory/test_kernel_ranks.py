@@ -57,6 +57,10 @@ def test_two_factors_are_the_operator_schmidt_decomposition():
     assert kernel_rank(gram, (4, 5)).item() == (spectrum > 1e-6).sum().item() == 3
 
 
+def test_a_constant_kernel_is_one_product_and_none_is_none():
+    assert kernel_rank(torch.stack([torch.ones(6, 6), torch.zeros(6, 6)]), (2, 3)).tolist() == [1, 0]
+
+
 def test_a_member_each():
     grams = torch.stack([product((3, 3, 2)), product((3, 3, 2)) + product((3, 3, 2), seed=9)])
     assert kernel_rank(grams[None], (3, 3, 2), largest=3).tolist() == [[1, 2]]
@@ -70,8 +74,22 @@ def test_a_member_each():
         (lambda: kernel_rank(torch.full((6, 6), torch.nan), (2, 3)), "gram"),
         (lambda: kernel_rank(torch.eye(6), (2, 3), epsilon=2.0), "epsilon"),
         (lambda: kernel_decomposition(torch.eye(6), (2, 3), 0), "rank"),
+        (lambda: kernel_decomposition(torch.eye(6), (2, 3), 37), "rank"),
+        (lambda: kernel_decomposition(torch.eye(6), (6,), 1), "shape"),
+        (lambda: kernel_rank(torch.ones(6, 5), (2, 3)), "gram"),
+        (lambda: kernel_rank(torch.eye(6), (2, 3), restarts=0), "restarts"),
     ],
-    ids=["one factor", "another size", "NaN", "epsilon", "rank 0"],
+    ids=[
+        "one factor",
+        "another size",
+        "NaN",
+        "epsilon",
+        "rank 0",
+        "more products than pairs",
+        "one factor to decompose",
+        "not square",
+        "no start",
+    ],
 )
 def test_mistakes_are_one_line(call, field):
     with pytest.raises(InvalidValue, match=field) as raised:

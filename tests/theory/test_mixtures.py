@@ -92,6 +92,11 @@ def test_a_diagonal_needs_a_product_for_each_value():
     assert mixture_rank(diagonal, (4, 4), 1e-3, largest=3).item() == MORE
 
 
+def test_an_even_distribution_is_one_product():
+    assert mixture_rank(torch.ones(12) / 12, (3, 4), 1e-6).item() == 1
+    assert mixture_curve(torch.full((12,), 100), (3, 4), largest=3).chosen.item() == 1
+
+
 MISTAKES = {
     "rank 0": (lambda: mixture_of_products(torch.ones(4) / 4, (2, 2), 0), "rank"),
     "negative": (lambda: mixture_of_products(torch.tensor([1.5, -0.5, 0, 0]), (2, 2), 1), "probabilities"),
@@ -101,6 +106,12 @@ MISTAKES = {
     "epsilon": (lambda: mixture_rank(torch.ones(4) / 4, (2, 2), 0.0), "epsilon"),
     "divergence": (lambda: mixture_of_products(torch.ones(4) / 4, (2, 2), 1, divergence="l2"), "divergence"),
     "no counts": (lambda: mixture_curve(torch.zeros(4, dtype=torch.int64), (2, 2)), "counts"),
+    "more products than points": (lambda: mixture_of_products(torch.ones(4) / 4, (2, 2), 5), "rank"),
+    "no start": (lambda: mixture_rank(torch.ones(4) / 4, (2, 2), 0.1, restarts=0), "restarts"),
+    "no start of a curve": (lambda: mixture_curve(torch.full((4,), 9), (2, 2), restarts=0), "restarts"),
+    "one factor of a curve": (lambda: mixture_curve(torch.full((4,), 9), (4,)), "shape"),
+    "negative counts": (lambda: mixture_curve(torch.full((4,), -9), (2, 2)), "counts"),
+    "largest": (lambda: mixture_rank(torch.ones(4) / 4, (2, 2), 0.1, largest=0), "largest"),
     "folds": (lambda: mixture_curve(torch.ones(4, dtype=torch.int64), (2, 2), folds=1), "folds"),
 }  # fmt: skip
 

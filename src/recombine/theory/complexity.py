@@ -32,6 +32,8 @@ from recombine.theory.search import Search
 
 EXACT_ERROR = 1e-6
 """Relative error below which a rank is exact."""
+LEAST = 1e-4
+"""Relative error of left-out entries that are predicted as well as can be told."""
 NO_WORSE = 0.02
 """Share of the best left-out squared error by which a smaller rank may be worse, however clearly."""
 
@@ -94,7 +96,7 @@ def epsilon_rank(
     number("epsilon", epsilon, above=0, at_most=1)
     whole_number("largest", largest)
     finite("values", values)
-    restarts = whole_number("restarts", restarts)
+    whole_number("restarts", restarts)
     counted = partial_mask(mask, values)
     ranks = least_ranks(
         values.reshape(-1, values.shape[-1]), shape, epsilon, min(largest, values.shape[-1]), counted, restarts
@@ -184,6 +186,7 @@ def rank_curve(
     shape = several_factors(shape, values.shape[-1])
     whole_number("largest", largest)
     whole_number("folds", folds, at_least=3)
+    whole_number("restarts", restarts)
     finite("values", values)
     problems = values.double().reshape(-1, values.shape[-1])
     there = torch.ones(values.shape[-1], dtype=torch.bool) if mask is None else mask.cpu()
@@ -192,7 +195,7 @@ def rank_curve(
     ranks = tuple(range(min(largest, values.shape[-1]) + 1))
     left = left_out_errors(problems, shape, ranks, there, folds, restarts, seed)
     batch = values.shape[:-1]
-    chosen, low, high = (own.reshape(batch) for own in chosen_range(left, NO_WORSE))
+    chosen, low, high = (own.reshape(batch) for own in chosen_range(left.clamp(min=LEAST**2), NO_WORSE))
     fitted = _fitted_errors(problems, shape, ranks, there.to(problems.device), restarts, seed)
     return RankCurve(ranks, fitted.reshape(*batch, -1), left.mean(dim=0).sqrt().reshape(*batch, -1), chosen, low, high)
 

@@ -6,7 +6,7 @@ Each pixel of an image is a function of the factors, over the grid's points, and
 products of single-factor functions with a relative error of at most ε (Eq. 17). It is taken over all points, over the
 kept ones alone and over those held out alone; so is the target's, as a part of a function may be simpler than all of
 it. Held-out points that are all combinations of some values of each factor are a grid of their own; any others, and the
-kept points, are a grid with missing entries.
+kept points, are a grid with missing entries, which a sum of products may fill with numbers as large as it takes.
 
 A network's dark pixels hold little but noise, which has any rank. Pixels therefore count by their share of the energy
 (summed squares) of the same image, network and region.

@@ -27,8 +27,6 @@ REFINED, REFINING_STEPS = 4, 6
 """How often a ridge follows what is left, and steps each time: enough near a sum that fits, others do not matter."""
 LOWER = 0.7
 """Share of a ridge below which another is worth the steps."""
-LEAST = 1e-4
-"""Relative error of entries that are predicted as well as can be told."""
 AT_ONCE = 1 << 24
 """Numbers of a batch of folds and problems."""
 
@@ -75,7 +73,7 @@ def _predicted(
             functions = _refined(search, values, masks, functions, restarts)
             predicted = summed(functions)
         error = _root_mean_square(values - predicted, left) / torch.where(below > 0, below, 1.0)
-        errors.append(torch.where(below > 0, error, 0.0).clamp(min=LEAST).square())
+        errors.append(torch.where(below > 0, error, 0.0).square())
     return torch.stack(errors, dim=-1).unflatten(0, (folds, count))
 
 

@@ -77,6 +77,7 @@ def mixture_rank(
     shape = several_factors(shape, probabilities.shape[-1])
     number("epsilon", epsilon, above=0)
     whole_number("largest", largest)
+    whole_number("restarts", restarts)
     flat = distributions(probabilities)
     ranks = torch.full((len(flat),), MORE, dtype=torch.int64, device=flat.device)
     for rank in range(1, min(largest, flat.shape[-1]) + 1):
@@ -143,6 +144,7 @@ def mixture_curve(
     shape = several_factors(shape, counts.shape[-1])
     whole_number("largest", largest)
     whole_number("folds", folds, at_least=3)
+    whole_number("restarts", restarts)
     flat = counts.reshape(-1, counts.shape[-1])
     if bool((flat < 0).any()) or bool((flat.sum(dim=-1) < folds).any()):
         raise InvalidValue("counts", int(flat.sum(dim=-1).min()), f"counts, not negative, of sum {folds} or more")
