@@ -52,9 +52,9 @@ def test_p_values_of_entangled_activations_are_spread_evenly():
 
 
 def test_twisted_codes_pass_the_nonlinear_test_only():
-    activations = torch.stack([twisted_blocks((10, 10), 0, size=1), lookup((10, 10), 0)])
-    assert not linear_factorization(activations, (10, 10)).passes.any()
-    outcome = nonlinear_factorization(activations, (10, 10), steps=150)
+    activations = torch.stack([twisted_blocks((8, 8), 0, size=1), lookup((8, 8), 0)])
+    assert not linear_factorization(activations, (8, 8)).passes.any()
+    outcome = nonlinear_factorization(activations, (8, 8), steps=100)
     assert outcome.passes.tolist() == [True, False]
     assert outcome.p_value.nan_to_num(2.0).tolist() == [0.05, 2.0]
     for own, coordinates, features in zip(outcome.maps, outcome.coordinates, activations, strict=True):
