@@ -127,7 +127,10 @@ def nonlinear_factorization(
     Notes
     -----
     The definition asks for a map, not for one that can be found: a smooth injective representation always has one. This
-    test asks for one that a small flow learns from the kept combinations and that holds at the others.
+    test asks for one that a small flow learns from the kept combinations and that holds at the others, and where points
+    are few it misses some. Of a hundred codes of two dimensions per factor behind a strong nonlinearity, it finds 97 on
+    a 16 × 16 grid, 95 on 12 × 12 and 38 on 8 × 8 where they are smooth in the factors; 93 on 24 × 24, 84 on 16 × 16 and
+    62 on 12 × 12 where every value has a random code. Failing it on a small grid says little, therefore; passing does.
 
     Examples
     --------
