@@ -79,7 +79,7 @@ def test_small_grids_and_stages_of_zeros():
 def test_a_diagnosis_has_them():
     task = rc.BumpTask(size=8, holdout="center:2:5")
     module = rc.RunSpec(task=task, decoder=rc.MLP(width=16, depth=1)).module()
-    result = rc.diagnose(module, task.grid, encode=task.encoding, holdout=task.held_out)
+    result = rc.diagnose(module, task.grid, encode=task.encoding, holdout=task.held_out, thorough=NAMES)
     assert set(result.data_vars) >= COLUMNS
     assert result["factor_recovery"].dims == ("stage", "factor")
     assert not any(column.heading for name in NAMES for column in STAGE_METRICS[name].columns), "the table is wide"

@@ -216,7 +216,6 @@ ENGINE = {
     "diagnose": lambda: {
         "module": MODULE, "grid": grid(), "encode": lambda values: values, "holdout": held_out(), "stages": ["0"],
         "targets": randn(POINTS, 3), "background": 0.0, "memory": 1 << 20, "geometry": "auto",
-        "thorough": False,
     },
     "evaluate": lambda: {"task": spec().task, "forward": network(), "device": CPU, "chunk": 16},
     "fit": lambda: {"ensemble": ensemble(), "state": ensemble().initial()},

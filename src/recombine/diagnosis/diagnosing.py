@@ -61,7 +61,7 @@ def diagnose(
     background: float = 0.0,
     memory: int = MEMORY,
     geometry: Literal["auto", "exact", "differences"] = "auto",
-    thorough: bool = False,
+    thorough: bool | Sequence[str] = False,
 ) -> Diagnosis:
     """Measure a module over a factor grid.
 
@@ -89,7 +89,8 @@ def diagnose(
         `auto`: exact wherever encoding and module have a derivative, by differences between grid points elsewhere;
         `exact` refuses the latter, `differences` takes no derivatives.
     thorough
-        Whether to measure what takes long too, such as whether an invertible flow separates the factors.
+        Whether to measure what takes long too, such as tests of factorization up to an invertible map; or the names of
+        some such metrics (docs/metrics.md).
 
     Returns
     -------
@@ -105,7 +106,7 @@ def diagnose(
     one_of("geometry", geometry, GEOMETRIES)
     number("background", background)
     whole_number("memory", memory)
-    one_of("thorough", thorough, (False, True))
+    thorough = thorough if isinstance(thorough, bool) else items("thorough", thorough, str, example="names of metrics")
     stages = stages if stages is None else items("stages", stages, str, example="paths of submodules")
     module = uncompiled(module)
     refuse_unfinished(module)

@@ -36,6 +36,7 @@ PERMUTATIONS = 19
     Column("linear_factorization_p", "its p-value among permuted combinations (at least 0.05)", "Eq. 24"),
     needs=(Need.SEVERAL_FACTORS,),
     in_studies=False,
+    thorough=True,
 )  # fmt: skip
 def evaluate_linear_factorization(stage: Stage) -> dict[str, Tensor]:
     """Whether a stage is blocks of one factor each, up to a linear map."""
@@ -70,6 +71,7 @@ def evaluate_nonlinear_factorization(stage: Stage) -> dict[str, Tensor]:
     ),
     needs=(Need.THREE_FACTORS,),
     in_studies=False,
+    thorough=True,
 )  # fmt: skip
 def evaluate_partial_grouping(stage: Stage) -> dict[str, Tensor]:
     """Which factors a stage holds together: 0, 0, 1 is {x, y}, {z}."""
@@ -96,6 +98,7 @@ def evaluate_partial_grouping(stage: Stage) -> dict[str, Tensor]:
     ),
     needs=(Need.SEVERAL_FACTORS,),
     in_studies=False,
+    thorough=True,
 )  # fmt: skip
 def evaluate_unit_selectivity(stage: Stage) -> dict[str, Tensor]:
     """How far a stage has separate units for separate factors; units that do not vary have no say."""

@@ -5,7 +5,7 @@ Stages are read one after the other, evaluated and forgotten, so that memory hol
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from jaxtyping import Bool, Float
@@ -69,7 +69,7 @@ def read_stages(
 
 
 def stage_profile(
-    stages: Iterable[Stage], metrics: Iterable[str] | None = None, *, thorough: bool = False
+    stages: Iterable[Stage], metrics: Iterable[str] | None = None, *, thorough: bool | Collection[str] = False
 ) -> StageProfile:
     """Evaluate registered metrics on every stage.
 
@@ -80,14 +80,15 @@ def stage_profile(
     metrics
         Names of registered metrics; all by default. Those whose needs are not met are left out.
     thorough
-        Whether metrics that take long are among those by default.
+        Whether metrics that take long are among those by default, or the names of some that are.
 
     Returns
     -------
     StageProfile
         One tensor per stage for every column.
     """
-    usual = [name for name, metric in STAGE_METRICS.items() if thorough or not metric.thorough]
+    long = [STAGE_METRICS[name].name for name in ([] if isinstance(thorough, bool) else thorough)]
+    usual = [name for name, metric in STAGE_METRICS.items() if not metric.thorough or thorough is True or name in long]
     chosen = [STAGE_METRICS[name] for name in (usual if metrics is None else metrics)]
     profile = StageProfile()
     for stage in stages:

@@ -42,6 +42,7 @@ def evaluate_kernel_axis(stage: Stage) -> dict[str, Tensor]:
     ),
     needs=(Need.FOUR_POINTS,),
     in_studies=False,
+    thorough=True,
 )  # fmt: skip
 def evaluate_factor_recovery(stage: Stage) -> dict[str, Tensor]:
     """What of the factors a stage still has, however it mixes them."""
@@ -55,6 +56,7 @@ def evaluate_factor_recovery(stage: Stage) -> dict[str, Tensor]:
     ),
     needs=(Need.FOUR_POINTS, Need.HOLDOUT),
     in_studies=False,
+    thorough=True,
 )
 def evaluate_factor_recovery_held_out(stage: Stage) -> dict[str, Tensor]:
     """What of the factors a stage still has where combinations are new; decoders are fitted to other points."""
@@ -94,6 +96,7 @@ def evaluate_additivity(stage: Stage) -> dict[str, Tensor]:
     Column("hole_dependence", "distance correlation between the factors' main effects over kept points", "§3.4"),
     needs=(Need.SEVERAL_FACTORS, Need.HOLDOUT),
     in_studies=False,
+    thorough=True,
 )
 def evaluate_hole_dependence(stage: Stage) -> dict[str, Tensor]:
     """How far the hole makes a stage's factors depend on one another."""
