@@ -7,6 +7,6 @@ TINY: tuple[str, ...] = (
     "threshold_steps=20", "threshold_first=3", "threshold_rest=2", "angles=36", "rotation_width=4", "rotation_steps=10",
     "digits=2", "attention_size=8", "attention_width=8", "attention_steps=10", "coordinate_width=8",
     "coordinate_steps=10", "holdout_sizes=8,10", "holdout_percents=30,60",
-    "variances=1,5",
+    "variances=1,5", "theory_pixels=8", "theory_flow_steps=3",
 )  # fmt: skip
 FLAGS: list[str] = [word for change in TINY for word in ("--set", change)]

@@ -41,6 +41,7 @@ FUNCTION_VERSIONS: dict[str, int] = {
     "nonnegative_superposition": 1,
     "nonnegative_weights": 1,
     "partial_factorization": 1,
+    "pixel_ranks": 1,
     "peak_scores": 1,
     "roughness": 1,
     "schmidt_spectrum": 1,

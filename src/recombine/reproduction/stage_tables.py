@@ -52,6 +52,12 @@ def mean_after_input(values: xarray.DataArray) -> xarray.DataArray:
     return own.mean("stage").where(_last(own) >= 1)
 
 
+def mean_of_hidden(values: xarray.DataArray) -> xarray.DataArray:
+    """Mean over the hidden stages, without the output."""
+    own = _own(values)
+    return own.where(_numbers(own) < _last(own)).mean("stage")
+
+
 def fall(values: xarray.DataArray) -> xarray.DataArray:
     """By how much the value falls from the first hidden stage to the output; negative where it rises."""
     return first_hidden(values) - output(values)

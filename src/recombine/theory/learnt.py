@@ -136,8 +136,12 @@ def learnt_complexity(
     if not bool(held_out.any()) or bool(held_out.all()):
         raise InvalidValue("held_out", f"{int(held_out.sum())} points", f"some but not all of {len(held_out)}")
     places = _brightest(target, pixels)
-    settings = _Settings(shape, held_out.to(target.device), epsilon, largest, restarts)
-    return LearntComplexity(settings.ranks(target[:, places]), settings.ranks(outputs[..., places]), places, epsilon)
+    regions = (torch.ones_like(held_out), ~held_out, held_out)
+
+    def ranks(images: Tensor) -> RegionRanks:
+        return RegionRanks(*(pixel_ranks(images, shape, region, epsilon, largest, restarts) for region in regions))
+
+    return LearntComplexity(ranks(target[:, places]), ranks(outputs[..., places]), places, epsilon)
 
 
 def _brightest(target: Tensor, pixels: int | None) -> Tensor:
@@ -147,35 +151,67 @@ def _brightest(target: Tensor, pixels: int | None) -> Tensor:
     return energy.topk(count if pixels is None else pixels).indices.sort().values
 
 
-@dataclass(frozen=True, eq=False)
-class _Settings:
-    shape: tuple[int, ...]
-    held_out: Tensor
-    epsilon: float
-    largest: int
-    restarts: int
+@checked
+def pixel_ranks(
+    images: Float[Tensor, "*member point pixel"],
+    shape: tuple[int, ...],
+    points: Bool[Tensor, " point"],
+    epsilon: float,
+    largest: int = 8,
+    restarts: int = 1,
+) -> PixelRanks:
+    """Ranks of each pixel of some images on some points of the grid.
 
-    def ranks(self, images: Tensor) -> RegionRanks:
-        everything = torch.ones_like(self.held_out)
-        return RegionRanks(*(self._region(images, own) for own in (everything, ~self.held_out, self.held_out)))
+    Parameters
+    ----------
+    images
+        Over the grid's points, in its order.
+    shape
+        Number of values of each factor.
+    points
+        The points that count; at least one.
+    epsilon
+        Largest relative error of a sum of products.
+    largest
+        Largest rank to try.
+    restarts
+        Starts of every search.
 
-    def _region(self, images: Tensor, points: Tensor) -> PixelRanks:
-        """Member by member, so that only one is held in double precision."""
-        grid = sub_grid(points, self.shape)
-        members = images.reshape(-1, *images.shape[-2:])
-        own = [self._member(member.mT.double(), points, grid) for member in members]
-        rank, energy = (torch.stack(part).reshape(*images.shape[:-2], -1) for part in zip(*own, strict=True))
-        return PixelRanks(rank, energy, self.largest)
+    Returns
+    -------
+    PixelRanks
+        One per member and pixel.
 
-    def _member(self, functions: Tensor, points: Tensor, grid: tuple[int, ...] | None) -> tuple[Tensor, Tensor]:
-        scale = functions[:, points].abs().max()
-        energy = (functions[:, points] / torch.where(scale > 0, scale, 1.0)).square().sum(dim=-1)
-        share = energy / energy.sum().clamp(min=torch.finfo(energy.dtype).tiny)
-        if grid is None:
-            rank = least_ranks(functions, self.shape, self.epsilon, self.largest, points, self.restarts)
-        else:
-            rank = least_ranks(functions[:, points], grid, self.epsilon, self.largest, None, self.restarts)
-        return rank, share
+    Examples
+    --------
+    >>> x, y = torch.meshgrid(torch.arange(1.0, 4.0), torch.arange(1.0, 5.0), indexing="ij")
+    >>> pixel_ranks((x + y).reshape(-1, 1), (3, 4), torch.ones(12, dtype=torch.bool), 1e-6).rank.tolist()
+    [2]
+    """
+    shape = several_factors(shape, images.shape[-2])
+    if not bool(points.any()):
+        raise InvalidValue("points", "none", "at least one point of the grid")
+    points = points.to(images.device)
+    grid = sub_grid(points, shape)
+    members = images.reshape(-1, *images.shape[-2:])
+    own = [  # member by member, so that only one is held in double precision
+        _member(member.mT.double(), points, shape if grid is None else grid, grid is None, epsilon, largest, restarts)
+        for member in members
+    ]
+    rank, energy = (torch.stack(part).reshape(*images.shape[:-2], -1) for part in zip(*own, strict=True))
+    return PixelRanks(rank, energy, largest)
+
+
+def _member(
+    functions: Tensor, points: Tensor, grid: tuple[int, ...], holed: bool, epsilon: float, largest: int, restarts: int
+) -> tuple[Tensor, Tensor]:
+    """Ranks and energies of one member's pixels."""
+    inside = functions[:, points]
+    scale = inside.abs().max()
+    energy = (inside / torch.where(scale > 0, scale, 1.0)).square().sum(dim=-1)
+    share = energy / energy.sum().clamp(min=torch.finfo(energy.dtype).tiny)
+    entries, mask = (functions, points) if holed else (inside, None)
+    return least_ranks(entries, grid, epsilon, largest, mask, restarts), share
 
 
 def sub_grid(points: Bool[Tensor, " point"], shape: tuple[int, ...]) -> tuple[int, ...] | None:

@@ -21,6 +21,7 @@ QUESTIONS = (
     "threshold",
     "tuning",
     "regimes",
+    "theory",
     "rotation",
     "encoder",
     "attention",

@@ -64,11 +64,11 @@ class ControlStudy(Study[Settings]):
         failing, unpenalised = preset.spec(), penalised_spec(preset, NONE)
         return [
             Arm((FAILING,), failing),
-            Arm((STRIPED,), preset.striped_spec(min(STRIPE_BUMPS, _kept(failing)))),
-            Arm((WHOLE,), _whole_grid(failing)),
+            Arm((STRIPED,), preset.striped_spec(min(STRIPE_BUMPS, kept_combinations(failing)))),
+            Arm((WHOLE,), whole_grid(failing)),
             Arm((UNPENALISED,), unpenalised),
             Arm((PENALISED,), penalised_spec(preset, BOTH)),
-            Arm((LOW_RANK_WHOLE,), _whole_grid(unpenalised)),
+            Arm((LOW_RANK_WHOLE,), whole_grid(unpenalised)),
         ]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
@@ -78,12 +78,12 @@ class ControlStudy(Study[Settings]):
         return result.assign({TRAINED: trained}).assign_coords(SUPERPOSITION_COORDS).assign_attrs(attributes)
 
 
-def _kept(spec: RunSpec) -> int:
+def kept_combinations(spec: RunSpec) -> int:
     """Combinations that are not held out; small grids have fewer than there are bumps."""
     return int((~spec.task.held_out).sum())
 
 
-def _whole_grid(spec: RunSpec) -> RunSpec:
+def whole_grid(spec: RunSpec) -> RunSpec:
     """The same run with the held-out combinations in its training set, and as many steps."""
     recipe = spec.recipe.replace(steps=spec.total_steps)
     return spec.replace(task=spec.task.replace(region="whole"), recipe=recipe)
