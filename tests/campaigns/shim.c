@@ -59,7 +59,7 @@ static void path_of(int descriptor, char *path) {
         strcpy(link, "/proc/self/cwd");
     else
         snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
-    long length = syscall(SYS_readlink, link, path, PATH_MAX - 1);
+    long length = syscall(SYS_readlinkat, AT_FDCWD, link, path, PATH_MAX - 1);
     path[length > 0 ? length : 0] = 0;
 }
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 KINDS = ("no remedy", "remedy", "whole grid", "untrained")
 """Of the arms of a family, in order: stripes or penalties are the remedy."""
 STAGES = {
-    "linear_factorization": "blocks after a linear map, R²",
-    "factor_recovery_held": "factors decoded, held out, R²",
+    "linear_factorization": "blocks, linear map, R²",
+    "factor_recovery_held": "factors decoded, R²",
     "additivity": "variance in a sum of blocks",
     "hole_openness": "width of the hole",
 }
@@ -51,7 +51,7 @@ def theory_figure(result: xarray.Dataset) -> Figure:
                 titles = ("products per pixel, held out", "kernel, delta 0 to additive 1", *STAGES.values())
                 for ax, name, title in zip(row, "abcdef", titles, strict=True):
                     letter(ax, name, title)
-                row[2].legend(fontsize=7)
+                row[3].legend(fontsize=7, loc="lower left")
     return figure
 
 
@@ -98,8 +98,8 @@ def theory_caption(result: xarray.Dataset) -> str:
         "low-rank decoder), trained on the whole grid, and untrained; "
         f"{seed_count(result['held_products'])}. (a) Products of single-factor functions per pixel in held-out outputs "
         f"(relative error {result.attrs['epsilon']:g}; dotted: the right images). (b) Outputs' kernels between the "
-        "delta kernel, memorisation, at 0 and additive ones at 1; lines: known kernels. (c–f) Along the stages, means "
-        "and standard errors. "
+        "delta kernel, memorisation, at 0 and additive ones at 1; lines: known kernels. (c–f) Along the stages, "
+        "held-out points in (c) and (d), means and standard errors. "
         f"Means. {'; '.join(words)}."
     )
 
