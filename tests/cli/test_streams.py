@@ -94,8 +94,11 @@ def test_work_is_done_though_nothing_can_be_written(folder):
 
 @pytest.mark.parametrize(
     "environment",
-    [{"PYTHONIOENCODING": "ascii"}, {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}, {"LC_ALL": "C"}],
-    ids=["ascii", "C without coercion", "C"],
+    [
+        pytest.param({"PYTHONIOENCODING": "ascii"}, marks=pytest.mark.slow, id="ascii"),
+        pytest.param({"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}, id="C without coercion"),
+        pytest.param({"LC_ALL": "C"}, marks=pytest.mark.slow, id="C"),
+    ],
 )
 def test_any_encoding(environment, folder):
     line = "recombine runs list; recombine train --help; recombine runs show $(ls runs/runs | head -1)"

@@ -51,6 +51,7 @@ def test_p_values_of_entangled_activations_are_spread_evenly():
         assert abs((p_values <= level).double().mean() - level) < 3 * (level * (1 - level) / 100) ** 0.5
 
 
+@pytest.mark.slow
 def test_twisted_codes_pass_the_nonlinear_test_only():
     activations = torch.stack([twisted_blocks((8, 8), 0, size=1), lookup((8, 8), 0)])
     assert not linear_factorization(activations, (8, 8)).passes.any()
@@ -63,6 +64,16 @@ def test_twisted_codes_pass_the_nonlinear_test_only():
         assert (own.inverse(own(features)) - features).square().mean() < 0.01 * features.var()
 
 
+def test_a_flow_straightens_twisted_codes_and_no_entangled_ones():
+    """In few steps and without p-values; in a hundred, with them, below."""
+    kinds = (*ENTANGLED, lambda shape, seed: twisted_blocks(shape, seed, size=1))
+    for kind in kinds:
+        outcome = nonlinear_factorization(many(kind, (8, 8), 1), (8, 8), steps=60, permutations=0)
+        score = torch.minimum(outcome.score, outcome.recovered)
+        assert (score < 0.8).all() == (kind in ENTANGLED)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ENTANGLED)
 def test_entangled_codes_fail_the_nonlinear_test(kind):
     outcome = nonlinear_factorization(many(kind, (8, 8), 3), (8, 8), steps=60)
@@ -120,6 +131,7 @@ def test_entangled_codes_fail_the_nonlinear_test_in_a_hundred(kind, options, sha
     assert rate(nonlinear_factorization(many(kind, shape, 100, **options), shape).passes) <= 0.05
 
 
+@pytest.mark.slow
 def test_squashing_what_is_entangled_does_not_pass():
     """x and y have coordinates of their own; a third is random, and a map could hide it below another."""
     generator = torch.Generator().manual_seed(0)
