@@ -152,13 +152,13 @@ def test_mistakes_are_one_line(fields):
 
 
 BASES = {
-    "bump": BumpTask(size=8, holdout="none", isolated=True, training="draws:20"),
+    "bump": BumpTask(size=8, brightness=2, holdout="none", isolated=True, training="draws:20"),
     "rotation": RotationTask(size=8, angles=12, holdout="none", training="draws:20"),
 }
 OTHERS = {
     "bump": {
         "encoding": "ramp", "holdout": "center", "training": "draws:9", "centers": "real", "region": "whole",
-        "isolated": False, "mixing": 0.3, "direction": "encode", "allow_unseen": True, "size": 9, "sigma": 2.0,
+        "isolated": False, "isolated_factors": ("x",), "isolated_together": 2, "mixing": 0.3, "direction": "encode", "allow_unseen": True, "size": 9, "sigma": 2.0,
         "polarity": "dark", "brightness": 3,
     },
     "rotation": {
@@ -167,8 +167,8 @@ OTHERS = {
         "digits": 2,
     },
 }  # fmt: skip
-NEVER = {"bump": set(), "rotation": {"isolated", "mixing"}}
-"""Fields that a task cannot have otherwise."""
+NEVER = {"bump": set(), "rotation": {"isolated", "isolated_factors", "isolated_together", "mixing"}}
+"""Fields that a task cannot have otherwise: a single factor is never isolated."""
 
 
 @pytest.mark.parametrize("name", TASKS)
