@@ -158,7 +158,8 @@ BASES = {
 OTHERS = {
     "bump": {
         "encoding": "ramp", "holdout": "center", "training": "draws:9", "centers": "real", "region": "whole",
-        "isolated": False, "isolated_factors": ("x",), "isolated_together": 2, "mixing": 0.3, "direction": "encode", "allow_unseen": True, "size": 9, "sigma": 2.0,
+        "isolated": False, "isolated_factors": ("x",), "isolated_together": 2, "mixing": 0.3, "direction": "encode",
+        "allow_unseen": True, "size": 9, "sigma": 2.0,
         "polarity": "dark", "brightness": 3,
     },
     "rotation": {

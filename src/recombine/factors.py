@@ -56,8 +56,7 @@ class Factor:
     """After how much an angle returns; none for other forms."""
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.name, str) and self.name.isidentifier()):
-            raise InvalidValue("factor", self.name, "a name of letters, digits and underscores")
+        _require_name(self.name)
         for bound in ("low", "high"):
             number(f"{self.name}.{bound}", getattr(self, bound))
         whole_number(f"{self.name}.count", self.count, at_most=LARGEST_GRID)
@@ -117,6 +116,7 @@ class Factor:
         >>> Factor.of("shape", range(3), form="category")
         Factor(name='shape', low=0.0, high=2.0, count=3, form='category', given=None, period=None)
         """
+        _require_name(name)
         numbers = _increasing(name, values)
         even = cls(name, numbers[0], numbers[-1], len(numbers), form, None, period)
         return even if even.values.tolist() == list(numbers) else replace(even, given=numbers)
@@ -148,6 +148,11 @@ class Factor:
         if self.period is None:
             raise InvalidValue(f"{self.name}.form", self.form, "angle: other forms have no period")
         return torch.deg2rad(values) if self.period == TURN else values * (2 * math.pi / self.period)
+
+
+def _require_name(name: str) -> None:
+    if not (isinstance(name, str) and name.isidentifier()):
+        raise InvalidValue("factor", name, "a name of letters, digits and underscores")
 
 
 def _increasing(name: str, values: Iterable[float]) -> tuple[float, ...]:
@@ -209,8 +214,11 @@ class FactorGrid:
         """
         if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < self.size:
             raise InvalidValue("indices", indices, f"places in the grid's order, 0 to {self.size - 1}")
-        columns = torch.unravel_index(indices.long(), self.shape)
-        return torch.stack(columns, dim=1)
+        rest, columns = indices.long(), list[Tensor]()
+        for count in reversed(self.shape):  # not `torch.unravel_index`, which takes seconds to load
+            columns.append(rest % count)
+            rest = rest // count
+        return torch.stack(columns[::-1], dim=1)
 
     @checked
     def rows(self, indices: Int[Tensor, " row"]) -> Float[Tensor, "row factor"]:

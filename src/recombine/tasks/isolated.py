@@ -68,9 +68,11 @@ def averaged_images(
     """
     distinct, inverse = torch.unique(values.nan_to_num(nan=torch.inf), dim=0, return_inverse=True)
     distinct = torch.where(distinct.isinf(), torch.nan, distinct)
+    lowest = torch.tensor([factor.low for factor in grid.factors], dtype=values.dtype)
+    nearest = grid.positions(grid.nearest(torch.where(distinct.isnan(), lowest, distinct))).tolist()
     drawn, owners, weights = [], [], []
-    for owner, row in enumerate(distinct):
-        rows, weight = _completions(row, grid, usable, fixed)
+    for owner, (row, position) in enumerate(zip(distinct, nearest, strict=True)):
+        rows, weight = _completions(row, position, grid, usable, fixed)
         drawn.append(rows)
         weights.append(weight / weight.sum())
         owners.append(torch.full((len(rows),), owner))
@@ -78,17 +80,22 @@ def averaged_images(
 
 
 def _completions(
-    row: Float[Tensor, " factor"], grid: FactorGrid, usable: Bool[Tensor, " point"], fixed: Sequence[int]
+    row: Float[Tensor, " factor"],
+    position: Sequence[int],
+    grid: FactorGrid,
+    usable: Bool[Tensor, " point"],
+    fixed: Sequence[int],
 ) -> tuple[Float[Tensor, "row factor"], Float[Tensor, " row"]]:
-    """Rows with values for the fixed factors that are absent, and how many usable points each stands for."""
-    absent = torch.isnan(row)
-    filled = [axis for axis in fixed if bool(absent[axis])]
+    """Rows with values for the fixed factors that are absent, and how many usable points each stands for.
+
+    `position` is where on the grid the factors are that are present.
+    """
+    absent = torch.isnan(row).tolist()
+    filled = [axis for axis in fixed if absent[axis]]
     if not filled:
         return row[None], torch.ones(1, dtype=torch.float64)
     free = FactorGrid(tuple(grid.factors[axis] for axis in filled))
-    lowest = torch.tensor([factor.low for factor in grid.factors], dtype=row.dtype)
-    nearest = grid.positions(grid.nearest(torch.where(absent, lowest, row)[None]))[0]
-    slices = [slice(None) if bool(absent[axis]) else slice(int(at), int(at) + 1) for axis, at in enumerate(nearest)]
+    slices = [slice(None) if gone else slice(at, at + 1) for gone, at in zip(absent, position, strict=True)]
     others = [axis for axis in range(len(grid.factors)) if axis not in filled]
     counts = usable.reshape(grid.shape)[tuple(slices)].permute(*filled, *others).reshape(free.size, -1).sum(dim=1)
     chosen = _sample(torch.nonzero(counts).flatten(), row, grid)
