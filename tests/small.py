@@ -1,8 +1,11 @@
 """Small specs that train in a second."""
 
+from collections.abc import Callable
+from functools import partial
+
 from recombine.decoders import DECODERS, DecoderSpec
 from recombine.specs import Recipe, RunSpec
-from recombine.tasks import BumpTask
+from recombine.tasks import TASKS, BumpTask, Task
 
 SMALL_FIELDS = {
     "width": 8,
@@ -38,3 +41,15 @@ def small_spec(decoder: str | DecoderSpec = "mlp", *, seed: int = 0, task: dict 
         recipe=Recipe(**{"batch": 16, "weight_decay": 0.05, **penalties, **length, **recipe}),
         seed=seed,
     )
+
+
+SMALL_TASKS = {"bump": ({"size": 6}, {"size": 6, "brightness": 3}), "rotation": ({}, {"digits": 3})}
+"""Fields of small tasks of a kind, one for each number of factors that it can have."""
+SMALL_SIDES = {"size": 6, "angles": 10}
+
+
+def small_tasks(name: str) -> list[Callable[..., Task]]:
+    """Makers of small tasks of any registered kind, each with fields of one's own."""
+    cls = TASKS[name]
+    sides = {field: value for field, value in SMALL_SIDES.items() if field in cls.model_fields}
+    return [partial(cls, **{**sides, **fields}) for fields in SMALL_TASKS.get(name, ({},))]

@@ -436,6 +436,8 @@ def test_reserved_factor_names_are_refused():
 
 
 def test_grid_text():
+    forms = parse_grid("angle=0:350:36,shape=0:2:category,hue=0:5:angle,far=0:900:10")
+    assert [factor.form for factor in forms.factors] == ["angle", "category", "angle", "number"]
     grid = parse_grid("x=0:27, b=0.25:1:4")
     assert grid.shape == (28, 4)
     assert grid.names == ("x", "b")

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from recombine.cli import COMMANDS
+from recombine.encodings import ENCODINGS
+from recombine.holdouts import HOLDOUTS
 from recombine.kernels.cpp.plan import BLOCK
 
 ROOT = Path(__file__).parents[1]
@@ -64,3 +66,14 @@ def test_the_first_training_that_the_readme_shows_pads_nothing():
     widths = [int(words[at + 1]) for at, word in enumerate(words) if word == "--width"]
     assert widths
     assert all(width % BLOCK == 0 for width in widths)
+
+
+@pytest.mark.parametrize("registry", [HOLDOUTS, ENCODINGS], ids=lambda registry: registry.field)
+def test_every_holdout_and_code_is_listed_with_its_fields(registry):
+    text = (ROOT / "docs" / "holdouts.md").read_text(encoding="utf-8")
+    table = dict(re.findall(r"^\| `(\w+)` \|(.*)$", text, flags=re.MULTILINE))
+    for kind, cls in registry.items():
+        assert kind in table
+        if registry is HOLDOUTS:
+            fields = set(cls.model_fields) - {"kind", "factors", "shape"}
+            assert fields <= set(re.findall(r"`(\w+)`", table[kind])), kind

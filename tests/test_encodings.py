@@ -2,10 +2,12 @@
 
 import math
 
+import pytest
 import torch
 
-from recombine.encodings import Bump, OneHot, Positional, Ramp, Rate
-from recombine.factors import Factor
+from recombine.encodings import ENCODINGS, Bump, Circular, Mixed, OneHot, Polar, Positional, Ramp, Rate
+from recombine.errors import InvalidValue
+from recombine.factors import Factor, FactorGrid
 
 X = Factor("x", 0, 4, 5)
 AT = torch.tensor([0.0, 2.0, 4.0], dtype=torch.float64)
@@ -34,3 +36,72 @@ def test_positional_is_sines_then_cosines_of_geometric_frequencies():
     code = Positional(pairs=2, base=100.0).code(torch.tensor(3.0, dtype=torch.float64), X)
     expected = [math.sin(3), math.sin(0.3), math.cos(3), math.cos(0.3)]
     assert torch.allclose(code, torch.tensor(expected, dtype=torch.float64))
+
+
+ANGLE = Factor("hue", 0, 300, 6, "angle")
+FORMS = FactorGrid((X, Factor("shape", 0, 2, 3, "category"), ANGLE))
+
+
+def test_circular_is_a_von_mises_bump_on_the_circle_and_a_bump_on_a_line():
+    code = Circular(variance=2.0).code(torch.tensor([0.0, 300.0, 345.0], dtype=torch.float64), ANGLE)
+    step = math.pi / 3
+    expected = [math.exp((math.cos(k * step) - 1) / (2 * step**2)) for k in range(6)]
+    assert torch.allclose(code[0], torch.tensor(expected, dtype=torch.float64))
+    assert torch.allclose(code[1].roll(1), code[0]), "neighbours across 0° as anywhere else"
+    assert torch.allclose(code[2][0], Circular(variance=2.0).code(torch.tensor(15.0).double(), ANGLE)[0])
+    assert torch.equal(Circular(variance=3.0).code(AT, X), Bump(variance=3.0).code(AT, X))
+
+
+def test_circular_is_a_gaussian_near_its_top():
+    fine = Factor("hue", 0, 359, 360, "angle")
+    code = Circular().code(torch.tensor(180.0, dtype=torch.float64), fine)
+    assert torch.allclose(code, Bump().code(torch.tensor(180.0, dtype=torch.float64), fine), atol=1e-4)
+
+
+def test_polar_goes_by_the_form():
+    at = torch.tensor([0.0, 60.0, 300.0], dtype=torch.float64)
+    assert torch.allclose(Polar().code(at, ANGLE)[1], torch.tensor([0.5, math.sqrt(3) / 2], dtype=torch.float64))
+    assert Polar().size(ANGLE) == 2
+    assert Polar().size(Factor("angle", 0, 300, 6)) == 6
+
+
+def test_mixed_codes_each_factor_in_its_own_way():
+    mixed = ENCODINGS.parse("mixed:x=(bump:variance=3):hue=polar")
+    assert mixed.parts == {"x": Bump(variance=3.0), "hue": Polar()}
+    assert [mixed.size(factor) for factor in FORMS.factors] == [5, 3, 2]
+    assert torch.equal(mixed.code(AT, X), Bump(variance=3.0).code(AT, X))
+    assert str(mixed) == "mixed:x=(bump:variance=3.0):hue=polar"
+    assert str(mixed.resolved(FORMS)) == "mixed:x=(bump:variance=3.0):shape=onehot:hue=polar"
+    assert ENCODINGS.parse(str(mixed)) == mixed == ENCODINGS.parse(mixed.model_dump(mode="json"))
+    assert mixed.replace(x="rate").parts["x"] == Rate()
+
+
+def test_mixed_follows_the_forms_where_nothing_is_given():
+    assert Mixed().resolved(FORMS) == Mixed(x=Bump(), shape=OneHot(), hue=Circular())
+    assert not Mixed().resolved(FORMS).differentiable
+    assert Mixed(x="rate", shape="ramp").resolved(FORMS).differentiable
+    assert not Mixed(x="rate").population
+
+
+def test_one_encoding_for_all_is_that_encoding():
+    grid = FactorGrid((X, Factor("y", 0, 3, 4)))
+    assert Mixed().resolved(grid) == Bump()
+    assert Mixed(x="rate", y="rate").resolved(grid) == Rate()
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("mixed:x", "encoding: 'x' is not allowed; allowed: one FACTOR=ENCODING"),
+        ("mixed:x=bump:x=rate", "encoding: 'x=rate'"),
+        ("mixed:x=braille", "encoding.x: 'braille' is not allowed; allowed: bump"),
+        ("mixed:x=(bump:variance=0)", "encoding.x.variance: "),
+        ("mixed:x=mixed", "encoding.x: 'mixed' is not allowed; allowed: an encoding of one factor"),
+        ("mixed:size=bump", "encoding.size: 'bump' is not allowed; allowed: encodings of the factors x, shape, hue"),
+    ],
+)
+def test_mistakes_in_a_mixture_name_the_factor(text, line):
+    with pytest.raises(InvalidValue) as caught:
+        ENCODINGS.parse(text).resolved(FORMS)
+    assert str(caught.value).startswith(line)
+    assert "\n" not in str(caught.value)

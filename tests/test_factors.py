@@ -73,3 +73,74 @@ def test_values_are_different_numbers():
     for low, high, count in ((1e16, 1e16 + 2, 9), (-1e308, 1e308, 3), (0, 5e-324, 9)):
         with pytest.raises(InvalidValue, match=f"{count} different numbers"):
             Factor("x", low, high, count)
+
+
+def test_rows_and_positions_of_some_points_are_those_of_all():
+    grid = FactorGrid((Factor("a", 0, 2, 3), Factor.of("b", [0.5, 0.6, 1.0, 4.0]), Factor("c", 5, 5, 1)))
+    some = torch.tensor([11, 0, 5, 5])
+    points = [list(p) for p in itertools.product([0, 1, 2], [0.5, 0.6, 1.0, 4.0], [5])]
+    assert grid.rows(some).tolist() == [points[i] for i in some]
+    assert torch.equal(grid.positions(some), grid.indices[some])
+    assert torch.equal(grid.rows(some), grid.points[some])
+    for wrong in (12, -1):
+        with pytest.raises(InvalidValue, match="0 to 11"):
+            grid.rows(torch.tensor([wrong]))
+
+
+def test_rows_of_a_large_grid_do_not_enumerate_it():
+    grid = FactorGrid(tuple(Factor(name, 0, 9, 10) for name in "abcdefg"))
+    assert grid.rows(torch.tensor([1234567])).tolist() == [[1, 2, 3, 4, 5, 6, 7]]
+    assert not {"points", "indices"} & set(vars(grid))
+
+
+def test_uneven_values_have_positions_in_straight_lines_between_them():
+    factor = Factor.of("size", [0.5, 0.7, 1.0, 2.0])
+    assert (factor.low, factor.high, factor.count) == (0.5, 2.0, 4)
+    assert torch.equal(factor.position(factor.values), torch.arange(4.0, dtype=torch.float64))
+    between = torch.tensor([0.6, 0.85, 1.25, 3.0, 0.3], dtype=torch.float64)
+    assert torch.allclose(factor.position(between), torch.tensor([0.5, 1.5, 2.25, 4.0, -1.0], dtype=torch.float64))
+    grid = FactorGrid((factor,))
+    assert grid.nearest(torch.tensor([[0.59], [0.61], [1.49], [1.51], [9.0]]).double()).tolist() == [0, 1, 2, 3, 3]
+
+
+def test_even_values_make_an_even_factor():
+    assert Factor.of("x", range(28)) == Factor("x", 0, 27, 28)
+    assert Factor.of("angle", [0, 90, 180, 270], "angle") == Factor("angle", 0, 270, 4, "angle", period=360)
+    assert Factor.of("only", [3.5]) == Factor("only", 3.5, 3.5, 1)
+
+
+def test_an_angle_has_a_period_and_radians():
+    degrees, radians = Factor("a", 0, 270, 4, "angle"), Factor("a", 0, 3 * math.pi / 2, 4, "angle", period=2 * math.pi)
+    assert degrees.period == 360
+    assert torch.equal(degrees.radians(degrees.values), torch.deg2rad(degrees.values))
+    assert torch.allclose(radians.radians(radians.values), degrees.radians(degrees.values))
+    with pytest.raises(InvalidValue, match=r"x\.form: 'number'"):
+        Factor("x", 0, 1, 2).radians(torch.zeros(1))
+
+
+def test_axes_by_name_or_place():
+    grid = FactorGrid(tuple(Factor(name, 0, 2, 3) for name in ("x", "y", "size")))
+    assert grid.axes(None) == (0, 1, 2)
+    assert grid.axes(("size", 0)) == (2, 0)
+    for wrong in (("z",), (3,), (-1,), ("x", 0), ()):
+        with pytest.raises(InvalidValue, match="different factors of x, y, size, by name or place"):
+            grid.axes(wrong)
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: Factor("x", 0, 1, 3, given=(0, 1)), r"x\.given: .* 3 numbers, from 0 to 1"),
+        (lambda: Factor("x", 0, 2, 3, given=(0, 2, 1)), r"x\.given: .* lowest first"),
+        (lambda: Factor("x", 0, 1, 2, given=(0, math.nan)), r"x\.given: "),
+        (lambda: Factor("x", 0, 1, 2, period=3), r"x\.period: .* only an angle"),
+        (lambda: Factor("x", 0, 1, 2, "angle", period=0), r"x\.period: "),
+        (lambda: Factor("x", 0, 361, 5, "angle"), r"x\.high: .* at most one period \(360\)"),
+        (lambda: Factor.of("x", []), r"x\.given: "),
+        (lambda: Factor.of("x", ["a"]), r"x\.given: 'a'"),
+        (lambda: Factor.of("a b", [1.0]), "factor: 'a b'"),
+    ],
+)
+def test_mistakes_in_forms_and_values_name_the_field(make, field):
+    with pytest.raises(InvalidValue, match=field):
+        make()

@@ -1,6 +1,8 @@
 """Known answers; the contracts hold the rest."""
 
+import itertools
 import json
+import time
 
 import numpy as np
 import pytest
@@ -8,7 +10,20 @@ import torch
 
 from recombine.errors import InvalidValue
 from recombine.factors import Factor, FactorGrid
-from recombine.holdouts import HOLDOUTS, Center, Corner, Cross, Ell, Mask, Scattered, unseen_values
+from recombine.holdouts import (
+    HOLDOUTS,
+    Center,
+    Corner,
+    Cross,
+    Diagonal,
+    Ell,
+    HoldoutSummary,
+    LShaped,
+    Mask,
+    Orthogonal,
+    Scattered,
+    unseen_values,
+)
 from recombine.tasks import BumpTask
 
 PAPER = FactorGrid((Factor("x", 0, 27, 28), Factor("y", 0, 27, 28)))
@@ -102,3 +117,135 @@ def test_mistakes_are_one_line(text):
         HOLDOUTS.parse(text).mask(PAPER)
     assert "\n" not in str(caught.value)
     assert "allowed:" in str(caught.value)
+
+
+def grid_of(*counts):
+    return FactorGrid(tuple(Factor(f"f{k}", 0, count - 1, count) for k, count in enumerate(counts)))
+
+
+def points_of(grid):
+    return itertools.product(*(range(count) for count in grid.shape))
+
+
+def by_rule(rule, grid):
+    return torch.tensor([rule(point) for point in points_of(grid)]).reshape(grid.shape)
+
+
+SUPPORTS = {
+    "diagonal:2": lambda p, shape: max(p) - min(p) > 2,
+    "diagonal:0": lambda p, shape: max(p) != min(p),
+    "orthogonal": lambda p, shape: sum(i != n // 2 for i, n in zip(p, shape, strict=True)) > 1,
+    "orthogonal:0": lambda p, shape: sum(i != 0 for i in p) > 1,
+    "L_shaped:2": lambda p, shape: sum(i >= 2 for i in p) > 1,
+    "L_shaped:1:low": lambda p, shape: sum(i <= 1 for i in p) > 1,
+}
+
+
+@pytest.mark.parametrize("counts", [(5,), (5, 5), (5, 5, 5), (5, 5, 5, 5), (4, 4, 4, 4, 4)], ids=len)
+@pytest.mark.parametrize("text", SUPPORTS)
+def test_supports_are_as_said_point_by_point(text, counts):
+    grid = grid_of(*counts)
+    assert torch.equal(HOLDOUTS.parse(text).mask(grid), by_rule(lambda p: SUPPORTS[text](p, counts), grid))
+
+
+def test_known_numbers_of_kept_combinations():
+    for n in range(1, 6):
+        grid = grid_of(*[6] * n)
+        assert Diagonal(bandwidth=0).summary(grid).kept == 6
+        assert Orthogonal().summary(grid).kept == 1 + n * 5
+        assert LShaped(start=2).summary(grid).kept == 2**n + n * 4 * 2 ** (n - 1)
+
+
+def test_an_l_shaped_support_of_two_factors_is_what_a_corner_leaves():
+    for side in ("high", "low"):
+        assert torch.equal(LShaped(side=side).mask(PAPER), Corner(side=side).mask(PAPER))
+    assert LShaped().mask(grid_of(8, 8, 8)).sum() > Corner().mask(grid_of(8, 8, 8)).sum()
+
+
+def test_the_diagonal_runs_from_corner_to_corner_of_an_oblong():
+    grid = grid_of(9, 5, 1)
+    mask = Diagonal(bandwidth=1).mask(grid)
+    assert torch.equal(mask, by_rule(lambda p: abs(p[0] - 2 * p[1]) > 1, grid))
+    for counts in ((28, 28), (2, 30), (30, 3, 2), (7, 4, 6, 3, 5)):
+        assert Diagonal().summary(grid_of(*counts)).every_value_seen, counts
+
+
+THREE = FactorGrid((Factor("x", 0, 5, 6), Factor("y", 0, 6, 7), Factor("shape", 0, 2, 3, "category")))
+
+
+@pytest.mark.parametrize("factors", ["x,shape", "0,2", "x,2"])
+def test_a_holdout_over_some_factors_leaves_the_others_free(factors):
+    mask = HOLDOUTS.parse(f"center:2,1:4,1:factors={factors}").mask(THREE)
+    assert torch.equal(mask, by_rule(lambda p: 2 <= p[0] <= 4 and p[2] == 1, THREE))
+
+
+def test_bounds_are_in_the_order_of_the_named_factors():
+    mask = Center(low=(1, 2), high=(1, 4), factors=("shape", "x")).mask(THREE)
+    assert torch.equal(mask, Center(low=(2, 1), high=(4, 1), factors=("x", "shape")).mask(THREE))
+
+
+def test_factors_are_written_out_by_name_unless_it_is_all_of_them():
+    assert Center(factors=(2, "x")).resolved(THREE).factors == ("shape", "x")
+    assert Center(factors=(0, 1, 2)).resolved(THREE) == Center().resolved(THREE)
+    assert Center().resolved(THREE).digest == Center(low=(1, 2, 1), high=(4, 5, 2)).digest
+    assert "factors" not in Center().to_json()
+
+
+def test_points_and_draws_over_some_factors():
+    listed = HOLDOUTS.parse("mask:1,2;3,0:factors=y,shape").mask(THREE)
+    assert torch.equal(listed, by_rule(lambda p: p[1:] in ((1, 2), (3, 0)), THREE))
+    drawn = Scattered(fraction=0.3, factors=("x", "y")).mask(THREE)
+    assert torch.equal(drawn, Scattered(fraction=0.3).mask(grid_of(6, 7))[..., None].expand(6, 7, 3))
+
+
+@pytest.mark.parametrize("factors", ["z,", "7,", "x,0", "x,x"])
+def test_factors_that_are_none_are_one_line(factors):
+    with pytest.raises(InvalidValue, match=r"holdout\.factors: .* different factors of x, y, shape, by name or place"):
+        HOLDOUTS.parse(f"center:factors={factors}").mask(THREE)
+
+
+def test_a_summary_counts_and_names_what_is_never_seen():
+    assert str(Center().summary(PAPER)) == "495 combinations kept, 289 held out; every single value is seen"
+    gone = Center(low=2, high=5, factors=("y",)).summary(THREE)
+    assert gone == HoldoutSummary(kept=54, held_out=72, unseen=("y=2", "y=3", "y=4", "y=5"))
+    assert not gone.every_value_seen
+    assert str(gone) == "54 combinations kept, 72 held out; never seen: y=2, y=3, y=4 and 1 more"
+
+
+def drawn_one_by_one(holdout, grid):
+    """The slow and obvious way: point by point, in the order drawn."""
+    count = round(holdout.fraction * grid.size)
+    order = torch.randperm(grid.size, generator=torch.Generator().manual_seed(holdout.seed))
+    remaining = [[grid.size // size] * size for size in grid.shape]
+    held = torch.zeros(grid.size, dtype=torch.bool)
+    for index in order.tolist():
+        point = grid.indices[index].tolist()
+        if held.sum() < count and all(counts[v] > 1 for counts, v in zip(remaining, point, strict=True)):
+            for counts, value in zip(remaining, point, strict=True):
+                counts[value] -= 1
+            held[index] = True
+    return held.reshape(grid.shape)
+
+
+@pytest.mark.parametrize("counts", [(2, 2), (4, 5), (2, 9), (2, 3, 4), (7, 7), (1, 5, 6), (2, 2, 2, 2, 2)], ids=str)
+def test_random_points_are_those_of_drawing_one_by_one(counts):
+    grid = grid_of(*counts)
+    passed_over = 0
+    for fraction in (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.97):
+        for seed in range(5):
+            holdout = Scattered(fraction=fraction, seed=seed)
+            slow = drawn_one_by_one(holdout, grid)
+            if int(slow.sum()) < round(fraction * grid.size):
+                passed_over += 1
+                with pytest.raises(InvalidValue, match=f"at most {slow.sum() / grid.size:.4g}"):
+                    holdout.mask(grid)
+            else:
+                assert torch.equal(holdout.mask(grid), slow)
+    assert passed_over > 0
+
+
+@pytest.mark.parametrize("text", ["random", "random:0.99", "diagonal", "L_shaped", "center:factors=f1,f4"])
+def test_a_mask_over_a_million_points_is_quick(text):
+    grid, started = grid_of(*[10] * 6), time.perf_counter()
+    HOLDOUTS.parse(text).summary(grid)
+    assert time.perf_counter() - started < 5  # one second, on a machine that does nothing else

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from recombine.decoders import CNN, DECODERS
 from recombine.encodings import ENCODINGS
 from recombine.errors import InvalidValue
-from recombine.holdouts import HOLDOUTS
+from recombine.frozen import added_defaults
+from recombine.holdouts import HOLDOUTS, Pattern
 from recombine.specs import Recipe, RunSpec
 from recombine.store.summary import flattened
-from recombine.tasks import BumpTask
+from recombine.tasks import TASKS, BumpTask, Task
 from recombine.training import Ensemble
 
 CHANGES = {
@@ -39,10 +40,34 @@ def test_a_changed_default_would_change_the_digest():
     written = flattened(json.loads(RunSpec().to_json()))
     expected = {f"task.{name}" for name in BumpTask.model_fields} | {f"recipe.{name}" for name in Recipe.model_fields}
     nested = {"task.encoding", "task.holdout", "task.training"}
-    assert expected - nested <= set(written)
+    added = {f"task.{name}" for name in added_defaults(BumpTask)}
+    assert expected - nested - added <= set(written)
+    assert not added & set(written)
     assert {"task.encoding.variance", "task.holdout.low", "task.training.samples", "decoder.width", "seed"} <= set(
         written
     )
+
+
+NEVER_CHANGED = {
+    Task: {"isolated_factors": None, "isolated_together": 1},
+    Pattern: {"factors": None},
+}
+"""Defaults of fields that were added after runs were stored: a run without the field has them for good."""
+
+
+def test_defaults_of_added_fields_never_change():
+    for cls, defaults in NEVER_CHANGED.items():
+        assert defaults.items() <= added_defaults(cls).items()
+
+
+def test_a_field_that_was_added_is_part_of_the_identity_once_it_differs():
+    base = BumpTask(brightness=2, holdout="none", isolated=True)
+    others = [base.replace(isolated_factors=("x",)), base.replace(isolated_together=2)]
+    others += [base.replace(holdout="corner:1"), base.replace(holdout="corner:1:factors=x,y")]
+    assert len({task.digest for task in (base, *others)}) == 5
+    for task in others:
+        assert BumpTask.from_json(task.to_json()) == task
+        assert TASKS.parse(str(task)) == task
 
 
 def test_digest_is_stable():

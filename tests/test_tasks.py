@@ -3,10 +3,12 @@
 import copy
 import math
 import pickle
+import time
 
 import pytest
 import torch
 
+import recombine.tasks.base
 from recombine.errors import InvalidValue
 from recombine.holdouts import Mask
 from recombine.metrics import extreme_pixel, squared_error
@@ -152,13 +154,14 @@ def test_mistakes_are_one_line(fields):
 
 
 BASES = {
-    "bump": BumpTask(size=8, holdout="none", isolated=True, training="draws:20"),
+    "bump": BumpTask(size=8, brightness=2, holdout="none", isolated=True, training="draws:20"),
     "rotation": RotationTask(size=8, angles=12, holdout="none", training="draws:20"),
 }
 OTHERS = {
     "bump": {
         "encoding": "ramp", "holdout": "center", "training": "draws:9", "centers": "real", "region": "whole",
-        "isolated": False, "mixing": 0.3, "direction": "encode", "allow_unseen": True, "size": 9, "sigma": 2.0,
+        "isolated": False, "isolated_factors": ("x",), "isolated_together": 2, "mixing": 0.3, "direction": "encode",
+        "allow_unseen": True, "size": 9, "sigma": 2.0,
         "polarity": "dark", "brightness": 3,
     },
     "rotation": {
@@ -167,8 +170,8 @@ OTHERS = {
         "digits": 2,
     },
 }  # fmt: skip
-NEVER = {"bump": set(), "rotation": {"isolated", "mixing"}}
-"""Fields that a task cannot have otherwise."""
+NEVER = {"bump": set(), "rotation": {"isolated", "isolated_factors", "isolated_together", "mixing"}}
+"""Fields that a task cannot have otherwise: a single factor is never isolated."""
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -224,6 +227,48 @@ def test_given_bounds_stay_and_are_checked():
     with pytest.raises(InvalidValue, match=r"holdout.shape: \(12, 12\)"):
         mask.replace(size=20)
     assert mask.replace(size=20, holdout="center").holdout == BumpTask(size=20).holdout
+
+
+def test_a_mixture_is_written_out_and_follows_the_factors():
+    task = BumpTask(size=8, encoding="mixed:x=onehot")
+    assert str(task.encoding) == "mixed:x=onehot:y=bump"
+    three = task.replace(brightness=3, holdout="none")
+    assert str(three.encoding) == "mixed:x=onehot:y=bump:brightness=bump"
+    assert str(three.replace(brightness=1).encoding) == "mixed:x=onehot:y=bump"
+    assert BumpTask(encoding="mixed").digest == BumpTask(encoding="bump").digest
+    assert TASKS.parse(str(task)) == task == BumpTask.from_json(task.to_json())
+    with pytest.raises(InvalidValue, match=r"encoding\.angle: 'polar' .* encodings of the factors x, y"):
+        BumpTask(encoding="mixed:angle=polar")
+    with pytest.raises(InvalidValue, match=r"encoding\.x: 'onehot' .* real values"):
+        task.replace(centers="real")
+
+
+def test_a_mixture_of_the_rotation_task_follows_its_forms():
+    task = RotationTask(size=8, angles=36, digits=3, encoding="mixed")
+    assert str(task.encoding) == "mixed:digit=onehot:angle=circular"
+    assert task.code_sizes == (3, 36)
+
+
+@pytest.mark.parametrize("holdout", ["center", "random", "diagonal", "mask:0,1:factors=x,brightness"])
+def test_a_million_combinations_are_never_enumerated(holdout):
+    task = BumpTask(size=100, brightness=100, holdout=holdout, training="pick:50", direction="encode")
+    started = time.perf_counter()
+    task = task.replace(isolated=True)
+    values = task.training_values(0)
+    assert time.perf_counter() - started < 5  # a second, on a machine that does nothing else
+    assert task.grid.size == 10**6
+    assert not {"points", "indices"} & set(vars(task.grid))
+    combined = values[~values.isnan().any(dim=1)]
+    assert not task.held_out[task.grid.nearest(combined)].any()
+    assert task.blank.shape == (300,)
+    assert not {"points", "indices"} & set(vars(task.grid))
+
+
+def test_the_mean_code_of_a_large_grid_is_that_of_a_small_one(monkeypatch):
+    small = BumpTask(size=9, brightness=4, encoding="mixed:x=ramp:y=rate", direction="encode").blank
+    monkeypatch.setattr(recombine.tasks.base, "ENUMERATED", 10)
+    large = BumpTask(size=9, brightness=4, encoding="mixed:x=ramp:y=rate", direction="encode").blank
+    assert torch.allclose(small, large)
 
 
 def test_a_task_read_from_json_has_given_bounds():

@@ -14,7 +14,9 @@ from .diagnosis import Diagnosis as Diagnosis
 from .diagnosis import diagnose as diagnose
 from .encodings import ENCODINGS as ENCODINGS
 from .encodings import Bump as Bump
+from .encodings import Circular as Circular
 from .encodings import Encoding as Encoding
+from .encodings import Mixed as Mixed
 from .encodings import OneHot as OneHot
 from .encodings import Polar as Polar
 from .encodings import Positional as Positional
@@ -30,10 +32,14 @@ from .holdouts import HOLDOUTS as HOLDOUTS
 from .holdouts import Center as Center
 from .holdouts import Corner as Corner
 from .holdouts import Cross as Cross
+from .holdouts import Diagonal as Diagonal
 from .holdouts import Ell as Ell
 from .holdouts import Holdout as Holdout
+from .holdouts import HoldoutSummary as HoldoutSummary
+from .holdouts import LShaped as LShaped
 from .holdouts import Mask as Mask
 from .holdouts import Nothing as Nothing
+from .holdouts import Orthogonal as Orthogonal
 from .holdouts import Scattered as Scattered
 from .papers.forced_rendering import PRESETS as PRESETS
 from .papers.forced_rendering import STUDIES as STUDIES

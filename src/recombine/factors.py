@@ -1,41 +1,62 @@
 """Factors of variation and the grid of their combinations.
 
-A factor has `count` evenly spaced values from `low` to `high`. Its *position* is the value in units of the spacing:
-0 at `low`, `count − 1` at `high`. Population codes and hold-outs speak of positions, renderers of values; for a pixel
-coordinate (0 … N−1) the two are the same.
+A factor has `count` values from `low` to `high`, evenly spaced unless they are `given` one by one. Its *position* is
+the value counted in steps: 0 at `low`, `count − 1` at `high`, and straight lines between neighbouring values.
+Population codes and hold-outs speak of positions, renderers of values; for a pixel coordinate (0 … N−1) the two are the
+same.
 
-Points of a grid are ordered with the last factor fastest, as `itertools.product` orders them.
+The *form* says what a value is, for those whom it concerns:
+
+- `number`: a quantity, which may lie between two values of the grid;
+- `category`: one of a few kinds (a shape), with nothing between two of them;
+- `angle`: a quantity that returns after a `period`, 360 unless the factor says otherwise (2π for radians, 90 for the
+  orientation of a square). The values may span at most one period.
+
+Points of a grid are ordered with the last factor fastest, as `itertools.product` orders them. A grid of a million
+points need not be enumerated: `rows` gives the values of some of them.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
+from typing import Literal, Self, get_args
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from recombine.checks import checked, items, number, whole_number
+from recombine.checks import checked, items, number, one_of, whole_number
 from recombine.errors import InvalidValue, listed
 
 LARGEST_GRID = 10**7
 """Points that a grid may have, and values that a factor may have: the coordinates of more would fill a machine."""
+TURN = 360.0
+"""Period of an angle that does not give its own, in degrees."""
+
+Form = Literal["number", "category", "angle"]
+FORMS: tuple[Form, ...] = get_args(Form)
 
 
 @dataclass(frozen=True)
 class Factor:
-    """One factor: a name and its evenly spaced values."""
+    """One factor: its name, its values, and what they are."""
 
     name: str
     low: float
     high: float
     count: int
+    form: Form = "number"
+    given: tuple[float, ...] | None = None
+    """The values themselves, lowest first, where they are not evenly spaced."""
+    period: float | None = None
+    """After how much an angle returns; none for other forms."""
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.name, str) and self.name.isidentifier()):
-            raise InvalidValue("factor", self.name, "a name of letters, digits and underscores")
+        _require_name(self.name)
         for bound in ("low", "high"):
             number(f"{self.name}.{bound}", getattr(self, bound))
         whole_number(f"{self.name}.count", self.count, at_most=LARGEST_GRID)
@@ -45,21 +66,102 @@ class Factor:
             raise InvalidValue(f"{self.name}.high", self.high, f"greater than {self.low}")
         if not (self.low < self.low + self.spacing < math.inf and self.high - self.spacing < self.high):
             raise InvalidValue(f"{self.name}.high", self.high, f"{self.count} different numbers from {self.low} on")
+        one_of(f"{self.name}.form", self.form, FORMS)
+        self._check_given()
+        self._check_period()
+
+    def _check_given(self) -> None:
+        if self.given is None:
+            return
+        numbers = _increasing(self.name, self.given)
+        object.__setattr__(self, "given", numbers)  # whatever iterable they came in
+        if (len(numbers), numbers[0], numbers[-1]) != (self.count, self.low, self.high):
+            allowed = f"{self.count} numbers, from {self.low} to {self.high}"
+            raise InvalidValue(f"{self.name}.given", list(numbers), allowed)
+
+    def _check_period(self) -> None:
+        if self.form != "angle":
+            if self.period is not None:
+                raise InvalidValue(f"{self.name}.period", self.period, "nothing, since only an angle has a period")
+            return
+        period = number(f"{self.name}.period", TURN if self.period is None else self.period, above=0)
+        object.__setattr__(self, "period", period)
+        if self.high - self.low > period:
+            raise InvalidValue(f"{self.name}.high", self.high, f"at most one period ({period:g}) above {self.low}")
+
+    @classmethod
+    def of(cls, name: str, values: Iterable[float], form: Form = "number", period: float | None = None) -> Self:
+        """The factor with these values, in order.
+
+        Parameters
+        ----------
+        name
+            Its name.
+        values
+            Its values, lowest first.
+        form
+            What they are: `number`, `category` or `angle`.
+        period
+            After how much an angle returns.
+
+        Returns
+        -------
+        Factor
+            Evenly spaced where these values are exactly those of an evenly spaced factor.
+
+        Examples
+        --------
+        >>> Factor.of("size", [0.5, 0.7, 1.0]).position(torch.tensor([0.6, 1.0]).double()).tolist()
+        [0.5, 2.0]
+        >>> Factor.of("shape", range(3), form="category")
+        Factor(name='shape', low=0.0, high=2.0, count=3, form='category', given=None, period=None)
+        """
+        _require_name(name)
+        numbers = _increasing(name, values)
+        even = cls(name, numbers[0], numbers[-1], len(numbers), form, None, period)
+        return even if even.values.tolist() == list(numbers) else replace(even, given=numbers)
 
     @property
     def spacing(self) -> float:
-        """Distance between neighbouring values."""
+        """Distance between neighbouring values; their mean distance where that differs."""
         return (self.high - self.low) / (self.count - 1) if self.count > 1 else 1.0
 
     @cached_property
     def values(self) -> Float[Tensor, " value"]:
         """All values, lowest first."""
+        if self.given is not None:
+            return torch.tensor(self.given, dtype=torch.float64)
         return torch.linspace(self.low, self.high, self.count, dtype=torch.float64)
 
     @checked
     def position(self, values: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        """Values in units of the spacing, counted from the lowest."""
-        return (values - self.low) / self.spacing
+        """Values counted in steps from the lowest; beyond the ends, in steps as wide as the last."""
+        if self.given is None or self.count == 1:
+            return (values - self.low) / self.spacing
+        own = self.values.to(values)
+        below = (torch.searchsorted(own, values.detach().contiguous(), right=True) - 1).clamp(0, self.count - 2)
+        return below + (values - own[below]) / (own[below + 1] - own[below])
+
+    @checked
+    def radians(self, values: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        """Angles in radians: 2π for one period."""
+        if self.period is None:
+            raise InvalidValue(f"{self.name}.form", self.form, "angle: other forms have no period")
+        return torch.deg2rad(values) if self.period == TURN else values * (2 * math.pi / self.period)
+
+
+def _require_name(name: str) -> None:
+    if not (isinstance(name, str) and name.isidentifier()):
+        raise InvalidValue("factor", name, "a name of letters, digits and underscores")
+
+
+def _increasing(name: str, values: Iterable[float]) -> tuple[float, ...]:
+    """The values of a factor as numbers, each greater than the one before."""
+    field, example = f"{name}.given", "different numbers, lowest first"
+    numbers = tuple(number(field, value) for value in items(field, values, object, example=example, lone=False))
+    if not numbers or any(a >= b for a, b in pairwise(numbers)):
+        raise InvalidValue(field, list(numbers), example)
+    return numbers
 
 
 @dataclass(frozen=True)
@@ -95,14 +197,55 @@ class FactorGrid:
 
     @cached_property
     def indices(self) -> Int[Tensor, "point factor"]:
-        """Each point's integer positions."""
-        return torch.cartesian_prod(*(torch.arange(n) for n in self.shape)).reshape(self.size, len(self.shape))
+        """Each point's integer positions; all points at once, for `positions` of some."""
+        return self.positions(torch.arange(self.size))
 
     @cached_property
     def points(self) -> Float[Tensor, "point factor"]:
-        """Each point's factor values."""
-        columns = [factor.values[self.indices[:, k]] for k, factor in enumerate(self.factors)]
-        return torch.stack(columns, dim=1)
+        """Each point's factor values; all points at once, for `rows` of some."""
+        return self.rows(torch.arange(self.size))
+
+    @checked
+    def positions(self, indices: Int[Tensor, " row"]) -> Int[Tensor, "row factor"]:
+        """Integer positions of some points, which are given by their places in the grid's order.
+
+        >>> FactorGrid((Factor("x", 0, 27, 28), Factor("y", 0, 27, 28))).positions(torch.tensor([0, 29, 783])).tolist()
+        [[0, 0], [1, 1], [27, 27]]
+        """
+        if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < self.size:
+            raise InvalidValue("indices", indices, f"places in the grid's order, 0 to {self.size - 1}")
+        rest, columns = indices.long(), list[Tensor]()
+        for count in reversed(self.shape):  # not `torch.unravel_index`, which takes seconds to load
+            columns.append(rest % count)
+            rest = rest // count
+        return torch.stack(columns[::-1], dim=1)
+
+    @checked
+    def rows(self, indices: Int[Tensor, " row"]) -> Float[Tensor, "row factor"]:
+        """Factor values of some points, which are given by their places in the grid's order.
+
+        >>> FactorGrid((Factor("x", 0, 9, 10), Factor("size", 0.5, 1, 2))).rows(torch.tensor([0, 3])).tolist()
+        [[0.0, 0.5], [1.0, 1.0]]
+        """
+        columns = self.positions(indices).unbind(1)
+        values = [factor.values.to(indices.device) for factor in self.factors]
+        return torch.stack([own[column] for own, column in zip(values, columns, strict=True)], dim=1)
+
+    @checked
+    def axes(self, factors: tuple[str | int, ...] | None) -> tuple[int, ...]:
+        """Places of some factors, given by name or place, in the order given; of all where none are given."""
+        if factors is None:
+            return tuple(range(len(self.factors)))
+        allowed = f"different factors of {listed(self.names)}, by name or place"
+        axes = []
+        for factor in factors:
+            place = self.names.index(factor) if factor in self.names else factor
+            if not isinstance(place, int) or isinstance(place, bool) or not 0 <= place < len(self.factors):
+                raise InvalidValue("factors", factor, allowed)
+            axes.append(place)
+        if not axes or len(set(axes)) < len(axes):
+            raise InvalidValue("factors", list(factors), allowed)
+        return tuple(axes)
 
     @checked
     def nearest(self, values: Float[Tensor, "point factor"]) -> Int[Tensor, " point"]:

@@ -2,19 +2,27 @@
 
 Everything a result depends on is a field of such a record, defaults included, so that a changed default changes
 the identity. Records go through JSON unchanged.
+
+A field that a later version of a record adds is marked `ADDED`: while it has its default it is left out of the JSON,
+so that a record that could have been written before keeps its identity. Its default can never change, and as a text
+it is given by name only, since the places of a text belong to the fields that were there before.
 """
 
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Annotated, Any, Self, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, model_serializer, model_validator
 
 from recombine.errors import InvalidValue, from_pydantic, reason_of, typed
 from recombine.files import parsed_json
 from recombine.keys import canonical_json, json_digest
+
+ADDED = "added after records of its kind were first stored"
+"""Marks a field, as `Annotated[int, ADDED] = 1`."""
 
 
 class Frozen(BaseModel):
@@ -31,6 +39,14 @@ class Frozen(BaseModel):
             raise from_pydantic(error, type(self).model_fields) from None
         except TypeError as error:  # a mapping in the place of a record, with names that are no texts
             raise InvalidValue(type(self).__name__, fields, f"fields that are records ({reason_of(error)})") from error
+
+    @model_serializer(mode="wrap")
+    def _without_added_defaults(self, written: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        fields = written(self)
+        for name, default in added_defaults(type(self)).items():
+            if getattr(self, name) == default:
+                fields.pop(name, None)
+        return fields
 
     def to_json(self) -> str:
         """The record as canonical JSON: sorted names, no white space, all defaults written out."""
@@ -68,6 +84,12 @@ class Frozen(BaseModel):
         return type(self)(**{**{name: getattr(self, name) for name in type(self).model_fields}, **fields})
 
 
+@cache
+def added_defaults(cls: type[Frozen]) -> dict[str, Any]:
+    """The fields that were added later, with their defaults."""
+    return {name: info.default for name, info in cls.model_fields.items() if ADDED in info.metadata}
+
+
 class Variant(Frozen):
     """One member of a family (an encoding, a hold-out, …), told apart by `kind`.
 
@@ -79,9 +101,9 @@ class Variant(Frozen):
     @classmethod
     def from_text(cls, parts: list[str]) -> Self:
         """From the pieces of `name:piece:piece`, each a value in field order or `field=value`."""
-        names = [name for name in cls.model_fields if name != "kind"]
+        names = [name for name in cls.model_fields if name not in {"kind", *added_defaults(cls)}]
         fields: dict[str, str] = {}
-        for position, part in enumerate(_pieces(parts)):
+        for position, part in enumerate(text_pieces(parts)):
             name, equals, value = part.partition("=")
             if not equals:
                 if position >= len(names):
@@ -120,7 +142,7 @@ class Variant(Frozen):
         return ":".join([self.kind, *changed])
 
 
-def _pieces(parts: list[str]) -> list[str]:
+def text_pieces(parts: list[str]) -> list[str]:
     """The parts of a text split at its colons, with those inside parentheses joined again."""
     pieces: list[str] = []
     for part in parts:

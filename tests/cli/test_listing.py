@@ -21,6 +21,11 @@ SPECS = {
     "parts": small_spec("cnn", task={"encoding": "positional:3:50", "holdout": "center:2,3:5", "sigma": 1.5}, seed=7),
     "tuple": small_spec("encoder"),
     "mask": small_spec("mlp", task={"holdout": "mask:0,1;3,4", "isolated": True, "mixing": 0.25}),
+    "mixed": small_spec("mlp", task={"encoding": "mixed:x=(bump:variance=3):y=onehot", "holdout": "corner:2"}),
+    "factors": small_spec(
+        "mlp",
+        task={"brightness": 3, "holdout": "diagonal:2:factors=x,y", "isolated": True, "isolated_factors": ("x",)},
+    ),
     "penalties": small_spec("low_rank", epochs=3),
     "rotation": RunSpec(task={"kind": "rotation", "angles": 36}, decoder="mlp:width=4:depth=1"),
 }
@@ -50,6 +55,12 @@ def test_the_command_of_a_run_trains_that_run(name, monkeypatch):
     monkeypatch.setattr("recombine.cli.train.write_summary", lambda *_: None)
     assert run("train", *command_of(SPECS[name])) == 0
     assert asked == [SPECS[name]]
+
+
+def test_a_field_that_only_some_runs_have_written_down_is_a_column():
+    plain = small_spec("mlp", task={"isolated": True})
+    columns, _ = difference([row(plain), row(plain.replace(task=plain.task.replace(isolated_factors=("x",))))])
+    assert columns == {"isolated_factors": ["–", "x,"]}
 
 
 def test_the_order_of_a_decoders_fields_is_no_matter():

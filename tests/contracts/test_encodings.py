@@ -8,7 +8,17 @@ from recombine.errors import InvalidValue
 from recombine.factors import Factor
 from recombine.tasks import BumpTask
 
-FACTORS = [Factor("x", 0, 27, 28), Factor("y", 0, 4, 5), Factor("brightness", 0.25, 1, 4)]
+FACTORS = [
+    Factor("x", 0, 27, 28),
+    Factor("y", 0, 4, 5),
+    Factor("brightness", 0.25, 1, 4),
+    Factor.of("width", [0.5, 0.7, 1.0, 2.0]),
+    Factor("shape", 0, 2, 3, "category"),
+    Factor("angle", 0, 340, 18, "angle"),
+    Factor("radians", 0, 3, 5, "angle", period=3.5),
+    Factor.of("hue", [0.0, 20.0, 90.0, 200.0], "angle"),
+    Factor("only", 2, 2, 1),
+]
 
 
 @pytest.mark.parametrize("factor", FACTORS, ids=lambda factor: factor.name)
@@ -20,9 +30,9 @@ def test_code_has_the_size_it_says_and_tells_values_apart(encoding, factor):
     assert distance.min() > 1e-3
 
 
-def test_code_keeps_leading_axes(encoding):
-    factor = FACTORS[1]
-    values = factor.values[torch.tensor([[0, 1, 2], [4, 3, 0]])]
+@pytest.mark.parametrize("factor", FACTORS[1:8:3], ids=lambda factor: factor.name)
+def test_code_keeps_leading_axes(encoding, factor):
+    values = factor.values[torch.tensor([[0, 1, 2], [2, 1, 0]])]
     assert torch.equal(encoding.code(values, factor)[1, 0], encoding.code(values[1, 0], factor))
 
 
@@ -34,9 +44,9 @@ def test_each_factor_has_its_own_neurons(encoding):
     assert not torch.equal(here[size:], moved[size:])
 
 
-def test_absent_is_zero_or_refused(encoding):
-    factor = FACTORS[0]
-    values = torch.tensor([3.0, torch.nan], dtype=torch.float64)
+@pytest.mark.parametrize("factor", FACTORS, ids=lambda factor: factor.name)
+def test_absent_is_zero_or_refused(encoding, factor):
+    values = torch.tensor([factor.high, torch.nan], dtype=torch.float64)
     if encoding.population:
         code = encoding.present(values, factor)
         assert torch.equal(code[1], torch.zeros_like(code[1]))
@@ -47,10 +57,10 @@ def test_absent_is_zero_or_refused(encoding):
             encoding.present(values, factor)
 
 
-def test_real_values_are_coded_smoothly_or_refused(encoding):
-    factor = FACTORS[0]
-    values = torch.tensor([3.2, 11.4, 20.7], dtype=torch.float64)
-    if not encoding.differentiable:
+@pytest.mark.parametrize("factor", [f for f in FACTORS[:-1] if f.form != "category"], ids=lambda factor: factor.name)
+def test_real_values_are_coded_smoothly_or_refused(encoding, factor):
+    values = factor.low + (factor.high - factor.low) * torch.tensor([0.12, 0.43, 0.77], dtype=torch.float64)
+    if not encoding.of(factor).differentiable:
         with pytest.raises(InvalidValue, match="real-valued"):
             encoding.code(values, factor)
         return
@@ -59,6 +69,13 @@ def test_real_values_are_coded_smoothly_or_refused(encoding):
     slope = (encoding.code(values + step, factor) - encoding.code(values - step, factor)) / (2 * step)
     assert torch.allclose(exact, slope, atol=1e-6)
     assert exact.abs().sum() > 0
+
+
+@pytest.mark.parametrize("factor", [f for f in FACTORS if f.form == "angle"], ids=lambda factor: factor.name)
+def test_a_code_that_knows_the_circle_is_the_same_after_a_period(factor):
+    for encoding in ("circular", "polar", "mixed"):
+        code = ENCODINGS.parse(encoding).code
+        assert torch.allclose(code(factor.values, factor), code(factor.values + factor.period, factor), atol=1e-12)
 
 
 def test_spec_goes_through_json_and_text(encoding):

@@ -203,8 +203,11 @@ METRICS = {
 }  # fmt: skip
 ENGINE = {
     "Ensemble": lambda: {"specs": [spec()], "device": CPU},
-    "Factor": lambda: {"name": "x", "low": 0.0, "high": 2.0, "count": 3},
+    "Factor": lambda: {
+        "name": "x", "low": 0.0, "high": 2.0, "count": 3, "form": "angle", "given": (0.0, 0.5, 2.0), "period": 4.0
+    },
     "FactorGrid": lambda: {"factors": grid().factors},
+    "HoldoutSummary": lambda: {"kept": 1, "held_out": 2, "unseen": ()},
     "LowRankEmbedding": lambda: {"code_sizes": (3, 3), "image_shape": (4, 5), "rank": 2, "vectors": "raw"},
     "Progress": lambda: {"runs": 1, "finished": 0, "members": 1, "steps_done": 1, "steps_left": 3, "error": 0.5},
     "Results": lambda: {"path": os.path.join(tempfile.gettempdir(), "no results")},
@@ -240,6 +243,13 @@ def fitted():
 
 METHODS = {
     "Factor.position": (lambda values: grid().factors[0].position(values), lambda: {"values": torch.rand(4)}),
+    "Factor.of": (rc.Factor.of, lambda: {"name": "x", "values": [0.0, 0.5, 2.0], "form": "angle", "period": 4.0}),
+    "Factor.radians": (rc.Factor("x", 0, 2, 3, "angle").radians, lambda: {"values": torch.rand(4)}),
+    "FactorGrid.axes": (lambda factors: grid().axes(factors), lambda: {"factors": ("y", 0)}),
+    "FactorGrid.positions": (lambda indices: grid().positions(indices), lambda: {"indices": torch.arange(4)}),
+    "FactorGrid.rows": (lambda indices: grid().rows(indices), lambda: {"indices": torch.arange(4)}),
+    "HoldoutSummary.of": (rc.HoldoutSummary.of, lambda: {"mask": held_out(), "grid": grid()}),
+    "Holdout.summary": (rc.Center().summary, lambda: {"grid": grid()}),
     "FactorGrid.nearest": (lambda values: grid().nearest(values), lambda: {"values": torch.rand(4, 2)}),
     "Fitted.predict": (lambda features: fitted().predict(features), lambda: {"features": randn(5, 4)}),
     "Fitted.score": (lambda **given: fitted().score(**given), lambda: {"features": randn(5, 4), "values": randn(5, 2)}),

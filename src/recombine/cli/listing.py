@@ -36,10 +36,16 @@ def field_text(value: Any, *, whole: bool = False) -> str:
     """A value as its flag takes it; a long list only as its length, unless it is to be whole."""
     if isinstance(value, Mapping):
         fields = {name: field for name, field in value.items() if name != "kind" and field is not None}
-        return ":".join([value["kind"], *(f"{name}={field_text(v, whole=whole)}" for name, v in fields.items())])
+        texts = {name: field_text(field, whole=whole) for name, field in fields.items()}
+        return ":".join([value["kind"], *(f"{name}={_inner(text)}" for name, text in texts.items())])
     if isinstance(value, list) and len(value) > LONGEST_LIST and not whole:
         return f"{len(value)} {'points' if isinstance(value[0], list) else 'values'}"
     return typed(value)
+
+
+def _inner(text: str) -> str:
+    """The text of a part inside another part."""
+    return f"({text})" if ":" in text else text
 
 
 def difference(rows: Sequence[Row]) -> tuple[dict[str, list[str]], dict[str, str]]:
@@ -55,7 +61,7 @@ def difference(rows: Sequence[Row]) -> tuple[dict[str, list[str]], dict[str, str
             for field in dict.fromkeys(field for part in parts for field in part):
                 if not _alike(cells := [part.get(field) for part in parts]):
                     columns[f"{name}.{field}"] = cells
-        elif not _alike([run[name] for run in runs if name in run]):
+        elif not _alike([run[name] for run in runs if name in run]) or not _by_task(name, runs):
             columns[name] = values  # one value wherever the field exists only repeats which task it is
     texts = {
         name: [NOT_SET if value is None else field_text(value) for value in values] for name, values in columns.items()
@@ -66,6 +72,11 @@ def difference(rows: Sequence[Row]) -> tuple[dict[str, list[str]], dict[str, str
 
 def _alike(values: list[Any]) -> bool:
     return all(value == values[0] for value in values)
+
+
+def _by_task(name: str, runs: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the task says which runs have a field, so that its presence is no news."""
+    return len({run["task"] for run in runs}) == len({(run["task"], name in run) for run in runs})
 
 
 def _of_one_kind(values: list[Any]) -> list[Mapping[str, Any]]:

@@ -7,16 +7,21 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from recombine.cli.flags import parse_seeds, specs_from, with_spec_flags
+from recombine.cli.listing import field_text
 from recombine.cli.options import StorePath, Whole
 from recombine.cli.progress import TrainingBar
-from recombine.cli.screen import console, counted, say
+from recombine.cli.screen import console, counted, paragraph, say
 from recombine.cli.tables import write_summary
 from recombine.errors import InvalidValue, listed
+from recombine.specs import RunSpec
 from recombine.store import store_path, summarize
 from recombine.sweep import train as train_specs
 from recombine.sweep.executors import CHECKPOINT_SECONDS
 from recombine.training import DEFAULT_PRECISION, resolve_device
 from recombine.training.devices import DEVICES
+
+MOST_HOLDOUTS = 8
+"""Hold-outs that have a line each."""
 
 
 @with_spec_flags
@@ -55,7 +60,18 @@ def train(
             memory=gigabytes,
         )  # fmt: skip
     write_summary(console(), summarize(runs))
+    for line in _holdout_lines(specs):
+        paragraph(line)
     say(f"{counted(len(runs), 'run')} in {store_path(store)}; 'recombine runs list' shows more")
+
+
+def _holdout_lines(specs: list[RunSpec]) -> list[str]:
+    """What each hold-out keeps, once for each grid that it was used on; only how many there are, if they are many."""
+    tasks = {(spec.task.holdout, spec.task.grid): spec.task for spec in specs}
+    if len(tasks) > MOST_HOLDOUTS:
+        return [f"{len(tasks)} hold-outs"]
+    texts = {task: field_text(task.holdout.model_dump(mode="json")) for task in tasks.values()}
+    return [f"hold-out {text}: {task.holdout_summary}" for task, text in texts.items()]
 
 
 def _number(field: str, word: str, allowed: str) -> float:

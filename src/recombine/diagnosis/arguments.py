@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import wraps
 from inspect import unwrap
 from types import CodeType, TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -20,27 +20,33 @@ from torch import Tensor, nn
 from recombine.arrays import as_numbers
 from recombine.encodings import ENCODINGS, Encoding
 from recombine.errors import InvalidValue, RecombineError, listed, reason_of
-from recombine.factors import Factor, FactorGrid
+from recombine.factors import FORMS, TURN, Factor, FactorGrid, Form
 from recombine.holdouts import HOLDOUTS, Holdout
 from recombine.metrics.stages import Encode
 
 T = TypeVar("T")
 GRID = "NAME=LOW:HIGH or NAME=LOW:HIGH:COUNT, separated by commas"
+ANGLE = "angle"
+"""Name of a factor that is an angle in degrees unless its text says otherwise."""
 GRAM_MATRICES = 4
 """Matrices with one number per pair of points that are in memory together."""
 
 
 def parse_grid(text: str) -> FactorGrid:
-    """`x=0:27,y=0:27`: whole numbers, both ends included; `b=0.25:1:4` has a number of values as well."""
+    """`x=0:27,y=0:27`: whole numbers, both ends included; `b=0.25:1:4` has a number of values as well.
+
+    A form may come last, as in `shape=0:2:category`; a factor called `angle` is one.
+    """
     if not isinstance(text, str):
         raise InvalidValue("grid", text, GRID)
     return FactorGrid(tuple(_parsed_factor(part.strip()) for part in text.split(",")))
 
 
 def _parsed_factor(text: str) -> Factor:
-    """The factor of `NAME=LOW:HIGH` or `NAME=LOW:HIGH:COUNT`."""
+    """The factor of `NAME=LOW:HIGH` or `NAME=LOW:HIGH:COUNT`, either with `:FORM`."""
     name, _, span = text.partition("=")
     bounds = span.split(":")
+    form = bounds.pop() if bounds[-1] in FORMS else None
     try:
         low, high = float(bounds[0]), float(bounds[1])
         steps = int(bounds[2]) - 1 if len(bounds) == 3 else round(high - low)
@@ -53,7 +59,8 @@ def _parsed_factor(text: str) -> Factor:
     if len(bounds) < 3 and high - low != steps:
         raise InvalidValue("grid", text, "bounds a whole number apart, or NAME=LOW:HIGH:COUNT")
     try:
-        return Factor(name.strip(), low, high, steps + 1)
+        form = form or (ANGLE if name.strip() == ANGLE and high - low <= TURN else "number")
+        return Factor(name.strip(), low, high, steps + 1, cast(Form, form))
     except InvalidValue as error:
         bound = error.field.rpartition(".")[-1].upper()
         raise InvalidValue("grid", text, f"{bound}: {error.allowed}") from None
@@ -88,10 +95,12 @@ def valid_module(module: Any) -> nn.Module:
     raise InvalidValue("module", module, allowed)
 
 
-def valid_encoding(encode: Any) -> Encode | Encoding | None:
-    """The encoding that a text names, or the encoding itself."""
+def valid_encoding(encode: Any, grid: FactorGrid) -> Encode | Encoding | None:
+    """The encoding that a text names, or the encoding itself, of the grid's factors."""
     encoding = ENCODINGS.parse(encode) if isinstance(encode, str) else encode
-    if encoding is None or isinstance(encoding, Encoding) or callable(encoding):
+    if isinstance(encoding, Encoding):
+        return encoding.resolved(grid)
+    if encoding is None or callable(encoding):
         return encoding
     raise InvalidValue("encode", encode, f"{listed(ENCODINGS)}, a function of (point, factor) values, or nothing")
 

@@ -100,7 +100,7 @@ def diagnose(
     """
     valid_module(module)
     grid = valid_grid(grid, reserved_names())
-    encoding = valid_encoding(encode)
+    encoding = valid_encoding(encode, grid)
     mask = holdout_mask(holdout, grid)
     targets = valid_targets(targets, grid)
     one_of("geometry", geometry, GEOMETRIES)

@@ -12,6 +12,7 @@ from torch import Tensor
 from recombine.diagnosis import telling
 from recombine.diagnosis.derivatives import Geometry
 from recombine.factors import FactorGrid
+from recombine.holdouts import HoldoutSummary
 from recombine.metrics.profile import StageProfile
 from recombine.metrics.registry import STAGE_METRICS, Column, Need
 
@@ -78,7 +79,7 @@ class Diagnosis(xarray.Dataset):
         return cells
 
     def summary_lines(self) -> list[str]:
-        """Scores of the outputs, how the metric was computed, how telling numbers have been, and notes."""
+        """Scores of the outputs, what was held out, how the metric was computed, how telling numbers are, and notes."""
         lines, record = [], self.telling
         for name in OUTPUT_SCORES:
             if name in self:
@@ -88,6 +89,7 @@ class Diagnosis(xarray.Dataset):
                 for case, text in zip(cases, texts, strict=True):
                     score = telling.short(record, f"{name}{case}")
                     lines.append(f"{name}{case}: {text}" + (f" (AUROC {score})" if score else ""))
+        lines += [f"hold-out: {self.attrs['holdout']}"] if "holdout" in self.attrs else []
         method = metric_method(self)
         lines += [f"metric: {method}"] if method else []
         return [*lines, *telling.sentences(record), *self.advice, *(f"note: {note}" for note in self.notes)]
@@ -134,6 +136,7 @@ def dataset(
     labels = {"stage": profile.stages, "factor": list(names), "other_factor": list(names), **coords}
     data = {**variables, **output_scores, "held_out": (names, mask.reshape(grid.shape).numpy())}
     known = {telling.KEY: json.dumps(record)} if record else {}
+    known |= {"holdout": str(HoldoutSummary.of(mask, grid))} if bool(mask.any()) else {}
     return Diagnosis(data, coords=labels, attrs={**method, "notes": "\n".join(notes), **known})
 
 

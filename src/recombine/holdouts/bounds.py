@@ -28,10 +28,23 @@ def joined(bounds: list[int]) -> Bound:
     return bounds[0] if len(set(bounds)) == 1 else tuple(bounds)
 
 
-def within(low: tuple[int, ...], high: tuple[int, ...], grid: FactorGrid) -> Bool[Tensor, "point factor"]:
-    """Whether each coordinate of each point lies between the bounds, both included."""
-    indices: Int[Tensor, "point factor"] = grid.indices
-    return (indices >= torch.tensor(low)) & (indices <= torch.tensor(high))
+def along(column: Tensor, axis: int, grid: FactorGrid) -> Tensor:
+    """Numbers for the values of one factor, as an array that broadcasts over the grid."""
+    return column.reshape([-1 if k == axis else 1 for k in range(len(grid.shape))])
+
+
+def within_count(low: tuple[int, ...], high: tuple[int, ...], grid: FactorGrid) -> Int[Tensor, " ..."]:
+    """How many coordinates of each point lie between the bounds, both included."""
+    inside = torch.zeros(grid.shape, dtype=torch.int16)
+    for axis, (count, first, last) in enumerate(zip(grid.shape, low, high, strict=True)):
+        positions = torch.arange(count)
+        inside += along((positions >= first) & (positions <= last), axis, grid)
+    return inside
+
+
+def within(low: tuple[int, ...], high: tuple[int, ...], grid: FactorGrid) -> Bool[Tensor, " ..."]:
+    """Whether each point lies between the bounds in every coordinate, both included."""
+    return within_count(low, high, grid) == len(grid.shape)
 
 
 def require_order(field: str, low: tuple[int, ...], high: tuple[int, ...]) -> None:

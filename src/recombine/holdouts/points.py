@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 from pydantic import Field
 from torch import Tensor
 
@@ -16,11 +16,11 @@ from recombine.checks import checked
 from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
 from recombine.files import parsed_json, read_given
-from recombine.holdouts.base import CENTER_FRACTION, HOLDOUTS, Holdout
+from recombine.holdouts.base import CENTER_FRACTION, HOLDOUTS, Pattern
 
 
 @HOLDOUTS.register
-class Scattered(Holdout):
+class Scattered(Pattern):
     """Combinations drawn at random, passing over any that would remove the last example of a factor value."""
 
     kind: Literal["random"] = "random"
@@ -30,37 +30,57 @@ class Scattered(Holdout):
     """Which draw; independent of the members' seeds."""
 
     @checked
-    def mask(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
+    def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         count = round(self.fraction * grid.size)
         order = torch.randperm(grid.size, generator=torch.Generator().manual_seed(self.seed))
-        remaining = [[grid.size // size] * size for size in grid.shape]
-        held = torch.zeros(grid.size, dtype=torch.bool)
-        taken = 0
-        for index in order.tolist():
-            if taken == count:
-                break
-            point = grid.indices[index].tolist()
-            if all(counts[value] > 1 for counts, value in zip(remaining, point, strict=True)):
-                for counts, value in zip(remaining, point, strict=True):
-                    counts[value] -= 1
-                held[index] = True
-                taken += 1
-        if taken < count:
+        drawn = order[:count]
+        if not _leaves_every_value(grid.positions(drawn), grid):
+            drawn = order[_leaving_every_value(grid.positions(order), grid)][:count]
+        if len(drawn) < count:
             raise InvalidValue(
                 "holdout.fraction",
                 self.fraction,
-                f"at most {taken / grid.size:.4g}, so that every value is seen",
+                f"at most {len(drawn) / grid.size:.4g}, so that every value is seen",
             )
+        held = torch.zeros(grid.size, dtype=torch.bool)
+        held[drawn] = True
         return held.reshape(grid.shape)
 
 
-_POINTS = re.compile(r"(points=|shape=)?[\d,;]*")
+def _leaves_every_value(drawn: Int[Tensor, "row factor"], grid: FactorGrid) -> bool:
+    """Whether holding out these points leaves an example of every value."""
+    columns = zip(drawn.unbind(1), grid.shape, strict=True)
+    return all(int(torch.bincount(column, minlength=n).max()) < grid.size // n for column, n in columns)
+
+
+def _leaving_every_value(order: Int[Tensor, "point factor"], grid: FactorGrid) -> Bool[Tensor, " point"]:
+    """Which points are taken if they are asked for in this order, each unless it is the last with one of its values.
+
+    Whether a point is taken depends on which earlier ones are. Assume that all are, and correct: each round is right
+    about at least one point more than the one before, and all but a handful of points are right from the first on.
+    """
+    sorted_columns = [torch.sort(column, stable=True) for column in order.unbind(1)]
+    taken = torch.ones(len(order), dtype=torch.bool)
+    while True:
+        allowed = torch.ones_like(taken)
+        for (values, places), count in zip(sorted_columns, grid.shape, strict=True):
+            in_turn = taken[places].long()
+            before = in_turn.cumsum(0) - in_turn  # of all values up to this one
+            each = grid.size // count
+            before -= before[torch.arange(count) * each][values]  # of this value alone
+            allowed[places] &= before < each - 1
+        if torch.equal(allowed, taken):
+            return taken
+        taken = allowed
+
+
+_POINTS = re.compile(r"(points=|shape=)?[\d,;]*|factors=[\w,]*")
 """A mask's fields as text, as opposed to a file's name."""
 
 
 @HOLDOUTS.register
-class Mask(Holdout):
-    """An arbitrary list of held-out points, as integer positions.
+class Mask(Pattern):
+    """An arbitrary list of held-out points, as integer positions, of all factors or of those that it is about.
 
     `mask:0,1;3,4` lists them; `mask:FILE` reads a .npy mask or a .json list.
     """
@@ -72,9 +92,9 @@ class Mask(Holdout):
     """Shape of the grid that the points are meant for, if that is known."""
 
     @checked
-    def resolved(self, grid: FactorGrid) -> Self:
+    def written_out(self, grid: FactorGrid) -> Self:
         """In order and each point once, so that equal masks are equal specs."""
-        self.mask(grid)
+        self.pattern(grid)
         return self.replace(points=tuple(sorted(set(self.points))), shape=None)
 
     @classmethod
@@ -95,15 +115,17 @@ class Mask(Holdout):
             raise InvalidValue("mask", str(path), "a readable file: .npy (boolean) or .json (list of points)") from None
 
     @checked
-    def mask(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
+    def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         if self.shape is not None and self.shape != grid.shape:
             raise InvalidValue("holdout.shape", self.shape, f"{grid.shape}, the grid's")
-        held = torch.zeros(grid.shape, dtype=torch.bool)
         for point in self.points:
-            inside = len(point) == len(grid.shape) and all(
-                0 <= value < count for value, count in zip(point, grid.shape, strict=True)
-            )
-            if not inside:
+            if len(point) != len(grid.shape) or not all(map(_inside, point, grid.shape)):
                 raise InvalidValue("holdout.points", point, f"points inside the grid of shape {grid.shape}")
-            held[point] = True
+        held = torch.zeros(grid.shape, dtype=torch.bool)
+        if self.points:
+            held[torch.tensor(self.points).unbind(1)] = True
         return held
+
+
+def _inside(position: int, count: int) -> bool:
+    return 0 <= position < count

@@ -1,4 +1,4 @@
-"""Hold-outs with a shape: boxes, corners, crosses and Ls."""
+"""Hold-outs that have a shape: boxes, corners, crosses and Ls."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch import Tensor
 from recombine.checks import checked
 from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
-from recombine.holdouts.base import CENTER_FRACTION, HOLDOUTS, Holdout
-from recombine.holdouts.bounds import Bound, centred, joined, per_factor, require_order, within
+from recombine.holdouts.base import CENTER_FRACTION, HOLDOUTS, Holdout, Pattern
+from recombine.holdouts.bounds import Bound, centred, joined, per_factor, require_order, within, within_count
 
 CORNER_START = 12 / 32
 """Where the corner of the low-rank study begins, as a share of each factor's values."""
@@ -33,7 +33,7 @@ class Nothing(Holdout):
 
 
 @HOLDOUTS.register
-class Center(Holdout):
+class Center(Pattern):
     """A box `[low, high]` in every factor; centred, with 17/28 of each factor, unless bounds are given."""
 
     kind: Literal["center"] = "center"
@@ -45,7 +45,7 @@ class Center(Holdout):
     """Span of the centred box as a share of each factor, instead of bounds."""
 
     @checked
-    def resolved(self, grid: FactorGrid) -> Self:
+    def written_out(self, grid: FactorGrid) -> Self:
         if self.fraction is not None and (self.low is not None or self.high is not None):
             raise InvalidValue("holdout.fraction", self.fraction, "either a fraction or bounds, not both")
         low, high = centred(self.fraction or CENTER_FRACTION, grid)
@@ -56,15 +56,15 @@ class Center(Holdout):
         )
 
     @checked
-    def mask(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
-        box = self.resolved(grid)
+    def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
+        box = self.written_out(grid)
         low, high = per_factor("low", box.low, grid), per_factor("high", box.high, grid)
         require_order("high", low, high)
-        return within(low, high, grid).all(dim=1).reshape(grid.shape)
+        return within(low, high, grid)
 
 
 @HOLDOUTS.register
-class Corner(Holdout):
+class Corner(Pattern):
     """All factors at or beyond `start`: a box in the corner of the largest (or smallest) values."""
 
     kind: Literal["corner"] = "corner"
@@ -74,24 +74,27 @@ class Corner(Holdout):
     """`high`: positions start … last are held out; `low`: positions 0 … start."""
 
     @checked
-    def resolved(self, grid: FactorGrid) -> Self:
-        if self.start is not None:
-            return self
-        starts = [max(1, round(CORNER_START * count)) for count in grid.shape]
-        if self.side == "low":
-            starts = [count - 1 - start for count, start in zip(grid.shape, starts, strict=True)]
-        return self.replace(start=joined(starts))
+    def written_out(self, grid: FactorGrid) -> Self:
+        return self if self.start is not None else self.replace(start=corner_start(self.side, grid))
 
     @checked
-    def mask(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
-        start = per_factor("start", self.resolved(grid).start, grid)
+    def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
+        start = per_factor("start", self.written_out(grid).start, grid)
         first, last = (0,) * len(grid.shape), tuple(count - 1 for count in grid.shape)
         low, high = (start, last) if self.side == "high" else (first, start)
-        return within(low, high, grid).all(dim=1).reshape(grid.shape)
+        return within(low, high, grid)
+
+
+def corner_start(side: str, grid: FactorGrid) -> Bound:
+    """Where the corner begins that nobody gave."""
+    starts = [max(1, round(CORNER_START * count)) for count in grid.shape]
+    if side == "low":
+        starts = [count - 1 - start for count, start in zip(grid.shape, starts, strict=True)]
+    return joined(starts)
 
 
 @HOLDOUTS.register
-class Cross(Holdout):
+class Cross(Pattern):
     """A plus sign: points of the box `[low, high]` with at most one coordinate outside the arms' band.
 
     The published cross runs through the whole image and so removes whole factor values; it is
@@ -109,24 +112,24 @@ class Cross(Holdout):
     """Highest held-out position of each factor."""
 
     @checked
-    def resolved(self, grid: FactorGrid) -> Self:
+    def written_out(self, grid: FactorGrid) -> Self:
         arms, box = centred(ARM_FRACTION, grid), centred(CENTER_FRACTION, grid)
         defaults = {"arm_low": arms[0], "arm_high": arms[1], "low": box[0], "high": box[1]}
         return self.replace(**{name: value for name, value in defaults.items() if getattr(self, name) is None})
 
     @checked
-    def mask(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
-        cross = self.resolved(grid)
+    def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
+        cross = self.written_out(grid)
         arm_low, arm_high = per_factor("arm_low", cross.arm_low, grid), per_factor("arm_high", cross.arm_high, grid)
         low, high = per_factor("low", cross.low, grid), per_factor("high", cross.high, grid)
         require_order("arm_high", arm_low, arm_high)
         require_order("high", low, high)
-        outside_arms = (~within(arm_low, arm_high, grid)).sum(dim=1)
-        return (within(low, high, grid).all(dim=1) & (outside_arms <= 1)).reshape(grid.shape)
+        outside_arms = len(grid.shape) - within_count(arm_low, arm_high, grid)
+        return within(low, high, grid) & (outside_arms <= 1)
 
 
 @HOLDOUTS.register
-class Ell(Holdout):
+class Ell(Pattern):
     """An L: the box `[low, high]` without its upper part `[notch, high]`."""
 
     kind: Literal["L"] = "L"
@@ -138,7 +141,7 @@ class Ell(Holdout):
     """Where the part that is cut out of the box begins."""
 
     @checked
-    def resolved(self, grid: FactorGrid) -> Self:
+    def written_out(self, grid: FactorGrid) -> Self:
         low, high = centred(CENTER_FRACTION, grid)
         bounds = self.replace(low=low if self.low is None else self.low, high=high if self.high is None else self.high)
         if self.notch is not None:
@@ -147,12 +150,11 @@ class Ell(Holdout):
         return bounds.replace(notch=joined([(a + b + 1) // 2 for a, b in zip(lows, highs, strict=True)]))
 
     @checked
-    def mask(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
-        ell = self.resolved(grid)
+    def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
+        ell = self.written_out(grid)
         low, high = per_factor("low", ell.low, grid), per_factor("high", ell.high, grid)
         notch = per_factor("notch", ell.notch, grid)
         require_order("high", low, high)
         if not all(a < n <= b for a, n, b in zip(low, notch, high, strict=True)):
             raise InvalidValue("holdout.notch", ell.notch, f"above low ({ell.low}) and at most high ({ell.high})")
-        box, cut = within(low, high, grid).all(dim=1), within(notch, high, grid).all(dim=1)
-        return (box & ~cut).reshape(grid.shape)
+        return within(low, high, grid) & ~within(notch, high, grid)

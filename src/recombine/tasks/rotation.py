@@ -10,6 +10,8 @@ k stands for `shown_digits[k]`, which begins with the field `digit` and goes on 
 `center` without bounds is the paper's gap: the angles strictly between 160° and 200°, of digit 0 alone where there are
 several. With one digit that removes whole angles, so `allow_unseen` is on unless it is turned off.
 
+No digit is seen without an angle, and no angle without a digit: isolated examples show the mean over the other one.
+
 Digits come from `digits/digits.npy`; `digits/PROVENANCE.md` says where that is from. Known answers: 0° is the upright
 digit, 90° is `torch.rot90` of it, 360° is 0° again.
 """
@@ -19,16 +21,16 @@ from __future__ import annotations
 from functools import cache, cached_property
 from importlib.resources import files
 from math import ceil, floor
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from jaxtyping import Float
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
 from recombine.checks import checked, whole_number
-from recombine.encodings import ANGLE, AnyEncoding, Polar
+from recombine.encodings import AnyEncoding, Polar
 from recombine.errors import InvalidValue
 from recombine.factors import Factor, FactorGrid
 from recombine.holdouts import Center, Holdout
@@ -69,6 +71,7 @@ class RotationTask(Task):
     """How many digits; 1 leaves the factor out."""
 
     position_factors: ClassVar[tuple[str, ...]] = ()
+    optional_factors: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     @checked
@@ -83,8 +86,9 @@ class RotationTask(Task):
         return Center(low=low, high=high) if digits == 1 else Center(low=(0, low), high=(0, high))
 
     def factor_grid(self) -> FactorGrid:
-        angle = Factor(ANGLE, 0, TURN * (self.angles - 1) / self.angles, self.angles)
-        return FactorGrid((angle,) if self.digits == 1 else (Factor("digit", 0, self.digits - 1, self.digits), angle))
+        angle = Factor("angle", 0, TURN * (self.angles - 1) / self.angles, self.angles, "angle")
+        digit = Factor("digit", 0, self.digits - 1, self.digits, "category")
+        return FactorGrid((angle,) if self.digits == 1 else (digit, angle))
 
     @property
     def image_shape(self) -> tuple[int, int]:
@@ -125,11 +129,3 @@ class RotationTask(Task):
 
     def resolved_holdout(self) -> Holdout:
         return self.gap(self.angles, self.digits) if self.holdout == Center() else super().resolved_holdout()
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.isolated:
-            raise InvalidValue("isolated", True, "false: a digit is never seen without an angle")
-        if self.centers == "real" and self.digits > 1:
-            raise InvalidValue("centers", self.centers, "integer, since there is nothing between two digits")
-        return super()._check()  # type: ignore[operator]  # a plain method once the class is made

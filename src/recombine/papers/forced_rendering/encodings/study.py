@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from recombine.encodings import ENCODINGS
 from recombine.papers.forced_rendering.distances import DISTANCE_DIMS, DISTANCE_METRICS, errors_by_distance
 from recombine.papers.forced_rendering.encodings.labels import BOX, CORNER, CROSS, DARK
-from recombine.papers.forced_rendering.labels import CODES
+from recombine.papers.forced_rendering.labels import ALL_CODES, CODES
 from recombine.papers.forced_rendering.presets import BumpPreset
 from recombine.reproduction.batches import Batch
 from recombine.reproduction.measuring import (
@@ -44,7 +43,7 @@ class EncodingStudy(Study[BumpPreset]):
     metrics: ClassVar[tuple[str, ...]] = DISTANCE_METRICS
 
     def arms(self, preset: BumpPreset) -> list[Arm]:
-        arms = [Arm((encoding, BOX), preset.spec(encoding=encoding)) for encoding in ENCODINGS if encoding != "polar"]
+        arms = [Arm((encoding, BOX), preset.spec(encoding=encoding)) for encoding in ALL_CODES]
         for encoding in CODES:
             arms.append(Arm((encoding, CORNER), preset.spec(encoding=encoding, holdout="corner"), extra=True))
             crossed = preset.spec(encoding=encoding, holdout="cross", allow_unseen=True)

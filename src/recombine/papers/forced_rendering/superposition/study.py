@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from recombine.encodings import ENCODINGS
 from recombine.metrics import averaged_codes, gram_matrix, nonnegative_weights, theoretical_kernel
-from recombine.papers.forced_rendering.labels import CODES
+from recombine.papers.forced_rendering.labels import ALL_CODES, CODES
 from recombine.papers.forced_rendering.mlp.study import Settings as MLPSettings
 from recombine.papers.forced_rendering.superposition.labels import (
     CNN_ARM,
@@ -68,11 +67,7 @@ class SuperpositionStudy(Study[Settings]):
     )  # fmt: skip
 
     def arms(self, preset: Settings) -> list[Arm]:
-        arms = [
-            Arm((code, CNN_ARM), preset.spec(encoding=code), extra=code not in CODES)
-            for code in ENCODINGS
-            if code != "polar"
-        ]
+        arms = [Arm((code, CNN_ARM), preset.spec(encoding=code), extra=code not in CODES) for code in ALL_CODES]
         for depth in preset.superposition_depths:
             arms.append(Arm(("bump", of_depth(depth)), preset.spec(decoder=preset.cnn(depth)), extra=True))
         arms.append(Arm(("bump", MLP_ARM), preset.mlp_spec("bump", preset.mlp_depths[0]), extra=True))

@@ -1,63 +1,19 @@
-"""Encodings: the value of one factor to the activity of its own neurons (§3.1 of the paper).
-
-Each factor is coded by itself, so every encoding is disentangled by construction. Codes are differentiable in the
-value except `onehot`. Population codes work on the factor's *position* (0 … count − 1), so that any evenly spaced
-factor can be coded; `rate` is the value itself.
-
-A factor that is **absent** (an isolated-factor example shows only one) has a block of zeros. Only population codes
-can say "absent": for `rate` zero is a value like any other.
-"""
+"""The codes themselves: bumps, one-hot, rate, ramp, positional, and those that know a circle."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+import math
 from typing import Annotated, ClassVar, Literal
 
 import torch
 from jaxtyping import Float
-from pydantic import BeforeValidator, Field, SerializeAsAny
+from pydantic import Field
 from torch import Tensor
 
 from recombine.checks import checked
+from recombine.encodings.base import ENCODINGS, Encoding
 from recombine.errors import InvalidValue
 from recombine.factors import Factor
-from recombine.frozen import Variant
-from recombine.registry import Registry
-
-ANGLE = "angle"
-"""Name of a factor that is an angle in degrees, for codes that treat it as one."""
-
-
-class Encoding(Variant):
-    """Value of a factor to its code."""
-
-    population: ClassVar[bool] = True
-    """Whether an absent factor can be told from a present one."""
-    differentiable: ClassVar[bool] = True
-    """Whether the code varies smoothly with the value, and real-valued factors can be coded."""
-
-    @abstractmethod
-    def size(self, factor: Factor) -> int:
-        """How many neurons code the factor."""
-
-    @abstractmethod
-    def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
-        """The code of each value."""
-
-    @checked
-    def present(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
-        """The code of each value, with zeros where the value is NaN: the factor is absent there."""
-        if not self.population:
-            if bool(torch.isnan(values).any()):
-                raise InvalidValue("encoding", self.kind, "a population code, since the data leave factors absent")
-            return self.code(values, factor)
-        absent = torch.isnan(values)
-        code = self.code(torch.where(absent, torch.full_like(values, factor.low), values), factor)
-        return torch.where(absent[..., None], torch.zeros_like(code), code)
-
-
-ENCODINGS: Registry[Encoding] = Registry("encoding", Encoding)
-AnyEncoding = Annotated[SerializeAsAny[Encoding], BeforeValidator(ENCODINGS.parse)]
 
 
 def _neurons(factor: Factor, like: Tensor) -> Tensor:
@@ -160,7 +116,7 @@ class Positional(Encoding):
 
 @ENCODINGS.register
 class Polar(Encoding):
-    """(cos θ, sin θ) of a factor named `angle`, in degrees; any other factor is one-hot over its positions.
+    """(cos θ, sin θ) of a factor that is an angle; any other factor is one-hot over its positions.
 
     Between two positions the one-hot code passes linearly from one neuron to the next, so that it has a derivative.
     An absent angle is (0, 0), which is no point of the circle.
@@ -170,12 +126,37 @@ class Polar(Encoding):
 
     @checked
     def size(self, factor: Factor) -> int:
-        return 2 if factor.name == ANGLE else factor.count
+        return 2 if factor.form == "angle" else factor.count
 
     @checked
     def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
-        if factor.name == ANGLE:
-            angle = torch.deg2rad(values)
+        if factor.form == "angle":
+            angle = factor.radians(values)
             return torch.stack([angle.cos(), angle.sin()], dim=-1)
         distance = _neurons(factor, values) - factor.position(values)[..., None]
         return (1 - distance.abs()).clamp(min=0.0)
+
+
+@ENCODINGS.register
+class Circular(Encoding):
+    """A bump that goes round the circle: `exp((cos(θ − θ_k) − 1) / s²)`, with θ_k the angle of neuron k.
+
+    Near its top it is the Gaussian of `bump`, but it is smooth all round and the same after a full period. A factor
+    that is no angle has a `bump` code.
+    """
+
+    kind: Literal["circular"] = "circular"
+    variance: Annotated[float, Field(gt=0, le=1e9)] = 1.0
+    """s², in squared neuron spacings."""
+
+    @checked
+    def size(self, factor: Factor) -> int:
+        return factor.count
+
+    @checked
+    def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
+        if factor.period is None:
+            return Bump(variance=self.variance).code(values, factor)
+        step = 2 * math.pi * factor.spacing / factor.period
+        distance = factor.radians(values)[..., None] - factor.radians(factor.values.to(values))
+        return torch.exp((distance.cos() - 1) / (self.variance * step**2))

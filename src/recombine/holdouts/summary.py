@@ -1,0 +1,59 @@
+"""What a hold-out leaves: how many combinations are kept, and whether every single value is among them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from recombine.checks import checked
+from recombine.errors import InvalidValue, listed
+from recombine.factors import FactorGrid
+
+MOST_NAMED = 3
+"""Values that a line names; of more it says how many there are."""
+
+
+@dataclass(frozen=True)
+class HoldoutSummary:
+    """Combinations kept and held out, and the single values that are in no kept one."""
+
+    kept: int
+    held_out: int
+    unseen: tuple[str, ...]
+    """Factor values that are held out altogether, as `x=3`."""
+
+    @classmethod
+    @checked
+    def of(cls, mask: Bool[Tensor, " ..."], grid: FactorGrid) -> Self:
+        """The summary of a mask over the grid, True where held out.
+
+        >>> from recombine.factors import Factor
+        >>> grid = FactorGrid((Factor("x", 0, 2, 3), Factor("y", 0, 1, 2)))
+        >>> HoldoutSummary.of(torch.tensor([[False, False], [False, True], [True, True]]), grid)
+        HoldoutSummary(kept=3, held_out=3, unseen=('x=2',))
+        """
+        if mask.shape not in (grid.shape, (grid.size,)):
+            raise InvalidValue("mask", mask, f"a mask over the grid of shape {grid.shape}")
+        kept, unseen = ~mask.reshape(grid.shape), list[str]()
+        for axis, factor in enumerate(grid.factors):
+            seen = kept.movedim(axis, 0).flatten(1).any(dim=1) if kept.ndim > 1 else kept
+            unseen += [f"{factor.name}={factor.values[i].item():g}" for i in torch.nonzero(~seen).flatten().tolist()]
+        held_out = int(mask.sum())
+        return cls(grid.size - held_out, held_out, tuple(unseen))
+
+    @property
+    def every_value_seen(self) -> bool:
+        """Whether every value of every factor is in some combination that is kept."""
+        return not self.unseen
+
+    def __str__(self) -> str:
+        """One line, as a command prints it."""
+        more = f" and {len(self.unseen) - MOST_NAMED} more" if len(self.unseen) > MOST_NAMED else ""
+        unseen = (
+            f"never seen: {listed(self.unseen[:MOST_NAMED])}{more}" if self.unseen else "every single value is seen"
+        )
+        return f"{self.kept} combinations kept, {self.held_out} held out; {unseen}"

@@ -1,0 +1,120 @@
+"""Every task × hold-out × encoding × decoder, for one to five factors, fits together or says in one line why not.
+
+A decoder sees a task through its interface alone, so it is tried on the interface of every task × encoding.
+"""
+
+import pytest
+import torch
+
+from recombine.decoders import DECODERS
+from recombine.encodings import ENCODINGS
+from recombine.errors import InvalidValue
+from recombine.holdouts import Center, Nothing
+from recombine.specs import RunSpec
+from recombine.tasks import TASKS
+from tests.contracts.forms import FormsTask
+from tests.small import small_tasks
+
+BUILDERS = {
+    **{f"{name} {number}": maker for name in TASKS for number, maker in enumerate(small_tasks(name))},
+    **{f"forms {count}": lambda count=count, **fields: FormsTask(count=count, **fields) for count in range(1, 6)},
+}
+"""A function that makes each task with some more fields."""
+
+
+def fitting(**fields):
+    """Every task that can have the fields; the others must say in one line why they cannot."""
+    for name, make in BUILDERS.items():
+        task = refusal = None
+        try:
+            task = make(**fields)
+        except InvalidValue as error:
+            refusal = str(error)
+        if task is not None:
+            yield name, task
+        else:
+            assert "allowed:" in refusal, name
+            assert "\n" not in refusal, name
+
+
+def test_there_are_one_to_five_factors():
+    counts = {len(make(holdout="none").grid.factors) for make in BUILDERS.values()}
+    assert counts >= {1, 2, 3, 4, 5}
+
+
+def test_holdouts_and_encodings(holdout, encoding):
+    names = []
+    for name, task in fitting(holdout=holdout, encoding=encoding, training="draws:7"):
+        names.append(name)
+        values = task.training_values(seed=0)
+        assert not task.held_out[task.grid.nearest(values)].any(), name
+        inputs, targets = task.examples(values)
+        assert inputs.shape == (7, sum(task.code_sizes)), name
+        assert targets.shape == (7, *task.image_shape), name
+        assert torch.isfinite(inputs).all(), name
+    assert {f"forms {count}" for count in (2, 3, 4, 5)} <= set(names), "nothing speaks against these"
+
+
+def test_holdouts_of_two_factors_leave_the_others_free(holdout):
+    if "factors" not in type(holdout).model_fields:
+        return
+    for count in (3, 4, 5):
+        grid = FormsTask(count=count, holdout="none").grid
+        chosen = holdout.replace(factors=("x", 2))
+        task = FormsTask(count=count, holdout=chosen)
+        alone = holdout.mask(type(grid)((grid.factors[0], grid.factors[2])))
+        mask = task.held_out.reshape(grid.shape).movedim(2, 1)
+        assert torch.equal(mask, alone.reshape(*alone.shape, *[1] * (count - 2)).expand(mask.shape))
+        assert task.holdout.resolved(grid) == task.holdout
+        assert type(task).from_json(task.to_json()) == task
+
+
+def test_a_task_with_it_goes_through_json_and_says_what_it_keeps(holdout):
+    for name, task in fitting(holdout=holdout):
+        assert type(task).from_json(task.to_json()) == task, name
+        assert task.holdout_summary == task.holdout.summary(task.grid), name
+        assert task.holdout_summary.every_value_seen or task.allow_unseen, name
+
+
+def test_isolated_examples(encoding):
+    names = []
+    for name, task in fitting(encoding=encoding, isolated=True, training="draws:3"):
+        names.append(name)
+        values = task.training_values(seed=0)
+        inputs, targets = task.examples(values)
+        absent = torch.isnan(values)
+        assert (absent.sum(dim=1) == len(task.grid.factors) - 1)[:-3].all(), name
+        assert torch.isfinite(inputs).all(), name
+        assert torch.isfinite(targets).all(), name
+        blocks = inputs.split(task.code_sizes, dim=1)
+        for column, block in zip(absent.unbind(1), blocks, strict=True):
+            assert not block[column].any(), name
+    expected = {f"forms {count}" for count in range(2, 6)} if encoding.population else set()
+    assert {name for name in names if name.startswith("forms")} == expected
+
+
+def test_decoders(decoder):
+    interfaces = set()
+    for encoding in ENCODINGS:
+        for name, task in fitting(holdout=Nothing(), encoding=encoding, direction=decoder.direction):
+            spec = RunSpec(task=task, decoder=decoder)
+            if spec.interface not in interfaces:
+                interfaces.add(spec.interface)
+                inputs, targets = task.examples(task.grid.points[:3])
+                outputs = spec.module()(inputs)
+                assert outputs.shape == targets.shape, (name, encoding)
+                assert torch.isfinite(outputs).all(), (name, encoding)
+    assert {len(interface.code_sizes) for interface in interfaces} >= {1, 2, 3, 4, 5}
+
+
+def test_a_refusal_names_the_field():
+    with pytest.raises(InvalidValue, match=r"holdout: .* allow_unseen"):
+        FormsTask(count=1, holdout=Center())
+    with pytest.raises(InvalidValue, match=r"encoding\.x: 'rate' is not allowed; allowed: a population code"):
+        FormsTask(count=3, encoding="mixed:x=rate", isolated=True)
+    with pytest.raises(InvalidValue, match=r"centers: 'real' .* between two values of shape"):
+        FormsTask(count=3, centers="real")
+    with pytest.raises(InvalidValue, match="decoder: "):
+        RunSpec(
+            task=FormsTask(direction="encode"), decoder=next(d for d in DECODERS.values() if d.direction != "encode")()
+        )
