@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import torch
 from jaxtyping import Bool, Float
@@ -37,6 +37,8 @@ class Examples(NamedTuple):
 
 WHICH = {"holdout", "training", "centers", "region", "isolated", "mixing", "allow_unseen"}
 """Fields that say which examples are trained on or held out."""
+POSITION = ("x", "y")
+"""Names of the factors that are a place in the image: column and row."""
 
 
 class Task(Variant):
@@ -61,9 +63,6 @@ class Task(Variant):
     allow_unseen: bool = False
     """Permit a hold-out that removes a factor value altogether."""
 
-    position_factors: ClassVar[tuple[str, ...]] = ("x", "y")
-    """Factors that say where in the image (column, row) its extreme pixel belongs; none where nothing does."""
-
     _given_holdout: Holdout | None = PrivateAttr(default=None)
     """The hold-out before bounds that follow the grid's size were written out; `replace` begins with it again."""
 
@@ -75,16 +74,16 @@ class Task(Variant):
 
     @property
     @abstractmethod
-    def image_shape(self) -> tuple[int, int]:
-        """Rows and columns of an image."""
+    def image_shape(self) -> tuple[int, ...]:
+        """Rows and columns of an image; of a colour image channels, rows and columns."""
 
     @property
     @abstractmethod
     def background(self) -> float:
-        """The grey value of an image with nothing on it."""
+        """The value of an image with nothing on it, in every channel."""
 
     @abstractmethod
-    def render(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row y x"]:
+    def render(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row *channel y x"]:
         """The image of each row of factor values; a NaN factor is absent."""
 
     def resolved_holdout(self) -> Holdout:
@@ -116,6 +115,11 @@ class Task(Variant):
         return self.holdout.mask(self.grid).flatten()
 
     @property
+    def position_factors(self) -> tuple[str, ...]:
+        """Factors that say where in the image (column, row) its extreme pixel belongs; none where nothing does."""
+        return POSITION if {*POSITION} <= {*self.grid.names} else ()
+
+    @property
     def code_sizes(self) -> tuple[int, ...]:
         """Neurons of each factor's code."""
         return tuple(self.encoding.size(factor) for factor in self.grid.factors)
@@ -132,7 +136,8 @@ class Task(Variant):
         codes, images = self.codes(values), self.render(values)
         if self.direction == "decode":
             return Examples(codes.float(), images.float())
-        return Examples(images[:, None].float(), codes.float())
+        planes = images[:, None] if images.ndim == 3 else images  # a network reads channels, be it only one
+        return Examples(planes.float(), codes.float())
 
     @cached_property
     def blank(self) -> Float[Tensor, " ..."]:
