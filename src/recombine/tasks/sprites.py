@@ -100,15 +100,15 @@ class Scene(QuantityTask):
 
     def sprite_quantities(self, suffix: str) -> tuple[Quantity, ...]:
         """What can vary of one sprite."""
-        last, margin = len(self.sprite_shapes) - 1, self.size // 3
-        low, high, apart = margin, self.size - 1 - margin, margin / 2 * (len(self.suffixes) - 1)
-        middle = (self.size - 1) / 2 + (apart if suffix else -apart)
+        last, margin, crowd = len(self.sprite_shapes) - 1, self.size // 3, len(self.suffixes) - 1
+        middle = (self.size - 1 + (margin if suffix else -margin) * crowd) / 2
+        small, usual = (max(SMALLEST, self.size * share) for share in (3 / 14, 1 / 4))
         return (
             Quantity(f"shape{suffix}", 0, last, 0, 0, last, form="category"),
-            Quantity(f"scale{suffix}", 3 * self.size / 14, self.size / 3, self.size / 4, SMALLEST, self.size),
+            Quantity(f"scale{suffix}", small, self.size / 3, usual, SMALLEST, self.size),
             Quantity(f"rotation{suffix}", 0, TURN, 0, open_end="high", form="angle", period=TURN),
-            Quantity(f"x{suffix}", low, high, middle),
-            Quantity(f"y{suffix}", low, high, middle),
+            Quantity(f"x{suffix}", margin, self.size - 1 - margin, middle),
+            Quantity(f"y{suffix}", margin, self.size - 1 - margin, middle),
             Quantity(f"hue{suffix}", 0, TURN, HUES[suffix], open_end="high", form="angle", period=TURN),
         )
 
