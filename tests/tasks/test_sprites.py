@@ -49,9 +49,9 @@ def test_the_second_sprite_is_in_front():
 
 
 def test_images_are_grey_without_hue_unless_colour_is_asked_for():
-    assert SpriteTask(factors="x=4,y=4").image_shape == (32, 32)
-    assert SpriteTask(factors="x=4,y=4", colour=True).image_shape == (3, 32, 32)
-    assert SpriteTask(factors="x=4,hue2=4", sprites=2).image_shape == (3, 32, 32)
+    assert SpriteTask(factors="x=4,y=4").image_shape == (28, 28)
+    assert SpriteTask(factors="x=4,y=4", colour=True).image_shape == (3, 28, 28)
+    assert SpriteTask(factors="x=4,hue2=4", sprites=2).image_shape == (3, 28, 28)
 
 
 def test_balls_are_two_discs_of_opposite_colours():

@@ -37,7 +37,7 @@ class BumpsTask(QuantityTask):
 
     kind: Literal["bumps"] = "bumps"
     factors: tuple[FactorText, ...] = ("x=14", "y=14", "size=4")
-    """Which quantities are factors, each as NAME=COUNT or NAME=LOW..HIGH..COUNT."""
+    """Which of x, y, size, intensity, orientation are factors, each as NAME=COUNT or NAME=LOW..HIGH..COUNT."""
     size: Annotated[int, Field(ge=2, le=512)] = 28
     """Rows and columns of the image."""
     sigma: Annotated[float, Field(gt=0, le=1e6)] = 1.0

@@ -62,7 +62,7 @@ def hue_color(hue: Float[Tensor, " row"]) -> Float[Tensor, "row channel"]:
 class Scene(QuantityTask):
     """One or two sprites on a square image."""
 
-    size: Annotated[int, Field(ge=20, le=512)] = 32
+    size: Annotated[int, Field(ge=20, le=512)] = 28
     """Rows and columns of the image."""
 
     absence: ClassVar[bool] = False
@@ -104,9 +104,9 @@ class Scene(QuantityTask):
         middle = (self.size - 1 + (margin if suffix else -margin) * crowd) / 2
         small, usual = (max(SMALLEST, self.size * share) for share in (3 / 14, 1 / 4))
         return (
-            Quantity(f"shape{suffix}", 0, last, 0, 0, last, form="category"),
-            Quantity(f"scale{suffix}", small, self.size / 3, usual, SMALLEST, self.size),
-            Quantity(f"rotation{suffix}", 0, TURN, 0, open_end="high", form="angle", period=TURN),
+            Quantity(f"shape{suffix}", 0, last, usual=0, least=0, most=last, form="category"),
+            Quantity(f"scale{suffix}", small, self.size / 3, usual, least=SMALLEST, most=self.size),
+            Quantity(f"rotation{suffix}", 0, TURN, usual=0, open_end="high", form="angle", period=TURN),
             Quantity(f"x{suffix}", margin, self.size - 1 - margin, middle),
             Quantity(f"y{suffix}", margin, self.size - 1 - margin, middle),
             Quantity(f"hue{suffix}", 0, TURN, HUES[suffix], open_end="high", form="angle", period=TURN),
@@ -128,20 +128,18 @@ class Scene(QuantityTask):
 
     def _covered(self, columns: dict[str, Tensor], suffix: str) -> Float[Tensor, "row *channel y x"]:
         """What one sprite covers, with an axis for channels in colour."""
-        x, y, scale, rotation = (columns[f"{name}{suffix}"] for name in ("x", "y", "scale", "rotation"))
+        placed = [columns[f"{name}{suffix}"] for name in ("x", "y", "scale", "rotation")]
         which = columns[f"shape{suffix}"].detach().round().long()
         order, parts = [], []
         for index in which.unique().tolist() or [0]:  # of no rows, an image of none
             rows = (which == index).nonzero().flatten()
-            own = (
-                (x, y, scale, rotation) if len(rows) == len(which) else (x[rows], y[rows], scale[rows], rotation[rows])
-            )
-            parts.append(coverage(self.sprite_shapes[index], self.size, *own))
+            parts.append(coverage(self.sprite_shapes[index], self.size, *(column[rows] for column in placed)))
             order.append(rows)
         covered = parts[0] if len(parts) == 1 else torch.cat(parts)[torch.cat(order).argsort()]
         return covered[:, None] if self.in_colour else covered
 
     def _paint(self, columns: dict[str, Tensor], suffix: str) -> Float[Tensor, "row *channel 1 1"] | float:
+        """The colour of one sprite, or its grey."""
         return hue_color(columns[f"hue{suffix}"])[:, :, None, None] if self.in_colour else GREYS[suffix]
 
 
@@ -151,7 +149,7 @@ class SpriteTask(Scene):
 
     kind: Literal["sprites"] = "sprites"
     factors: tuple[FactorText, ...] = ("shape=3", "x=8", "y=8", "hue=4")
-    """Which quantities are factors, each as NAME=COUNT or NAME=LOW..HIGH..COUNT."""
+    """Which of shape, scale, rotation, x, y, hue (of a second sprite shape2, …) are factors, likewise."""
     sprites: Annotated[int, Field(ge=1, le=2)] = 1
     """How many sprites; the second is in front, and its quantities end in 2."""
     shapes: tuple[ShapeName, ...] = ("square", "ellipse", "heart", "triangle", "rectangle", "cross", "disc")
@@ -184,7 +182,7 @@ class BallsTask(Scene):
 
     kind: Literal["balls"] = "balls"
     factors: tuple[FactorText, ...] = ("x=6", "y=6", "x2=6", "y2=6")
-    """Which quantities are factors, each as NAME=COUNT or NAME=LOW..HIGH..COUNT."""
+    """Which of x, y, scale, hue, x2, y2, scale2, hue2 are factors, likewise."""
 
     @property
     def sprite_shapes(self) -> tuple[str, ...]:
