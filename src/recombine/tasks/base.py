@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import cached_property
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import torch
 from jaxtyping import Bool, Float
@@ -37,8 +37,6 @@ class Examples(NamedTuple):
 
 WHICH = {"holdout", "training", "centers", "region", "isolated", "mixing", "allow_unseen"}
 """Fields that say which examples are trained on or held out."""
-POSITION = ("x", "y")
-"""Names of the factors that are a place in the image: column and row."""
 
 
 class Task(Variant):
@@ -62,6 +60,9 @@ class Task(Variant):
     """`decode`: code to image. `encode`: image to code."""
     allow_unseen: bool = False
     """Permit a hold-out that removes a factor value altogether."""
+
+    position_factors: ClassVar[tuple[str, ...]] = ("x", "y")
+    """Factors that say where in the image (column, row) its extreme pixel belongs; none where nothing does."""
 
     _given_holdout: Holdout | None = PrivateAttr(default=None)
     """The hold-out before bounds that follow the grid's size were written out; `replace` begins with it again."""
@@ -113,11 +114,6 @@ class Task(Variant):
     def held_out(self) -> Bool[Tensor, " point"]:
         """For each grid point, whether it is held out."""
         return self.holdout.mask(self.grid).flatten()
-
-    @property
-    def position_factors(self) -> tuple[str, ...]:
-        """Factors that say where in the image (column, row) its extreme pixel belongs; none where nothing does."""
-        return POSITION if {*POSITION} <= {*self.grid.names} else ()
 
     @property
     def code_sizes(self) -> tuple[int, ...]:

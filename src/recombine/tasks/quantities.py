@@ -30,6 +30,8 @@ from recombine.errors import InvalidValue, listed
 from recombine.factors import Factor, FactorGrid
 from recombine.tasks.base import Task
 
+POSITION = ("x", "y")
+"""Names of the factors that are a place in the image: column and row."""
 FARTHEST = 1e6
 """Bound of quantities that have none of their own."""
 
@@ -137,6 +139,11 @@ class QuantityTask(Task):
     @abstractmethod
     def quantities(self) -> tuple[Quantity, ...]:
         """Everything that the renderer can vary."""
+
+    @property
+    def position_factors(self) -> tuple[str, ...]:  # type: ignore[override]  # here it depends on the factors
+        """Column and row of the extreme pixel, where both are factors."""
+        return POSITION if {*POSITION} <= {*self.grid.names} else ()
 
     def factor_grid(self) -> FactorGrid:
         parsed = [_parsed_factor(text) for text in self.factors]

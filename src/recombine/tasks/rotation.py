@@ -19,7 +19,7 @@ from __future__ import annotations
 from functools import cache, cached_property
 from importlib.resources import files
 from math import ceil, floor
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import torch
 from jaxtyping import Float
@@ -67,6 +67,8 @@ class RotationTask(Task):
     """The digit that is turned; the first of several."""
     digits: Annotated[int, Field(ge=1, le=DIGITS)] = 1
     """How many digits; 1 leaves the factor out."""
+
+    position_factors: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     @checked
