@@ -52,6 +52,7 @@ def test_images_are_grey_without_hue_unless_colour_is_asked_for():
     assert SpriteTask(factors="x=4,y=4").image_shape == (28, 28)
     assert SpriteTask(factors="x=4,y=4", colour=True).image_shape == (3, 28, 28)
     assert SpriteTask(factors="x=4,hue2=4", sprites=2).image_shape == (3, 28, 28)
+    assert SpriteTask(factors="x=4,y=4").position_factors == (), "no pixel is the brightest"
 
 
 def test_balls_are_two_discs_of_opposite_colours():

@@ -135,6 +135,8 @@ class QuantityTask(Task):
 
     absence: ClassVar[bool] = True
     """Whether a factor can be absent from an image."""
+    peaked: ClassVar[bool] = True
+    """Whether the extreme pixel is at (x, y), and not anywhere on something as bright all over."""
 
     @abstractmethod
     def quantities(self) -> tuple[Quantity, ...]:
@@ -143,7 +145,7 @@ class QuantityTask(Task):
     @property
     def position_factors(self) -> tuple[str, ...]:  # type: ignore[override]  # here it depends on the factors
         """Column and row of the extreme pixel, where both are factors."""
-        return POSITION if {*POSITION} <= {*self.grid.names} else ()
+        return POSITION if self.peaked and {*POSITION} <= {*self.grid.names} else ()
 
     def factor_grid(self) -> FactorGrid:
         parsed = [_parsed_factor(text) for text in self.factors]

@@ -66,6 +66,7 @@ class Scene(QuantityTask):
     """Rows and columns of the image."""
 
     absence: ClassVar[bool] = False
+    peaked: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -89,11 +90,6 @@ class Scene(QuantityTask):
     @property
     def background(self) -> float:
         return 0.0
-
-    @property
-    def position_factors(self) -> tuple[str, ...]:
-        """None: all pixels of a sprite are as bright."""
-        return ()
 
     def quantities(self) -> tuple[Quantity, ...]:
         return tuple(quantity for suffix in self.suffixes for quantity in self.sprite_quantities(suffix))
