@@ -43,7 +43,20 @@ def small_spec(decoder: str | DecoderSpec = "mlp", *, seed: int = 0, task: dict 
     )
 
 
-SMALL_TASKS = {"bump": ({"size": 6}, {"size": 6, "brightness": 3}), "rotation": ({}, {"digits": 3})}
+SMALL_TASKS: dict[str, tuple[dict, ...]] = {
+    "bump": ({"size": 6}, {"size": 6, "brightness": 3}),
+    "rotation": ({}, {"digits": 3}),
+    "bumps": (
+        {"factors": "x=3"}, {"factors": "x=3,y=3"}, {"factors": "x=3,y=3,size=3"},
+        {"factors": "x=3,y=3,size=3,intensity=3"}, {"factors": "x=3,y=3,size=3,intensity=3,orientation=3"},
+    ),
+    "sprites": (
+        {"size": 20, "factors": "scale=3"}, {"size": 20, "factors": "shape=3,rotation=3"},
+        {"size": 20, "factors": "shape=3,x=3,y=3", "colour": True}, {"size": 20, "factors": "shape=3,x=3,y=3,hue=3"},
+        {"size": 20, "factors": "shape=3,x=3,y=3,x2=3,y2=3", "sprites": 2},
+    ),
+    "balls": ({"size": 20, "factors": "x=3,y=3"}, {"size": 20, "factors": "x=3,y=3,x2=3,y2=3"}),
+}  # fmt: skip
 """Fields of small tasks of a kind, one for each number of factors that it can have."""
 SMALL_SIDES = {"size": 6, "angles": 10}
 

@@ -13,7 +13,7 @@ from recombine.errors import InvalidValue
 from recombine.holdouts import Mask
 from recombine.metrics import extreme_pixel, squared_error
 from recombine.specs import RunSpec
-from recombine.tasks import TASKS, BumpTask, RotationTask
+from recombine.tasks import TASKS, BallsTask, BumpsTask, BumpTask, RotationTask, SpriteTask
 from recombine.tasks.base import WHICH
 
 
@@ -154,10 +154,27 @@ def test_mistakes_are_one_line(fields):
 
 
 BASES = {
+    "balls": BallsTask(size=20, factors="x=3,y=3,x2=3,y2=2", holdout="none", training="draws:20"),
+    "bumps": BumpsTask(size=8, factors="x=4,y=4,size=3", holdout="none", isolated=True, training="draws:20"),
+    "sprites": SpriteTask(size=20, factors="x=4,y=4,scale=3", holdout="none", training="draws:20"),
     "bump": BumpTask(size=8, brightness=2, holdout="none", isolated=True, training="draws:20"),
     "rotation": RotationTask(size=8, angles=12, holdout="none", training="draws:20"),
 }
+SHARED = {
+    "encoding": "ramp", "holdout": "center", "training": "draws:9", "centers": "real", "region": "whole",
+    "direction": "encode", "allow_unseen": True,
+}  # fmt: skip
 OTHERS = {
+    "balls": {**SHARED, "size": 21, "factors": "x=3,y=3,x2=3,scale2=2", "fixed": "hue=120"},
+    "bumps": {
+        **SHARED, "isolated": False, "isolated_factors": ("x",), "isolated_together": 2, "mixing": 0.3, "size": 9,
+        "sigma": 2.0, "polarity": "dark", "elongation": 2.0,
+        "factors": "x=4,y=4,intensity=3", "fixed": "orientation=30",
+    },
+    "sprites": {
+        **SHARED, "size": 21, "sprites": 2, "shapes": "disc", "colour": True, "factors": "x=4,y=4,hue=3",
+        "fixed": "rotation=30",
+    },
     "bump": {
         "encoding": "ramp", "holdout": "center", "training": "draws:9", "centers": "real", "region": "whole",
         "isolated": False, "isolated_factors": ("x",), "isolated_together": 2, "mixing": 0.3, "direction": "encode",
@@ -170,7 +187,8 @@ OTHERS = {
         "digits": 2,
     },
 }  # fmt: skip
-NEVER = {"bump": set(), "rotation": {"isolated", "isolated_factors", "isolated_together", "mixing"}}
+ALONE = {"isolated", "isolated_factors", "isolated_together", "mixing"}
+NEVER = {"balls": ALONE, "bump": set(), "bumps": set(), "rotation": ALONE, "sprites": ALONE}
 """Fields that a task cannot have otherwise: a single factor is never isolated."""
 
 

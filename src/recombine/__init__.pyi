@@ -57,12 +57,15 @@ from .sweep import Progress as Progress
 from .sweep import train as train
 from .tasks import TASKS as TASKS
 from .tasks import TRAINING_RULES as TRAINING_RULES
+from .tasks import BallsTask as BallsTask
+from .tasks import BumpsTask as BumpsTask
 from .tasks import BumpTask as BumpTask
 from .tasks import Draws as Draws
 from .tasks import Each as Each
 from .tasks import Percent as Percent
 from .tasks import Pick as Pick
 from .tasks import RotationTask as RotationTask
+from .tasks import SpriteTask as SpriteTask
 from .tasks import Task as Task
 from .training import Ensemble as Ensemble
 from .training import State as State

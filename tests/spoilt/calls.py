@@ -263,6 +263,11 @@ METHODS = {
     "Task.examples": (lambda values: spec().task.examples(values), lambda: {"values": torch.rand(4, 2)}),
     "Task.render": (lambda values: spec().task.render(values), lambda: {"values": torch.rand(4, 2)}),
     "Task.training_values": (lambda seed: spec().task.training_values(seed), lambda: {"seed": 3}),
+    "BumpsTask.render": (lambda values: rc.BumpsTask().render(values), lambda: {"values": torch.ones(4, 3)}),
+    "SpriteTask.render": (
+        lambda values: rc.SpriteTask(factors="shape=3,x=4").render(values),
+        lambda: {"values": torch.tensor([[0.0, 9.0], [2.0, 20.5]])},
+    ),
     "RotationTask.gap": (rc.RotationTask.gap, lambda: {"angles": 36, "digits": 1, "edges": (160, 200)}),
     "RotationTask.render": (
         lambda values: rc.RotationTask(digits=2, angles=36).render(values),

@@ -2,20 +2,25 @@
 
 from recombine.tasks.base import TASKS, AnyTask, Examples, Task
 from recombine.tasks.bump import BumpTask
+from recombine.tasks.bumps import BumpsTask
 from recombine.tasks.rotation import RotationTask
+from recombine.tasks.sprites import BallsTask, SpriteTask
 from recombine.tasks.training_sets import TRAINING_RULES, Draws, Each, Percent, Pick, TrainingRule
 
 __all__ = [
     "TASKS",
     "TRAINING_RULES",
     "AnyTask",
+    "BallsTask",
     "BumpTask",
+    "BumpsTask",
     "Draws",
     "Each",
     "Examples",
     "Percent",
     "Pick",
     "RotationTask",
+    "SpriteTask",
     "Task",
     "TrainingRule",
 ]

@@ -1,0 +1,202 @@
+"""Sprites: shapes drawn by code, anti-aliased, in grey or in colour, one or two at a time.
+
+Black background, `image[y, x]` in grey and `image[channel, y, x]` (red, green, blue) in colour. Every sprite has
+
+- `shape`: a category, whose value k is `shapes[k]`;
+- `scale`: the square root of its area in pixels, whatever the shape;
+- `rotation`: degrees, counter-clockwise as seen; 0 is upright;
+- `x`, `y`: the pixel of its centroid, column and row, pixel centres at the integers 0 … size − 1;
+- `hue`: degrees on a colour wheel, ½ + ½ cos(hue − {0°, 120°, 240°}) of red, green and blue, which is smooth, and along
+  which the image changes at one speed.
+
+Those of a second sprite end in 2 (`x2`, …), and the second is **in front**. Unless ranges are given, no sprite of any
+shape leaves the image. Grey sprites are white, a second one grey. A factor cannot be absent: there is no sprite without
+a place or a shape.
+
+Images are drawn on the device and in the type of the values by torch's own operations, and have derivatives in all
+factors but `shape`. Known answers: `shapes.py`; a full turn of rotation or hue changes nothing, bit for bit; the
+squared speed of the colour along the wheel is 3/8 per squared radian.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Annotated, ClassVar, Literal, Self
+
+import torch
+from jaxtyping import Float
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from recombine.checks import checked
+from recombine.errors import InvalidValue
+from recombine.tasks.base import TASKS
+from recombine.tasks.quantities import FactorText, Quantity, QuantityTask
+from recombine.tasks.shapes import SMALLEST, coverage
+from recombine.tasks.turning import TURN, cos_sin
+
+CHANNELS = 3
+SECOND = "2"
+"""What names of the second sprite's quantities end in."""
+HUES = {"": 0.0, SECOND: TURN / 2}
+GREYS = {"": 1.0, SECOND: 0.5}
+"""Hue and grey of the first and the second sprite unless they are given."""
+UNSEEN = ("shape", "rotation")
+"""What balls do not vary in."""
+PIXELS_AT_ONCE = {"cpu": 2**21, "cuda": 2**26}
+"""Pixels that are drawn together: what fits the cache, or fills the device."""
+
+ShapeName = Literal["square", "ellipse", "heart", "triangle", "rectangle", "cross", "disc"]
+
+
+def hue_color(hue: Float[Tensor, " row"]) -> Float[Tensor, "row channel"]:
+    """Red, green and blue of hues in degrees.
+
+    >>> hue_color(torch.tensor([0.0, 360.0, 180.0])).tolist()
+    [[1.0, 0.25, 0.25], [1.0, 0.25, 0.25], [0.0, 0.75, 0.75]]
+    """
+    primaries = torch.arange(CHANNELS, dtype=hue.dtype, device=hue.device) * (TURN / CHANNELS)
+    return 0.5 + 0.5 * cos_sin(hue.remainder(TURN)[:, None] - primaries)[0]
+
+
+class Scene(QuantityTask):
+    """One or two sprites on a square image."""
+
+    size: Annotated[int, Field(ge=20, le=512)] = 28
+    """Rows and columns of the image."""
+
+    optional_factors: ClassVar[tuple[str, ...] | None] = ()
+    peaked: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def sprite_shapes(self) -> tuple[str, ...]:
+        """The shape that each value of a factor `shape` stands for."""
+
+    @property
+    @abstractmethod
+    def suffixes(self) -> tuple[str, ...]:
+        """What the names of each sprite's quantities end in, from the back to the front."""
+
+    @property
+    @abstractmethod
+    def in_colour(self) -> bool:
+        """Whether images have three channels."""
+
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        return (CHANNELS, self.size, self.size) if self.in_colour else (self.size, self.size)
+
+    @property
+    def background(self) -> float:
+        return 0.0
+
+    def quantities(self) -> tuple[Quantity, ...]:
+        return tuple(quantity for suffix in self.suffixes for quantity in self.sprite_quantities(suffix))
+
+    def sprite_quantities(self, suffix: str) -> tuple[Quantity, ...]:
+        """What can vary of one sprite."""
+        last, margin, crowd = len(self.sprite_shapes) - 1, self.size // 3, len(self.suffixes) - 1
+        middle = (self.size - 1 + (margin if suffix else -margin) * crowd) / 2
+        small, usual = (max(SMALLEST, self.size * share) for share in (3 / 14, 1 / 4))
+        return (
+            Quantity(f"shape{suffix}", 0, last, usual=0, least=0, most=last, form="category"),
+            Quantity(f"scale{suffix}", small, self.size / 3, usual, least=SMALLEST, most=self.size),
+            Quantity(f"rotation{suffix}", 0, TURN, usual=0, open_end="high", form="angle", period=TURN),
+            Quantity(f"x{suffix}", margin, self.size - 1 - margin, middle),
+            Quantity(f"y{suffix}", margin, self.size - 1 - margin, middle),
+            Quantity(f"hue{suffix}", 0, TURN, HUES[suffix], open_end="high", form="angle", period=TURN),
+        )
+
+    @checked
+    def render(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row *channel y x"]:
+        at_once = max(1, PIXELS_AT_ONCE.get(values.device.type, PIXELS_AT_ONCE["cpu"]) // self.size**2)
+        parts = [self._drawn(part) for part in values.split(at_once)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _drawn(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row *channel y x"]:
+        columns = self.columns(values)
+        back, *front = ((self._covered(columns, suffix), self._paint(columns, suffix)) for suffix in self.suffixes)
+        image = back[0] * back[1]
+        for covered, paint in front:
+            image = image + covered * (paint - image)
+        return image
+
+    def _covered(self, columns: dict[str, Tensor], suffix: str) -> Float[Tensor, "row *channel y x"]:
+        """What one sprite covers, with an axis for channels in colour."""
+        placed = [columns[f"{name}{suffix}"] for name in ("x", "y", "scale", "rotation")]
+        which = columns[f"shape{suffix}"].detach().round().long()
+        order, parts = [], []
+        for index in which.unique().tolist() or [0]:  # of no rows, an image of none
+            rows = (which == index).nonzero().flatten()
+            parts.append(coverage(self.sprite_shapes[index], self.size, *(column[rows] for column in placed)))
+            order.append(rows)
+        covered = parts[0] if len(parts) == 1 else torch.cat(parts)[torch.cat(order).argsort()]
+        return covered[:, None] if self.in_colour else covered
+
+    def _paint(self, columns: dict[str, Tensor], suffix: str) -> Float[Tensor, "row *channel 1 1"] | float:
+        """The colour of one sprite, or its grey."""
+        return hue_color(columns[f"hue{suffix}"])[:, :, None, None] if self.in_colour else GREYS[suffix]
+
+
+@TASKS.register
+class SpriteTask(Scene):
+    """One or two sprites, any of whose quantities are factors."""
+
+    kind: Literal["sprites"] = "sprites"
+    factors: tuple[FactorText, ...] = ("shape=3", "x=8", "y=8", "hue=4")
+    """Which of shape, scale, rotation, x, y, hue (of a second sprite shape2, …) are factors, likewise."""
+    sprites: Annotated[int, Field(ge=1, le=2)] = 1
+    """How many sprites; the second is in front, and its quantities end in 2."""
+    shapes: tuple[ShapeName, ...] = ("square", "ellipse", "heart", "triangle", "rectangle", "cross", "disc")
+    """Which shapes there are; a factor shape with k values has the first k, and the first is drawn where it is none."""
+    colour: bool = False
+    """Draw in colour also where no hue is a factor."""
+
+    @property
+    def sprite_shapes(self) -> tuple[str, ...]:
+        return self.shapes
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        return ("", SECOND)[: self.sprites]
+
+    @property
+    def in_colour(self) -> bool:
+        return self.colour or any(f"hue{suffix}" in self.grid.names for suffix in self.suffixes)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.shapes or len(set(self.shapes)) < len(self.shapes):
+            raise InvalidValue("shapes", ",".join(self.shapes), "different shapes, at least one")
+        return super()._check()  # type: ignore[operator]  # a plain method once the class is made
+
+
+@TASKS.register
+class BallsTask(Scene):
+    """Two discs of opposite colours, the second in front of the first."""
+
+    kind: Literal["balls"] = "balls"
+    factors: tuple[FactorText, ...] = ("x=6", "y=6", "x2=6", "y2=6")
+    """Which of x, y, scale, hue, x2, y2, scale2, hue2 are factors, likewise."""
+
+    @property
+    def sprite_shapes(self) -> tuple[str, ...]:
+        return ("disc",)
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        return "", SECOND
+
+    @property
+    def in_colour(self) -> bool:
+        return True
+
+    def columns(self, values: Float[Tensor, "row factor"]) -> dict[str, Float[Tensor, " row"]]:
+        none = values.new_zeros(len(values))
+        return super().columns(values) | {f"{name}{suffix}": none for suffix in self.suffixes for name in UNSEEN}
+
+    def sprite_quantities(self, suffix: str) -> tuple[Quantity, ...]:
+        """What can vary of one ball: a disc has one shape, and no rotation that could be seen."""
+        unseen = [f"{name}{suffix}" for name in UNSEEN]
+        return tuple(quantity for quantity in super().sprite_quantities(suffix) if quantity.name not in unseen)

@@ -1,0 +1,17 @@
+"""Examples in the docstrings of the tasks."""
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+
+import recombine.tasks
+
+MODULES = [info.name for info in pkgutil.iter_modules(recombine.tasks.__path__, "recombine.tasks.")]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples(name):
+    outcome = doctest.testmod(importlib.import_module(name))
+    assert not outcome.failed
