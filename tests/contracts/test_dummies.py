@@ -15,8 +15,8 @@ WORDS = "-m pytest tests/contracts -p tests.contracts.dummies -p no:cacheprovide
 def outcome():
     """What the contracts say of an honest dummy and of a wrong one of every family."""
     done = subprocess.run(
-        [sys.executable, *WORDS.split(), "-k", "dummy and not dummies and not combinations"], cwd=ROOT, capture_output=True, text=True,
-        timeout=300, check=False,
+        [sys.executable, *WORDS.split(), "-k", "dummy and not dummies and not combinations"], cwd=ROOT,
+        capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     return done.stdout
 

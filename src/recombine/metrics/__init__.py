@@ -15,6 +15,7 @@ from recombine.metrics.kernels import (
     theoretical_kernel,
 )
 from recombine.metrics.metric_tensors import finite_difference_metric, metric_tensor
+from recombine.metrics.nearest_values import nearest_values
 from recombine.metrics.nonnegative import nonnegative_weights
 from recombine.metrics.peaks import peak_scores, separate_peaks
 from recombine.metrics.probes import LinearProbe, probe_scores
@@ -84,6 +85,7 @@ __all__ = [
     "mean_factorization",
     "memorised_prediction",
     "metric_tensor",
+    "nearest_values",
     "neuron_tuning",
     "nonnegative_superposition",
     "nonnegative_weights",

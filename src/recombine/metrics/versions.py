@@ -37,6 +37,7 @@ FUNCTION_VERSIONS: dict[str, int] = {
     "mean_band_index": 1,
     "memorised_prediction": 1,
     "metric_tensor": 1,
+    "nearest_values": 1,
     "neuron_tuning": 1,
     "nonnegative_superposition": 1,
     "nonnegative_weights": 1,

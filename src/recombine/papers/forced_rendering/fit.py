@@ -44,7 +44,8 @@ def fit_of_outputs(task: Task, seeds: Sequence[int], outputs: Tensor, alone: Ten
     points = task.grid.points
     used = torch.stack([_used(task, seed) for seed in seeds])
     over = _over_blank(task, outputs, points, used)
-    located = hits(extreme_pixel(outputs, "bright" if task.background == 0 else "dark"), points)
+    places = points[:, [task.grid.names.index(name) for name in task.position_factors]]
+    located = hits(extreme_pixel(outputs, "bright" if task.background == 0 else "dark"), places)
     if alone is not None:
         stripes = task.isolated_values()
         all_stripes = torch.ones(len(seeds), len(stripes), dtype=torch.bool)
@@ -55,8 +56,11 @@ def fit_of_outputs(task: Task, seeds: Sequence[int], outputs: Tensor, alone: Ten
 def _used(task: Task, seed: int) -> Tensor:
     """Which grid points are in a seed's training set."""
     values = task.training_values(seed)
-    bumps = torch.unique(values[values.isfinite().all(dim=1)], dim=0)
-    return (task.grid.points[:, None, :] == bumps[None]).all(dim=-1).any(dim=-1)
+    bumps = values[values.isfinite().all(dim=1)]
+    nearest = task.grid.nearest(bumps)
+    used = torch.zeros(task.grid.size, dtype=torch.bool)
+    used[nearest[(task.grid.points[nearest] == bumps).all(dim=1)]] = True
+    return used
 
 
 def _over_blank(task: Task, outputs: Tensor, values: Tensor, used: Tensor) -> Tensor:
