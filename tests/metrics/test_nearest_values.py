@@ -42,5 +42,5 @@ def test_right_images_show_their_values():
 def test_other_shapes_are_one_line():
     with pytest.raises(InvalidValue, match="targets: "):
         nearest_values(torch.zeros(4, 3), torch.zeros(4, 2), (2, 2))
-    with pytest.raises(InvalidValue, match="shape: "):
+    with pytest.raises(InvalidValue, match="grid: "):
         nearest_values(torch.zeros(4, 2), torch.zeros(4, 2), (2, 3))

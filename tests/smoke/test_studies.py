@@ -12,7 +12,7 @@ from recombine.reproduction.report import drawing
 from tests.command import run
 from tests.tiny import TINY
 
-SEEDS = ("seeds", "penalty_seeds", "rotation_seeds", "marker_seeds", "theory_seeds")
+SEEDS = ("seeds", "penalty_seeds", "rotation_seeds", "marker_seeds", "theory_seeds", "factors_seeds")
 """One each: that several are there is tested with the golden results."""
 LAID_OUT = ("fig1", "markers")
 """Figures that are laid out and saved; that takes longest, and is tested for all of them with the golden results."""

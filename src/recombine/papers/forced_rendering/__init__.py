@@ -27,6 +27,7 @@ QUESTIONS = (
     "attention",
     "holdouts",
     "encoding_width",
+    "factors",
 )
 """In the order in which a report tells them."""
 

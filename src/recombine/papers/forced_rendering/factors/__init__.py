@@ -1,0 +1,1 @@
+"""Does forced rendering scale to three, four and five factors? (ours)"""
