@@ -16,9 +16,9 @@ from recombine.reproduction.panels import COLORS, bare, divided, letter, seed_co
 if TYPE_CHECKING:
     import xarray
 
-SHARES = {"ood_accuracy": "bumps in place, held out", "all_values_accuracy": "every value right, held out"}
+SHARES = {"all_values_accuracy": "every value right, held out", "ood_accuracy": "bumps in place, held out"}
 RIGHT = 0.9
-"""Share of held-out bumps in place from which on a network composes."""
+"""Share of held-out outputs that are right from which on a network composes."""
 
 
 def factors_figure(result: xarray.Dataset) -> Figure:
@@ -39,7 +39,7 @@ def factors_figure(result: xarray.Dataset) -> Figure:
         _by_count(panels[3], full, "products")
         panels[3].plot(full["count"], full["target_products"].mean(["arm", "seed"]), "k:", label="right images")
         panels[3].set_title("products per pixel, held out")
-        panels[0].legend(fontsize=7)
+        panels[3].legend(fontsize=7)
         for ax, name in zip(panels, "abcd", strict=True):
             letter(ax, name, ax.get_title())
         left, right = divided(bottom, 1, 2, width_ratios=[1, 1.25])
@@ -66,17 +66,19 @@ def _by_count(ax: Axes, full: xarray.Dataset, name: str) -> None:
 
 
 def _by_data(ax: Axes, result: xarray.Dataset) -> None:
-    """Held-out bumps in place against the number of combinations trained on, one line per number of factors."""
+    """Right outputs against the number of combinations trained on, one line per number of factors."""
     amounts = np.array([int(data) for data in result["data"].values if data != ALL_KEPT])
     for count, color in zip(result["count"].values, COLORS, strict=False):
-        means = result["ood_accuracy"].sel(count=count, data=amounts).mean("seed").values
+        means = result["all_values_accuracy"].sel(count=count, data=amounts).mean("seed").values
         present = np.isfinite(means)
         ax.plot(amounts[present], means[present], "o-", markersize=3, color=color, label=f"{int(count)} factors")
     ax.axhline(RIGHT, color="0.7", linewidth=0.8)
     ax.set_xscale("log")
+    ax.set_xticks(amounts, [str(amount) for amount in amounts])
+    ax.set_xticks([], minor=True)
     ax.set_ylim(-0.03, 1.03)
     ax.set_xlabel("combinations trained on")
-    ax.set_ylabel("in place, held out")
+    ax.set_ylabel("every value right, held out")
     ax.legend(fontsize=7)
 
 
@@ -85,6 +87,7 @@ def _drawings(figure: Figure, full: xarray.Dataset) -> None:
     own = full.sel(count=full["count"].values[-1])
     rows = [("right images", own["truth"].sel(arm=ARMS[0]).values)]
     rows += [(arm, own["drawing"].sel(arm=arm).values) for arm in ARMS]
+    rows = [(name, images) for name, images in rows if np.isfinite(images).any()]
     axes = figure.subplots(own.sizes["sample"], len(rows))
     for column, (name, images) in enumerate(rows):
         for ax, image in zip(axes[:, column], images, strict=True):
@@ -95,8 +98,8 @@ def _drawings(figure: Figure, full: xarray.Dataset) -> None:
 
 
 def needed(result: xarray.Dataset, arm: str, count: int) -> str:
-    """The smallest training set with which most held-out bumps are in place on average, in words."""
-    means = result["ood_accuracy"].sel(arm=arm, count=count).mean("seed")
+    """The smallest training set with which most held-out outputs are right on average, in words."""
+    means = result["all_values_accuracy"].sel(arm=arm, count=count).mean("seed")
     enough = [int(data) for data in result["data"].values if data != ALL_KEPT and float(means.sel(data=data)) >= RIGHT]
     if enough:
         return str(min(enough))
@@ -109,20 +112,21 @@ def factors_caption(result: xarray.Dataset) -> str:
     counts = [int(count) for count in result["count"].values]
 
     def line(name: str, arm: str) -> str:
-        return ", ".join(f"{full[name].sel(arm=arm, count=count).mean().item():.2f}" for count in counts)
+        means = (full[name].sel(arm=arm, count=count).mean().item() for count in counts)
+        return ", ".join("–" if np.isnan(mean) else f"{mean:.2f}" for mean in means)
 
-    shares = "; ".join(f"{arm} {line('ood_accuracy', arm)} ({line('all_values_accuracy', arm)})" for arm in ARMS)
+    shares = "; ".join(f"{arm} {line('all_values_accuracy', arm)} ({line('ood_accuracy', arm)})" for arm in ARMS)
     products = "; ".join(f"{arm} {line('products', arm)}" for arm in ARMS)
     data = "; ".join(
         f"{arm} " + ", ".join(needed(result, arm, count) for count in counts) for arm in (CNN_ISOLATED, COORDINATE)
     )
     return (
         f"Bumps with {', '.join(map(str, counts))} factors, the box of x and y held out, trained on all kept "
-        f"combinations; {seed_count(full['ood_accuracy'])}. Held-out bumps in place (all values right) by number of "
-        f"factors: {shares}. (d) Products of single-factor functions per pixel (relative error "
+        f"combinations; {seed_count(full['ood_accuracy'])}. Share of held-out outputs with every value "
+        f"right (in place) by number of factors: {shares}. (d) Products of single-factor functions per pixel (relative error "
         f"{result.attrs['epsilon']:g}, no more than 5 told apart): {products}. (e, f) Fewer combinations, "
         f"{seed_count(result['ood_accuracy'].sel(arm=COORDINATE).isel(data=slice(1, None)))}; smallest of those tried "
-        f"with 90 % in place: {data}. (g) First seed's drawings."
+        f"with 90 % right: {data}. (g) First seed's drawings."
     )
 
 

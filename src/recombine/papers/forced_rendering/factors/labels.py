@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-CNN_ALONE, CNN_ISOLATED = "CNN", "CNN, isolated factors"
+CNN_ALONE, CNN_ISOLATED, CNN_PAIRS = "CNN", "CNN, isolated factors", "CNN, isolated pairs"
 LOW_RANK, LOW_RANK_PENALISED = "low-rank", "low-rank, penalties"
 COORDINATE = "coordinate MLP"
-ARMS = (CNN_ALONE, CNN_ISOLATED, LOW_RANK, LOW_RANK_PENALISED, COORDINATE)
+ARMS = (CNN_ALONE, CNN_ISOLATED, CNN_PAIRS, LOW_RANK, LOW_RANK_PENALISED, COORDINATE)
 FACTORS = ("x", "y", "intensity", "size", "orientation")
 """In the order in which they are added."""
 ALL_KEPT = 0

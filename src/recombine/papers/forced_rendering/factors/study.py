@@ -2,9 +2,11 @@
 
 Bumps of which x and y vary, then intensity, size and orientation as well. Held out is the paper's box of x and y,
 whatever the other factors are, so that the same share is held out for every number of factors. Networks are trained on
-all kept combinations, in the same number of steps: CNNs alone and with isolated factors (every value of every factor
-shown alone, three examples in ten), low-rank decoders without and with both penalties, and coordinate MLPs. For data
-needed: CNNs with isolated factors, and coordinate MLPs, on fewer combinations.
+all kept combinations, for the same number of steps whatever the number of factors: CNNs alone, with isolated factors
+(every value of every factor shown alone, three examples in ten) and with isolated pairs (every two factors shown
+without the others); low-rank decoders without and with both penalties; coordinate MLPs. For data needed: CNNs with
+isolated factors, and coordinate MLPs, on fewer combinations. A bump without x and y is a uniform image, so that size
+and orientation alone show nothing; together with x or y they do.
 
 Measured are run scores (error over blank; the brightest pixel within one pixel of x and y), which value of each factor
 an output shows (`nearest_values`), and of a few networks the number of products in held-out outputs (Eq. 17).
@@ -24,6 +26,7 @@ from recombine.papers.forced_rendering.factors.labels import (
     ALL_KEPT,
     CNN_ALONE,
     CNN_ISOLATED,
+    CNN_PAIRS,
     COORDINATE,
     FACTORS,
     LOW_RANK,
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
 
 ISOLATED_SHARE = 0.3
 """Of an epoch's examples."""
+TOGETHER = 2
+"""Factors that are shown without the others, where not one alone."""
 LARGEST_RANK = 4
 EPSILON = 0.3
 """As in the study of the theory."""
@@ -62,14 +67,15 @@ class Settings(Common):
     """Numbers of factors."""
     factors_values: Several = (4, 4, 6)
     """Values of intensity, size and orientation."""
-    factors_data: AnyNumber = (50, 100, 200, 400, 800)
+    factors_data: AnyNumber = (20, 80, 320)
     """Combinations in a training set, beside all that are kept."""
     factors_width: Count = 64
     """Channels of CNNs and size of coordinate MLPs' tokens."""
     factors_depth: Count = 3
-    factors_channels: Count = 8
-    """Hidden channels of low-rank decoders: two, as for two factors, cannot draw five."""
+    factors_channels: Count = 16
+    """Hidden channels of low-rank decoders: with eight, those with penalties did not learn five factors."""
     factors_steps: Count = 6000
+    factors_low_rank_steps: Count = 12000
     factors_lr: Positive = 1e-3
     factors_seeds: Seeds = 40
     factors_searched: Count = 4
@@ -78,7 +84,8 @@ class Settings(Common):
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {
             "factors_size": 10, "factors_counts": (2, 3), "factors_values": (3, 3, 4), "factors_data": (30,),
-            "factors_width": 16, "factors_depth": 2, "factors_channels": 4, "factors_steps": 500, "factors_lr": 4e-3,
+            "factors_width": 16, "factors_depth": 2, "factors_channels": 4, "factors_steps": 500, "factors_low_rank_steps": 500,
+            "factors_lr": 4e-3,
             "factors_seeds": 3, "factors_searched": 1,
         }
     }  # fmt: skip
@@ -149,9 +156,11 @@ def _remedies(preset: Settings, count: int) -> Iterator[tuple[str, RunSpec]]:
     isolated = preset.bumps_task(count, isolated=True, mixing=ISOLATED_SHARE)
     low_rank = LowRank(channels=preset.factors_channels, depth=preset.factors_depth)
     coordinate = CoordinateMLP(width=preset.factors_width, depth=preset.factors_depth)
-    exact = {"precision": "float32"}  # few channels: nothing that matrix units could speed up
+    exact = {"precision": "float32", "steps": preset.factors_low_rank_steps}  # few channels: nothing for matrix units
     yield CNN_ALONE, preset.factors_spec(cnn, task)
     yield CNN_ISOLATED, preset.factors_spec(cnn, isolated)
+    if count > TOGETHER:
+        yield CNN_PAIRS, preset.factors_spec(cnn, isolated.replace(isolated_together=TOGETHER))
     yield LOW_RANK, preset.factors_spec(low_rank, one_hot, **exact)
     yield LOW_RANK_PENALISED, preset.factors_spec(
         low_rank, one_hot, entropy=ENTROPY_WEIGHT, variance=VARIANCE_WEIGHT, **exact
