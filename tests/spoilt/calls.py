@@ -125,6 +125,7 @@ METRICS = {
         "weights": {name: weight.detach()[None] for name, weight in network().named_parameters()},
     },
     "explained_variance": lambda: {"signals": randn(4, 5), "prediction": randn(4, 5)},
+    "contrast": lambda: {"images": randn(2, 3, 5, 4), "background": 1.0},
     "extreme_pixel": lambda: {"images": randn(2, 5, 4), "polarity": "dark"},
     "factorization_curve": lambda: {"gram": gram(), "shape": SHAPE, "weight": "absolute"},
     "family_kernels": lambda: {"family": "or", "rows": randn(3, 2), "columns": randn(4, 2), "widths": (1.0, 2.0)},

@@ -3,7 +3,7 @@
 from recombine.metrics.bands import Band, band_alignment, band_index, band_position, mean_band_index
 from recombine.metrics.combinations import nonnegative_superposition, stripe_superposition
 from recombine.metrics.cross_terms import cross_terms
-from recombine.metrics.errors import extreme_pixel, hits, region_mean, squared_error
+from recombine.metrics.errors import contrast, extreme_pixel, hits, region_mean, squared_error
 from recombine.metrics.factorization import factorization_curve, interaction_weights, partial_factorization
 from recombine.metrics.geometry import local_factorization, mean_factorization, volume_element
 from recombine.metrics.kernel_families import FamilyAgreement, family_kernels, kernel_families
@@ -56,6 +56,7 @@ __all__ = [
     "band_index",
     "band_position",
     "block_contrast",
+    "contrast",
     "cross_terms",
     "decoder_reader",
     "distance_inside",

@@ -75,16 +75,16 @@ class Task(Variant):
 
     @property
     @abstractmethod
-    def image_shape(self) -> tuple[int, int]:
-        """Rows and columns of an image."""
+    def image_shape(self) -> tuple[int, ...]:
+        """Rows and columns of an image; of a colour image channels, rows and columns."""
 
     @property
     @abstractmethod
     def background(self) -> float:
-        """The grey value of an image with nothing on it."""
+        """The value of an image with nothing on it, in every channel."""
 
     @abstractmethod
-    def render(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row y x"]:
+    def render(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row *channel y x"]:
         """The image of each row of factor values; a NaN factor is absent."""
 
     def resolved_holdout(self) -> Holdout:
@@ -132,7 +132,8 @@ class Task(Variant):
         codes, images = self.codes(values), self.render(values)
         if self.direction == "decode":
             return Examples(codes.float(), images.float())
-        return Examples(images[:, None].float(), codes.float())
+        planes = images[:, None] if images.ndim == 3 else images  # a network reads channels, be it only one
+        return Examples(planes.float(), codes.float())
 
     @cached_property
     def blank(self) -> Float[Tensor, " ..."]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from recombine.checks import checked, users_function, whole_number
 from recombine.errors import InvalidValue
-from recombine.metrics import extreme_pixel, hits, region_mean, squared_error
+from recombine.metrics import contrast, extreme_pixel, hits, region_mean, squared_error
 from recombine.tasks import Task
 from recombine.training.devices import arithmetic
 
@@ -93,6 +93,8 @@ def _hit(task: Task, outputs: Tensor, points: Tensor) -> Tensor:
         return torch.full((len(outputs),), torch.nan)
     axes = [task.grid.names.index(name) for name in task.position_factors]
     if task.direction == "decode":
+        if len(task.image_shape) == 3:
+            return hits(extreme_pixel(contrast(outputs, task.background)), points[:, axes])
         return hits(extreme_pixel(outputs, "bright" if task.background == 0 else "dark"), points[:, axes])
     return hits(_read_code(task, outputs)[:, axes], points[:, axes])
 
