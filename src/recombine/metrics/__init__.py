@@ -14,7 +14,7 @@ from recombine.metrics.kernels import (
     kernel_agreement,
     theoretical_kernel,
 )
-from recombine.metrics.metric_tensors import finite_difference_metric, metric_tensor
+from recombine.metrics.metric_tensors import finite_difference_metric, metric_tensor, neighbour_metric
 from recombine.metrics.nonnegative import nonnegative_weights
 from recombine.metrics.peaks import peak_scores, separate_peaks
 from recombine.metrics.probes import LinearProbe, probe_scores
@@ -22,8 +22,16 @@ from recombine.metrics.ranks import effective_rank, matrix_effective_rank, schmi
 from recombine.metrics.regions import distance_inside, interior
 from recombine.metrics.roughness import laplacian, roughness
 from recombine.metrics.sampled_kernels import sampled_factorization, sampled_interaction_weights
+from recombine.metrics.sampled_means import (
+    Estimate,
+    mean_estimate,
+    ratio_estimate,
+    repeated_estimate,
+    stratified_sample,
+)
 from recombine.metrics.sampling_bias import SamplingBias, sampling_bias
 from recombine.metrics.stages import Reader, Tap, decoder_reader, ensemble_reader, features, stage_sizes
+from recombine.metrics.sub_grids import SubGrid, draw_sub_grids, sub_grid_shape
 from recombine.metrics.superposition import (
     averaged_codes,
     averaged_prediction,
@@ -42,12 +50,14 @@ from recombine.metrics.kernel_axis import KernelAxis, kernel_axis, landmarks
 
 __all__ = [
     "Band",
+    "Estimate",
     "FamilyAgreement",
     "KernelAgreement",
     "KernelAxis",
     "LinearProbe",
     "Reader",
     "SamplingBias",
+    "SubGrid",
     "Tap",
     "Tuning",
     "averaged_codes",
@@ -60,6 +70,7 @@ __all__ = [
     "cross_terms",
     "decoder_reader",
     "distance_inside",
+    "draw_sub_grids",
     "effective_rank",
     "ensemble_reader",
     "explained_variance",
@@ -82,16 +93,20 @@ __all__ = [
     "log_volume",
     "matrix_effective_rank",
     "mean_band_index",
+    "mean_estimate",
     "mean_factorization",
     "memorised_prediction",
     "metric_tensor",
+    "neighbour_metric",
     "neuron_tuning",
     "nonnegative_superposition",
     "nonnegative_weights",
     "partial_factorization",
     "peak_scores",
     "probe_scores",
+    "ratio_estimate",
     "region_mean",
+    "repeated_estimate",
     "roughness",
     "sampled_factorization",
     "sampled_interaction_weights",
@@ -100,7 +115,9 @@ __all__ = [
     "separate_peaks",
     "squared_error",
     "stage_sizes",
+    "stratified_sample",
     "stripe_superposition",
+    "sub_grid_shape",
     "superposition_scores",
     "theoretical_kernel",
     "volume_element",
