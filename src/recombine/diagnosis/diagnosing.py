@@ -46,7 +46,7 @@ from recombine.diagnosis.sampling import (
 )
 from recombine.diagnosis.streaming import streamed_errors
 from recombine.diagnosis.subject import Subject, prepare_subject
-from recombine.diagnosis.targets import TargetFunction, points_at, target_rows, valid_targets
+from recombine.diagnosis.targets import TargetFunction, target_rows, valid_targets
 from recombine.encodings import Encoding
 from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
@@ -55,6 +55,7 @@ from recombine.metrics import neighbour_metric, volume_element
 from recombine.metrics.profile import StageProfile, read_stages, stage_profile
 from recombine.metrics.registry import Stage
 from recombine.metrics.stages import INPUT, MEMORY, Encode, precision
+from recombine.metrics.sub_grids import points_at
 from recombine.training.devices import arithmetic
 
 GEOMETRIES = ("auto", "exact", "differences")

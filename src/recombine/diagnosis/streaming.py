@@ -10,10 +10,11 @@ from torch import Tensor
 
 from recombine.diagnosis.arguments import shaped_targets
 from recombine.diagnosis.subject import ROWS_AT_ONCE, Subject
-from recombine.diagnosis.targets import points_at, target_rows
+from recombine.diagnosis.targets import target_rows
 from recombine.factors import FactorGrid
 from recombine.metrics import squared_error
 from recombine.metrics.stages import Encode
+from recombine.metrics.sub_grids import points_at
 
 
 def streamed_errors(

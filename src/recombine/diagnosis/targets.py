@@ -17,6 +17,7 @@ from recombine.arrays import as_numbers
 from recombine.checks import users_function
 from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
+from recombine.metrics.sub_grids import points_at
 
 TargetFunction = Callable[[Tensor], Tensor]
 """Factor values `(point, factor)` to the right outputs `(point, …)`."""
@@ -58,11 +59,3 @@ def target_rows(
     if not bool(rows.isfinite().all()):
         raise InvalidValue("targets", "NaN or infinity", "finite numbers only")
     return rows
-
-
-def points_at(grid: FactorGrid, indices: Tensor | None) -> Tensor:
-    """Factor values at some points of a grid, all by default."""
-    if indices is None:
-        return grid.points
-    steps = torch.unravel_index(indices, grid.shape)
-    return torch.stack([factor.values[step] for factor, step in zip(grid.factors, steps, strict=True)], dim=1)

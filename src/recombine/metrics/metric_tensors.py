@@ -28,6 +28,7 @@ from recombine.checks import checked, grid_shape, whole_number
 from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
 from recombine.metrics.stages import INPUT, MEMORY, Reader, chunks, flat, precision, sampled, stage_sizes
+from recombine.metrics.sub_grids import points_at, steps_at
 
 COPIES = 4
 """Copies of a stage that a layer may need beside its input and output."""
@@ -227,8 +228,7 @@ def neighbour_metric(
     if min(grid.shape) < 2:
         raise InvalidValue("grid", grid.shape, "at least 2 values per factor, for differences")
     whole_number("memory", memory)
-    factors, steps = len(grid.shape), torch.stack(torch.unravel_index(indices.cpu(), grid.shape), dim=1)
-    points = torch.stack([factor.values[steps[:, k]] for k, factor in enumerate(grid.factors)], dim=1)
+    factors, steps, points = len(grid.shape), steps_at(grid, indices), points_at(grid, indices)
     dtype = precision(device)
     sizes = stage_sizes(reader, points[:1].to(device, dtype).clone())
     size = max(1, memory // (4 * (2 * factors + COPIES) * sum(sizes.values())))

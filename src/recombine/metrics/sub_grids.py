@@ -149,6 +149,23 @@ def _drawn(grid: FactorGrid, shape: tuple[int, ...], generator: torch.Generator,
     return SubGrid(thinned, indices)
 
 
+def points_at(grid: FactorGrid, indices: Tensor | None) -> Float[Tensor, "point factor"]:
+    """Factor values at some points of a grid, all by default, without those of the others."""
+    if indices is None:
+        return grid.points
+    steps = steps_at(grid, indices)
+    return torch.stack([factor.values[steps[:, k]] for k, factor in enumerate(grid.factors)], dim=1)
+
+
+def steps_at(grid: FactorGrid, indices: Tensor) -> Int[Tensor, "point factor"]:
+    """Which value of each factor some points of a grid have; `torch.unravel_index` would load a compiler."""
+    left, columns = indices.cpu(), []
+    for count in reversed(grid.shape):
+        columns.append(left % count)
+        left = left // count
+    return torch.stack(columns[::-1], dim=1)
+
+
 def has_both_sides(held_out: Tensor) -> bool:
     """Whether enough points are held out, and enough are not."""
     held = int(held_out.sum())
