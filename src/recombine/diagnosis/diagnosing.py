@@ -157,7 +157,7 @@ def diagnose(
             scores.append(_scores(subject, part, own, outputs, truth, encoding, codes, grid, background))
         if plan.points is None:
             return dataset(profiles[0], scores[0], grid, mask, derivative, subject.notes)
-        profile, estimates = averaged_profile(profiles)
+        profile, estimates = averaged_profile(plan, profiles)
         combined = averaged_scores(scores) | profile_errors(estimates)
         if given is not None:
             error, constant = streamed_errors(subject, encoded, given, grid, plan.points, mask, precision(device))
@@ -185,7 +185,7 @@ def _profile(
         exact=metrics, targets=targets, neighbours=neighbours, memory=subject.memory,
     )  # fmt: skip
     kept: dict[str, Tensor] = {}
-    profile = stage_profile(_measurable(by_stage, encode, kept), thorough=thorough)
+    profile = stage_profile(_measurable(by_stage, encode, kept), part.metrics(thorough))
     return profile, kept[OUTPUT]
 
 
@@ -202,8 +202,9 @@ def _scores(
 ) -> dict[str, Any]:
     """Scores of the outputs over a part of the grid."""
     truth = None if targets is None else shaped_targets(targets, outputs)
-    scores = output_scores(outputs, points, part.held_out, part.grid, truth)
-    if bool(part.held_out.any()):
+    paired = part.needing_holdout is not False and bool(part.held_out.any())
+    scores = output_scores(outputs, points, part.held_out, part.grid, truth, kernels=paired)
+    if paired:
         averaged = _averaged(subject, encoding, codes, grid, part.held_out, background)
         scores |= superposition(outputs, points, part.held_out, part.grid, truth, background, averaged)
     return scores

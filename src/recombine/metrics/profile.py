@@ -93,9 +93,7 @@ def stage_profile(
     StageProfile
         One tensor per stage for every column.
     """
-    long = [STAGE_METRICS[name].name for name in ([] if isinstance(thorough, bool) else thorough)]
-    usual = [name for name, metric in STAGE_METRICS.items() if not metric.thorough or thorough is True or name in long]
-    chosen = [STAGE_METRICS[name] for name in (usual if metrics is None else metrics)]
+    chosen = [STAGE_METRICS[name] for name in (usual_metrics(thorough) if metrics is None else metrics)]
     profile = StageProfile()
     for stage in stages:
         profile.stages.append(stage.name)
@@ -106,6 +104,12 @@ def stage_profile(
             for name, value in _evaluated(metric, stage).items():
                 profile.columns.setdefault(name, []).append(value)
     return profile
+
+
+def usual_metrics(thorough: bool | Collection[str] = False) -> list[str]:
+    """The registered metrics that are evaluated by default: of those that take long all, none, or those named."""
+    long = [STAGE_METRICS[name].name for name in ([] if isinstance(thorough, bool) else thorough)]
+    return [name for name, metric in STAGE_METRICS.items() if not metric.thorough or thorough is True or name in long]
 
 
 def _evaluated(metric: StageMetric, stage: Stage) -> Mapping[str, Tensor]:
