@@ -89,7 +89,18 @@ def test_a_sample_and_a_plane(tmp_path, monkeypatch, capsys):
     (tmp_path / "mine.py").write_text("from torch import nn\nmodule = nn.Sequential(nn.Linear(18, 5), nn.Tanh())\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
-    words = "diagnose mine.py:module --grid x=0:5,y=0:5,size=0:5 --encoding bump --points 100 --seed 1".split()
+    words = [
+        "diagnose",
+        "mine.py:module",
+        "--grid",
+        "x=0:5,y=0:5,size=0:5",
+        "--encoding",
+        "bump",
+        "--points",
+        "100",
+        "--seed",
+        "1",
+    ]
     with pytest.raises(SystemExit) as caught:
         main([*words, "--out", "drawn", "--plane", "x,size", "--at", "y=2"])
     out, err = capsys.readouterr()
