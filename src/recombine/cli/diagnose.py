@@ -107,10 +107,10 @@ def diagnose(
         if store is not None:
             raise InvalidValue("store", str(store), f"nothing unless the module is {RUN}KEY")
         module, factors, inputs = _module_of_a_user(factory, flags)
-    if out is not None:
-        require_folder(out, "out")
     if chosen is not None or values:
         require_plane(factors, chosen, values)
+    if out is not None:
+        require_folder(out, "out")
     result = engine.diagnose(module, factors, **settings, **inputs)
     _print(result)
     if out is not None:
