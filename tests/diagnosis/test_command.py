@@ -118,7 +118,7 @@ def test_a_sample_and_a_plane(tmp_path, monkeypatch, capsys):
         ("--plane x,y", "plane: 'x,y' is not allowed; allowed: nothing without --out"),
         ("--at x=1 --out drawn", "at: 'x' is not allowed; allowed: factors outside the plane: nothing"),
         ("--at size --out drawn", "at: 'size' is not allowed; allowed: a factor and its value, as shape=0"),
-        ("--points 3", "points: 3 is not allowed; allowed: at least 20"),
+        ("--points 3", "points: '3' is not allowed; allowed: at least 20"),
         ("--points many", "points: 'many' is not allowed; allowed: a whole number"),
     ],
 )

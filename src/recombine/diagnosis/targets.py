@@ -31,7 +31,7 @@ def valid_targets(targets: Any, grid: FactorGrid) -> Tensor | np.ndarray | Targe
         if isinstance(targets, Tensor) and (targets.is_complex() or targets.layout != torch.strided):
             raise InvalidValue("targets", targets, "a tensor or array of real numbers")
         if isinstance(targets, np.ndarray) and targets.dtype.kind not in "biuf":
-            as_numbers(targets[:0], "targets")
+            as_numbers(targets, "targets")
         if targets.ndim == 0 or len(targets) != grid.size:
             raise InvalidValue("targets", tuple(targets.shape), f"{grid.size} rows, one per grid point")
         return targets

@@ -25,6 +25,8 @@ from recombine.streams import stream
 
 FEWEST = 2
 """Values of a factor in a sub-grid, where it has so many; and held-out and kept points."""
+MOST_PARTS = 10**4
+"""Sub-grids that are drawn at a time."""
 ATTEMPTS = 100
 """Draws of a sub-grid before it is taken without held-out points."""
 
@@ -128,7 +130,7 @@ def draw_sub_grids(
     >>> [part.grid.shape for part in draw_sub_grids(whole, 64, 2)]
     [(8, 8), (8, 8)]
     """
-    whole_number("parts", parts)
+    whole_number("parts", parts, at_most=MOST_PARTS)
     whole_number("seed", seed, at_least=0)
     shape = sub_grid_shape(grid.shape, points)
     return [_drawn(grid, shape, stream(seed, "sub-grid", part), held_out) for part in range(parts)]
