@@ -83,3 +83,48 @@ def test_refusals_are_one_line(run, words, expected):
     assert code == 2
     assert err.count("\n") == 1
     assert expected in err
+
+
+def test_a_sample_and_a_plane(tmp_path, monkeypatch, capsys):
+    (tmp_path / "mine.py").write_text("from torch import nn\nmodule = nn.Sequential(nn.Linear(18, 5), nn.Tanh())\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    words = [
+        "diagnose",
+        "mine.py:module",
+        "--grid",
+        "x=0:5,y=0:5,size=0:5",
+        "--encoding",
+        "bump",
+        "--points",
+        "100",
+        "--seed",
+        "1",
+    ]
+    with pytest.raises(SystemExit) as caught:
+        main([*words, "--out", "drawn", "--plane", "x,size", "--at", "y=2"])
+    out, err = capsys.readouterr()
+    assert caught.value.code == 0, err
+    assert "note: 100 of 216 points" in out
+    assert "±" in out
+    assert (tmp_path / "drawn" / "volume.png").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("--plane x,size --out drawn", "plane: ('x', 'size') is not allowed; allowed: two different factors of x, y"),
+        ("--plane x --out drawn", "plane: 'x' is not allowed; allowed: two factors, as x,size"),
+        ("--plane x,y", "plane: 'x,y' is not allowed; allowed: nothing without --out"),
+        ("--at x=1 --out drawn", "at: 'x' is not allowed; allowed: factors outside the plane: nothing"),
+        ("--at size --out drawn", "at: 'size' is not allowed; allowed: a factor and its value, as shape=0"),
+        ("--points 3", "points: '3' is not allowed; allowed: at least 20"),
+        ("--points many", "points: 'many' is not allowed; allowed: a whole number"),
+    ],
+)
+def test_samples_and_planes_that_cannot_be(run, tmp_path, words, expected):
+    code, _, err = run(f"parts_of_mine:Lost {words}")
+    assert code == 2
+    assert err.count("\n") == 1
+    assert expected in err
+    assert not (tmp_path / "drawn").exists()

@@ -97,6 +97,7 @@ MODULE = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 3))
 CPU = torch.device("cpu")
 METRICS = {
     "Band": lambda: {"axis": torch.ones(3).long(), "position": torch.ones(3).long(), "strength": torch.ones(3)},
+    "Estimate": lambda: {"value": torch.ones(2), "standard_error": torch.ones(2), "freedom": 3},
     "FamilyAgreement": lambda: {
         "agreement": {"or": torch.ones(())}, "width": {"or": torch.ones(2)}, "gaussian": {"or": torch.ones(2).bool()},
         "p_value": torch.ones(()),
@@ -104,6 +105,16 @@ METRICS = {
     "KernelAxis": lambda: {"single_factor": torch.ones(()), "above_delta": torch.ones(()), "rank": torch.ones(())},
     "KernelAgreement": lambda: {"agreement": {"binary": torch.ones(())}, "p_value": torch.ones(())},
     "LinearProbe": lambda: {"ridge": 1e-3},
+    "SubGrid": lambda: {"grid": grid(), "indices": torch.arange(POINTS)},
+    "draw_sub_grids": lambda: {"grid": grid(), "points": 4, "parts": 2, "seed": 0, "held_out": held_out()},
+    "mean_estimate": lambda: {"values": torch.rand(2, 5), "population": 9},
+    "neighbour_metric": lambda: {
+        "reader": reader(), "grid": spec().task.grid, "indices": torch.tensor([0, 3]), "device": CPU, "memory": 1 << 20
+    },
+    "ratio_estimate": lambda: {"over": torch.rand(2, 5), "under": torch.rand(2, 5), "population": 9},
+    "repeated_estimate": lambda: {"values": torch.rand(4, 2)},
+    "stratified_sample": lambda: {"held_out": held_out(), "points": 3, "seed": 0},
+    "sub_grid_shape": lambda: {"shape": SHAPE, "points": 4},
     "SamplingBias": lambda: {"whole": torch.ones(()), "estimates": torch.ones(3)},
     "Tuning": lambda: {"curves": (), "stripe_index": torch.ones(3), "localisation_index": torch.ones(3)},
     "averaged_codes": lambda: {"codes": randn(5, 4), "sizes": [2, 2], "training": randn(6, 4)},
@@ -125,6 +136,7 @@ METRICS = {
         "weights": {name: weight.detach()[None] for name, weight in network().named_parameters()},
     },
     "explained_variance": lambda: {"signals": randn(4, 5), "prediction": randn(4, 5)},
+    "contrast": lambda: {"images": randn(2, 3, 5, 4), "background": 1.0},
     "extreme_pixel": lambda: {"images": randn(2, 5, 4), "polarity": "dark"},
     "factorization_curve": lambda: {"gram": gram(), "shape": SHAPE, "weight": "absolute"},
     "family_kernels": lambda: {"family": "or", "rows": randn(3, 2), "columns": randn(4, 2), "widths": (1.0, 2.0)},

@@ -6,9 +6,11 @@ import sys
 import pytest
 import torch
 
-from recombine.metrics import extreme_pixel, hits, region_mean, squared_error
+from recombine.errors import InvalidValue
+from recombine.metrics import extreme_pixel, hits, region_mean, squared_error, stratified_sample
+from recombine.metrics.sampled_means import quantile
 from recombine.tasks import BumpTask
-from recombine.training import Evaluator, evaluate, scores
+from recombine.training import Evaluator, evaluate, scores, standard_errors
 
 CPU = torch.device("cpu")
 
@@ -100,3 +102,66 @@ def test_a_grid_too_large_to_be_held_is_brought_chunk_by_chunk(monkeypatch):
     monkeypatch.setattr(sys.modules[Evaluator.__module__], "KEPT_BYTES", 0)
     for name, values in evaluate(task, batched(noisy, 32), CPU).items():
         assert torch.equal(values, held[name]), name
+
+
+def noisy(task):
+    """A network whose errors differ from point to point, as a function of its inputs."""
+
+    def forward(inputs):
+        wrong = torch.sin(37 * inputs @ torch.arange(inputs.shape[1], dtype=inputs.dtype)) ** 2
+        return torch.zeros(len(inputs), *task.image_shape) + wrong[:, None, None]
+
+    return forward
+
+
+DRAWS = 120
+"""Of samples: that fewer than 90 % of them cover the truth has a chance below 1 % where 95 % do."""
+
+
+def test_sampled_scores_are_within_their_stated_error():
+    task = BumpTask(size=16)
+    evaluation = evaluate(task, noisy(task), CPU, 256)
+    whole, inside = scores(evaluation), {}
+    assert set(standard_errors(evaluation).values()) == {0.0}
+    for seed in range(DRAWS):
+        point = stratified_sample(task.held_out, 80, seed)
+        drawn = {name: values[point] for name, values in evaluation.items()}
+        drawn["weight"] = torch.where(drawn["held_out"], task.held_out.sum() / 40.0, (~task.held_out).sum() / 40.0)
+        estimate, errors = scores(drawn), standard_errors(drawn)
+        for name in whole:
+            within = abs(estimate[name] - whole[name]) <= quantile(39) * errors[name]
+            inside[name] = inside.get(name, 0) + within
+    assert min(count for name, count in inside.items() if not name.endswith("accuracy")) >= 0.9 * DRAWS
+
+
+def test_a_sample_says_which_points_it_has_and_what_they_stand_for():
+    task = BumpTask(size=16)
+    drawn = evaluate(task, noisy(task), CPU, 256, points=80, seed=3)
+    assert torch.equal(drawn["point"], stratified_sample(task.held_out, 80, 3))
+    assert torch.equal(drawn["held_out"], task.held_out[drawn["point"]])
+    assert drawn["weight"].sum().item() == pytest.approx(task.grid.size)
+    assert min(standard_errors(drawn)[name] for name in ("id_mse", "ood_mse", "id_over_blank", "ood_over_blank")) > 0
+
+
+def test_a_sample_is_of_the_whole_grids_own_errors():
+    task = BumpTask(size=10)
+    whole, drawn = evaluate(task, noisy(task), CPU), evaluate(task, noisy(task), CPU, points=30)
+    for name in ("error", "blank", "hit"):
+        torch.testing.assert_close(drawn[name], whole[name][drawn["point"]])
+
+
+def test_examples_that_fill_memory_are_rendered_in_chunks(monkeypatch):
+    task = BumpTask(size=10)
+    kept = evaluate(task, noisy(task), CPU)
+    monkeypatch.setattr(sys.modules["recombine.training.evaluate"], "KEPT_BYTES", 1000)
+    largest, render = [], BumpTask.render
+    monkeypatch.setattr(BumpTask, "render", lambda self, values: (largest.append(len(values)), render(self, values))[1])
+    streamed = evaluate(task, noisy(task), CPU)
+    assert max(largest) == 32
+    assert all(torch.equal(streamed[name], kept[name]) for name in kept)
+
+
+def test_a_sample_is_drawn_for_one_hold_out():
+    task = BumpTask(size=10)
+    with pytest.raises(InvalidValue, match="held_out: "):
+        Evaluator(task, CPU, points=30).of(noisy(task), ~task.held_out)

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 from recombine.decoders import DECODERS
-from recombine.decoders.cnn import FromPoint, SameSize, ToChannel
+from recombine.decoders.cnn import FromPoint, SameSize, ToChannels
 from recombine.specs import RunSpec
 from recombine.tasks import BumpTask
 from recombine.training import Ensemble
@@ -69,6 +69,6 @@ def test_same_size_is_the_transposed_convolution(shape):
 
 @pytest.mark.parametrize("shape", [(8, 9), (3, 3), (1, 5)])
 def test_one_channel_is_the_convolution(shape):
-    module, channels = ToChannel(5, 1, 3, padding=1), torch.randn(2, 5, *shape)
+    module, channels = ToChannels(5, 1, 3, padding=1), torch.randn(2, 5, *shape)
     expected = functional.conv2d(channels, module.weight, module.bias, padding=1)
     torch.testing.assert_close(module(channels), expected, rtol=1e-4, atol=1e-6)

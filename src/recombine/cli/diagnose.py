@@ -17,9 +17,11 @@ from recombine.cli.destinations import require_folder
 from recombine.cli.factories import module_from
 from recombine.cli.imports import FLAG as IMPORT
 from recombine.cli.options import StorePath, Whole
+from recombine.cli.planes import AtValues, PlaneNames, parsed_at, parsed_plane, require_plane
 from recombine.cli.screen import console, paragraph, say
 from recombine.cli.tables import Column, Holds, write_table
 from recombine.diagnosis.diagnosing import GEOMETRIES
+from recombine.diagnosis.sampling import LIMIT
 from recombine.encodings import ENCODINGS
 from recombine.errors import InvalidValue, RecombineError, listed, reason_of
 from recombine.files import one_line_errors, read_given, write
@@ -59,6 +61,13 @@ def diagnose(
         ),
     ] = GEOMETRIES[0],
     thorough: Annotated[bool, Parameter(help="Measure what takes long too.", negative=())] = False,
+    points: Annotated[
+        Whole | None,
+        Parameter(help=f"Points that are measured; a larger grid is sampled. Default: {LIMIT}."),
+    ] = None,
+    seed: Annotated[Whole, Parameter(help="Of the sample of a grid that is larger than that.")] = 0,
+    plane: PlaneNames = None,
+    at: AtValues = None,
     store: StorePath = None,
     out: Path | None = None,
 ) -> None:
@@ -86,22 +95,26 @@ def diagnose(
     settings: dict[str, Any] = {
         "geometry": one_of("geometry", geometry, GEOMETRIES),
         "memory": whole_number("memory", memory, at_most=LARGEST_MEMORY) << 20, "stages": stages,
-        "thorough": thorough,
+        "thorough": thorough, "seed": whole_number("seed", seed, at_least=0),
+        "points": None if points is None else whole_number("points", points),
     }  # fmt: skip
+    chosen, values = parsed_plane(plane, out), parsed_at(at, out)
     flags = {"grid": grid, "weights": weights, "encoding": encoding, "holdout": holdout, "targets": targets,
              "background": background}  # fmt: skip
     if factory.startswith(RUN):
-        module, points, inputs = _run_of_a_store(factory.removeprefix(RUN), store, flags)
+        module, factors, inputs = _run_of_a_store(factory.removeprefix(RUN), store, flags)
     else:
         if store is not None:
             raise InvalidValue("store", str(store), f"nothing unless the module is {RUN}KEY")
-        module, points, inputs = _module_of_a_user(factory, flags)
+        module, factors, inputs = _module_of_a_user(factory, flags)
+    if chosen is not None or values:
+        require_plane(factors, chosen, values)
     if out is not None:
         require_folder(out, "out")
-    result = engine.diagnose(module, points, **settings, **inputs)
+    result = engine.diagnose(module, factors, **settings, **inputs)
     _print(result)
     if out is not None:
-        _write(out, result)
+        _write(out, result, chosen, values)
         say(f"written to {out}")
 
 
@@ -112,7 +125,7 @@ def _run_of_a_store(key: str, store: Path | None, flags: Mapping[str, Any]) -> t
             raise InvalidValue(name, str(value), "nothing for a stored run: its spec says it")
     task, module = _stored(key, store)
     settings = {"encode": task.encoding, "holdout": task.held_out, "background": task.background}
-    return module, task.grid, {**settings, "targets": task.render(task.grid.points)}
+    return module, task.grid, {**settings, "targets": task.render}
 
 
 def _module_of_a_user(factory: str, flags: Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
@@ -173,7 +186,7 @@ def _targets(path: Path | None) -> Any:
     return None if path is None else as_numbers(read_array(path, "targets"), "targets")
 
 
-def _write(out: Path, result: Any) -> None:
+def _write(out: Path, result: Any, plane: tuple[str, str] | None, at: Mapping[str, float]) -> None:
     from matplotlib import pyplot
 
     from recombine.diagnosis.drawing import profile_figure, volume_figure
@@ -183,8 +196,8 @@ def _write(out: Path, result: Any) -> None:
         result.to_netcdf(out / ".diagnosis.nc", engine="h5netcdf")
         os.replace(out / ".diagnosis.nc", out / "diagnosis.nc")
     drawn = {"stages": profile_figure(result)}
-    if len(result["held_out"].dims) == 2:
-        drawn["volume"] = volume_figure(result)
+    if len(result["held_out"].dims) > 1:
+        drawn["volume"] = volume_figure(result, plane, at)
     for name, figure in drawn.items():
         for kind in ("png", "svg"):
             buffer = io.BytesIO()

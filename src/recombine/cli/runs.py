@@ -25,6 +25,9 @@ from recombine.keys import REVISION
 from recombine.store import Run, Store, flattened
 from recombine.store.names import is_key
 
+TWO_SIDED = 1.96
+"""Standard errors to either side of a 95 % interval."""
+
 app = App(name="runs", help="List, show, verify, prune and export the runs of a store.", help_format="plaintext")
 
 Where = Annotated[
@@ -120,7 +123,7 @@ def show(run: str, /, *, store: StorePath = None) -> None:
     spec = stored.spec_fields
     sections = {
         "spec": flattened(spec),
-        "scores": {name: None if v is None else f"{v:.5g}" for name, v in stored.result["scores"].items()},
+        "scores": _scores(stored),
         "provenance": _readable(stored.result["provenance"]),
     }
     for title, fields in sections.items():
@@ -129,6 +132,16 @@ def show(run: str, /, *, store: StorePath = None) -> None:
     if command := train_command({"status": stored.status, "spec": spec}):
         say(f"\ntrained by{_other_revision(spec)}: {command}")
     say(f"files: {stored.path}")
+
+
+def _scores(run: Run) -> dict[str, str | None]:
+    """Scores, with the 95 % interval of those that come from some of a grid's points."""
+    errors = run.standard_errors
+    texts = {name: None if v is None else f"{v:.5g}" for name, v in run.result["scores"].items()}
+    if "points" not in run.result:
+        return texts
+    shown = {name: text and f"{text} ± {TWO_SIDED * errors[name]:.2g}" for name, text in texts.items()}
+    return {**shown, "points": f"{run.result['points']} drawn at random; ± is a 95 % interval"}
 
 
 def _other_revision(spec: Mapping[str, Any]) -> str:

@@ -1,8 +1,9 @@
 """What every decoder is: a chain of named stages.
 
 A spec (`CNN(width=64, depth=4)`) is a frozen record; `build` makes the `torch.nn.Module` for a given interface. A
-decoder maps `(batch, code)` to `(batch, y, x)` and describes architecture only: no members, devices or kernels. Where
-there is a faster way to run one, `recombine.training.dispatch` knows it.
+decoder maps `(batch, code)` to `(batch, y, x)`, or to `(batch, channel, y, x)` where images have colour, and describes
+architecture only: no members, devices or kernels. Where there is a faster way to run one, `recombine.training.dispatch`
+knows it.
 
 Stages are reached by walking the chain, `decoder.activations(codes)`, without hooks and without side effects; a
 stage's output is what the per-layer metrics read.
@@ -10,6 +11,7 @@ stage's output is what the per-layer metrics read.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ import torch
 from pydantic import BeforeValidator, SerializeAsAny
 from torch import Tensor, nn
 
-from recombine.checks import checked
+from recombine.checks import checked, whole_number
 from recombine.errors import InvalidValue
 from recombine.frozen import Variant
 from recombine.registry import Registry
@@ -31,8 +33,14 @@ class Interface:
 
     code_sizes: tuple[int, ...]
     """Neurons of each factor's code, side by side in the code vector."""
-    image_shape: tuple[int, int]
-    """Rows and columns."""
+    image_shape: tuple[int, ...]
+    """Rows and columns; of colour images channels, rows and columns. One channel is grey and has no axis."""
+
+    def __post_init__(self) -> None:
+        for count in self.image_shape:
+            whole_number("image_shape", count)
+        if len(self.image_shape) not in (2, 3) or (len(self.image_shape) == 3 and self.image_shape[0] == 1):
+            raise InvalidValue("image_shape", self.image_shape, "(y, x), or (channel, y, x) of two channels or more")
 
     @property
     def code_size(self) -> int:
@@ -40,9 +48,20 @@ class Interface:
         return sum(self.code_sizes)
 
     @property
+    def channels(self) -> int:
+        """Colour channels; 1 where images are grey."""
+        return self.image_shape[0] if len(self.image_shape) == 3 else 1
+
+    @property
+    def plane(self) -> tuple[int, int]:
+        """Rows and columns."""
+        rows, columns = self.image_shape[-2:]
+        return rows, columns
+
+    @property
     def pixels(self) -> int:
-        """Pixels of an image."""
-        return self.image_shape[0] * self.image_shape[1]
+        """Numbers of an image, all channels together."""
+        return math.prod(self.image_shape)
 
 
 class StagedDecoder(nn.Module):
@@ -99,9 +118,9 @@ AnyDecoder = Annotated[SerializeAsAny[DecoderSpec], BeforeValidator(DECODERS.par
 
 
 class ToImage(nn.Module):
-    """The last reshaping: pixels to rows and columns, whatever the trailing singleton axes were."""
+    """The last reshaping: an image's numbers to its axes, whatever the trailing singleton axes were."""
 
-    def __init__(self, image_shape: tuple[int, int]) -> None:
+    def __init__(self, image_shape: tuple[int, ...]) -> None:
         super().__init__()
         self.image_shape = image_shape
 

@@ -1,8 +1,9 @@
 """The paper's decoder: transposed convolutions from a 1×1 code to an image (§3.1).
 
 7×7 by one transposed convolution, then `depth` blocks that double the size while it is below the image's and keep it
-after that; ReLU after each; a last convolution to one channel. Another image size than the one reached (7, 14, 28, 56
-…) is met by nearest-neighbour resizing at the end. Stages: `layer0` … `layer{depth}` (after their ReLU) and `output`.
+after that; ReLU after each; a last convolution to the image's channels, one where it is grey. Another image size than
+the one reached (7, 14, 28, 56 …) is met by nearest-neighbour resizing at the end. Stages: `layer0` … `layer{depth}`
+(after their ReLU) and `output`.
 
 `convolutions` is the one description of all this; parameters lie in its order, weight and bias of each in turn.
 """
@@ -10,6 +11,7 @@ after that; ReLU after each; a last convolution to one channel. Another image si
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterable
 from typing import Annotated, Literal, NamedTuple
 
@@ -41,7 +43,7 @@ class Convolution(NamedTuple):
         return self.stride == 2
 
 
-def convolutions(code_size: int, width: int, depth: int, image_shape: tuple[int, int]) -> list[Convolution]:
+def convolutions(code_size: int, width: int, depth: int, image_shape: tuple[int, ...]) -> list[Convolution]:
     """The decoder's convolutions in order: all transposed, but for the last.
 
     Parameters
@@ -53,11 +55,11 @@ def convolutions(code_size: int, width: int, depth: int, image_shape: tuple[int,
     depth
         Blocks between the first and the last convolution.
     image_shape
-        Rows and columns of the image.
+        Rows and columns of the image; of a colour image channels, rows and columns.
 
     Returns
     -------
-    The first one, from a point; `depth` blocks; and the one to a single channel.
+    The first one, from a point; `depth` blocks; and the one to the image's channels.
 
     Examples
     --------
@@ -66,10 +68,11 @@ def convolutions(code_size: int, width: int, depth: int, image_shape: tuple[int,
     """
     size, blocks = FIRST_SIZE, []
     for _ in range(depth):
-        doubles = size < max(image_shape)
+        doubles = size < max(image_shape[-2:])
         blocks.append(Convolution(width, width, 4, 2, 1) if doubles else Convolution(width, width, 3, 1, 1))
         size = 2 * size if doubles else size
-    return [Convolution(code_size, width, FIRST_SIZE, 1, 0), *blocks, Convolution(width, 1, 3, 1, 1)]
+    channels = math.prod(image_shape[:-2])
+    return [Convolution(code_size, width, FIRST_SIZE, 1, 0), *blocks, Convolution(width, channels, 3, 1, 1)]
 
 
 @DECODERS.register
@@ -92,7 +95,7 @@ class CNN(DecoderSpec):
         for number, block in enumerate(blocks, start=1):
             convolution = nn.ConvTranspose2d(*block) if block.doubles else SameSize(*block)
             stages[f"layer{number}"] = nn.Sequential(convolution, nn.ReLU(inplace=True))
-        stages["output"] = nn.Sequential(ToChannel(*last), Resize(interface.image_shape))
+        stages["output"] = nn.Sequential(ToChannels(*last), Resize(interface.image_shape))
         return StagedDecoder(stages)
 
 
@@ -117,17 +120,20 @@ class SameSize(nn.ConvTranspose2d):
         return functional.conv2d(image, mirrored, self.bias, padding=self.padding)
 
 
-class ToChannel(nn.Conv2d):
-    """A padded convolution to one channel.
+class ToChannels(nn.Conv2d):
+    """A padded convolution to one channel, or to a few.
 
-    It is a matrix product to one map per tap of the kernel, and a sum of the shifted maps: libraries have no fast one.
+    It is a matrix product to one map per tap of the kernel and channel, and a sum of the shifted maps: libraries have
+    no fast one.
     """
 
     def forward(self, channels: Tensor) -> Tensor:
         assert self.bias is not None
         pixels = channels.movedim(-3, -1)
-        maps = self.weight[0].flatten(1).mT @ pixels.flatten(end_dim=-2).mT
-        return (self.summed(maps.unflatten(-1, pixels.shape[:-1])) + self.bias).unsqueeze(-3)
+        taps = self.weight.flatten(2).permute(2, 0, 1)  # (tap, channel out, channel in)
+        maps = (taps.flatten(0, 1) @ pixels.flatten(end_dim=-2).mT).unflatten(0, taps.shape[:2])
+        summed = self.summed(maps.unflatten(-1, pixels.shape[:-1]))
+        return summed.movedim(0, -3) + self.bias[:, None, None]
 
     def summed(self, maps: Tensor) -> Tensor:
         """The sum of one map per tap of the kernel, `(tap, …, y, x)`, each shifted by its tap."""
@@ -144,14 +150,14 @@ def sum_of(parts: Iterable[Tensor]) -> Tensor:
 
 
 class Resize(nn.Module):
-    """One channel to an image of the right size, by nearest neighbours where it is not right already."""
+    """Channels to images of the right size, by nearest neighbours where it is not right already."""
 
-    def __init__(self, image_shape: tuple[int, int]) -> None:
+    def __init__(self, image_shape: tuple[int, ...]) -> None:
         super().__init__()
         self.image_shape = image_shape
 
-    def forward(self, channel: Tensor) -> Tensor:
-        images = channel.squeeze(1)
-        if images.shape[-2:] != self.image_shape:  # images as channels: torch's gradient is a loop over examples
-            images = functional.interpolate(images[None], size=self.image_shape, mode="nearest")[0]
-        return images
+    def forward(self, channels: Tensor) -> Tensor:
+        planes, plane = channels.flatten(0, 1), self.image_shape[-2:]
+        if planes.shape[-2:] != plane:  # all planes as channels: torch's gradient is a loop over examples
+            planes = functional.interpolate(planes[None], size=plane, mode="nearest")[0]
+        return planes.reshape(len(channels), *self.image_shape)

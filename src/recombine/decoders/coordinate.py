@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 from torch import nn
 
-from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDecoder, ToImage
-from recombine.decoders.tokens import PixelTokens
+from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDecoder
+from recombine.decoders.tokens import PixelTokens, read_out
 
 
 @DECODERS.register
@@ -28,5 +28,5 @@ class CoordinateMLP(DecoderSpec):
         stages: dict[str, nn.Module] = {"tokens": PixelTokens(interface, self.width)}
         for number in range(1, self.depth + 1):
             stages[f"layer{number}"] = nn.Sequential(nn.Linear(self.width, self.width), nn.PReLU())
-        stages["output"] = nn.Sequential(nn.Linear(self.width, 1), ToImage(interface.image_shape))
+        stages["output"] = read_out(interface, self.width)
         return StagedDecoder(stages)

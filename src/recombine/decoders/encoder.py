@@ -29,7 +29,7 @@ class ConvEncoder(DecoderSpec):
 
     def build(self, interface: Interface) -> StagedDecoder:
         stages: dict[str, nn.Module] = {}
-        before, (rows, columns) = 1, interface.image_shape
+        before, (rows, columns) = interface.channels, interface.plane
         for number, after in enumerate(self.channels, start=1):
             stages[f"layer{number}"] = nn.Sequential(nn.Conv2d(before, after, 3, stride=2, padding=1), nn.ReLU())
             before, rows, columns = after, (rows + 1) // 2, (columns + 1) // 2

@@ -4,6 +4,11 @@
 each factor it holds `W = Σ_n λ⁽ⁿ⁾ v⁽ⁿ⁾ u⁽ⁿ⁾ᵀ` with unit-norm v (over rows) and u (over columns); a factor's channel is
 its code's mixture of those images, so one-hot codes select one and an absent factor leaves its channel empty.
 
+Where images have colour, a value's embedding is a colour image, with a low-rank matrix W of its own for each channel:
+rendering means to place a value in the space of the outputs, and that has colour. A single grey image per factor would
+leave the colour of a pixel to be read off one number by the layers behind, and a factor such as hue would not be
+rendered at all. Channels lie factor by factor, the colours of one together, and penalties are sums over all matrices.
+
 Notes
 -----
 The published scripts penalise the variance of the raw vectors and normalise them at use: `vectors="raw"`. The
@@ -21,7 +26,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from recombine.checks import checked, whole_number
-from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDecoder
+from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDecoder, ToImage
 from recombine.decoders.low_rank_parts import PlainParts
 from recombine.errors import InvalidValue
 
@@ -34,7 +39,7 @@ LARGEST_EMBEDDING = 2**30
 
 @DECODERS.register
 class LowRank(DecoderSpec):
-    """One rendered channel per factor, then a small convolutional net."""
+    """One rendered image per factor, then a small convolutional net."""
 
     kind: Literal["low_rank"] = "low_rank"
     rank: Annotated[int, Field(ge=1, le=2**12)] | None = None
@@ -50,11 +55,12 @@ class LowRank(DecoderSpec):
     def build(self, interface: Interface) -> StagedDecoder:
         embedding = LowRankEmbedding(interface.code_sizes, interface.image_shape, self.rank, self.vectors)
         stages: dict[str, nn.Module] = {"embedding": embedding}
-        before = len(interface.code_sizes)
+        before = len(interface.code_sizes) * interface.channels
         for number in range(1, self.depth + 1):
             stages[f"layer{number}"] = nn.Sequential(nn.Conv2d(before, self.channels, 3, padding=1), nn.PReLU())
             before = self.channels
-        stages["output"] = nn.Sequential(nn.Conv2d(before, 1, 3, padding=1), nn.Flatten(1, 2))
+        last = nn.Conv2d(before, interface.channels, 3, padding=1)
+        stages["output"] = nn.Sequential(last, ToImage(interface.image_shape))
         return LowRankDecoder(stages)
 
 
@@ -71,42 +77,51 @@ class LowRankDecoder(StagedDecoder):
 
 
 class LowRankEmbedding(nn.Module):
-    """Codes to one rendered image per factor: `(batch, code)` to `(batch, factor, y, x)`."""
+    """Codes to one rendered image per factor: `(batch, code)` to `(batch, factor, y, x)`.
+
+    With an image shape of `(channel, y, x)`, to `(batch, factor × channel, y, x)`.
+    """
 
     @checked
     def __init__(
         self,
         code_sizes: tuple[int, ...],
-        image_shape: tuple[int, int],
+        image_shape: tuple[int, ...],
         rank: int | None = None,
         vectors: Convention = "unit",
     ) -> None:
         super().__init__()
-        rank = min(image_shape) if rank is None else rank
+        rank = min(image_shape[-2:], default=0) if rank is None else rank
         for field, sizes in (("code_sizes", code_sizes), ("image_shape", image_shape), ("rank", (rank,))):
             for size in sizes:
                 whole_number(field, size, at_most=LARGEST_SIDE)
-        if len(image_shape) != 2 or not code_sizes:
-            raise InvalidValue("image_shape", image_shape, "rows and columns, and a code of at least one factor")
-        if sum(code_sizes) * rank * sum(image_shape) > LARGEST_EMBEDDING:
+        if not code_sizes:
+            raise InvalidValue("code_sizes", code_sizes, "a code of at least one factor")
+        ends = Interface(tuple(code_sizes), tuple(image_shape))
+        self.channels, (rows, columns) = ends.channels, ends.plane
+        if sum(code_sizes) * self.channels * rank * (rows + columns) > LARGEST_EMBEDDING:
             raise InvalidValue("rank", rank, f"embeddings of at most {LARGEST_EMBEDDING} numbers")
         self.code_sizes = tuple(code_sizes)
         self.vectors = vectors
-        rows, columns = image_shape
-        self.rows = nn.ParameterList(nn.Parameter(torch.randn(size, rank, rows)) for size in code_sizes)
-        self.columns = nn.ParameterList(nn.Parameter(torch.randn(size, rank, columns)) for size in code_sizes)
-        self.strengths = nn.ParameterList(nn.Parameter(torch.randn(size, rank)) for size in code_sizes)
+        each = [size for size in code_sizes for _ in range(self.channels)]
+        self.rows = nn.ParameterList(nn.Parameter(torch.randn(size, rank, rows)) for size in each)
+        self.columns = nn.ParameterList(nn.Parameter(torch.randn(size, rank, columns)) for size in each)
+        self.strengths = nn.ParameterList(nn.Parameter(torch.randn(size, rank)) for size in each)
 
     def parts(self) -> PlainParts:
         """The parameters as they are used."""
-        return PlainParts.of([*self.rows], [*self.columns], [*self.strengths], self.vectors == "unit")
+        unit = self.vectors == "unit"
+        return PlainParts.of([*self.rows], [*self.columns], [*self.strengths], unit, self.channels)
 
-    def images(self) -> list[Float[Tensor, "value y x"]]:
+    def images(self) -> list[Float[Tensor, "value *channel y x"]]:
         """Each factor's embeddings W(v), one image per value (Eq. 8)."""
-        return self.parts().images()
+        planes = self.parts().images()
+        if self.channels == 1:
+            return planes
+        return [torch.stack(planes[k : k + self.channels], dim=1) for k in range(0, len(planes), self.channels)]
 
     def spectra(self) -> list[Float[Tensor, "value rank"]]:
-        """Each embedding's normalised squared strengths λ̃ = λ² / Σλ² (Eq. 9)."""
+        """Each matrix's normalised squared strengths λ̃ = λ² / Σλ² (Eq. 9), factor by factor and channel by channel."""
         return self.parts().spectra()
 
     def entropy(self) -> Float[Tensor, ""]:
@@ -117,5 +132,5 @@ class LowRankEmbedding(nn.Module):
         """Var v + Var u over the pixel index, summed over ranks, values and factors (Eq. 11, without μ2)."""
         return self.parts().variance()
 
-    def forward(self, codes: Float[Tensor, "batch code"]) -> Float[Tensor, "batch factor y x"]:
+    def forward(self, codes: Float[Tensor, "batch code"]) -> Float[Tensor, "batch rendered y x"]:
         return self.parts().rendered(codes)

@@ -1,6 +1,7 @@
 """A low-rank embedding's parameters as they are used: images to be mixed, and penalties.
 
-Vectors are `(*member, value, rank, pixel)` and strengths `(*member, value, rank)`, one tensor per factor.
+Vectors are `(*member, value, rank, pixel)` and strengths `(*member, value, rank)`, one tensor per factor and, where
+images have colour, channel: factor by factor, a factor's channels together.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ class EmbeddingParts(ABC):
     rows: list[Tensor]
     columns: list[Tensor]
     strengths: list[Tensor]
+    channels: int
+    """Tensors of one factor, one for each colour channel."""
 
     @abstractmethod
     def images(self) -> list[Tensor]:
@@ -34,11 +37,11 @@ class EmbeddingParts(ABC):
         """Var v + Var u over pixels, summed over ranks, values and factors; one number per member."""
 
     def rendered(self, codes: Tensor) -> Tensor:
-        """Codes `(*member, batch, code)` to one image per factor, `(*member, batch, factor, y, x)`."""
-        blocks = codes.split([s.shape[-2] for s in self.strengths], dim=-1)
+        """Codes `(*member, batch, code)` to one image per factor and channel, `(*member, batch, factor, y, x)`."""
+        blocks = codes.split([s.shape[-2] for s in self.strengths[:: self.channels]], dim=-1)
         mixed = [
-            (block @ images.flatten(-2)).unflatten(-1, images.shape[-2:])
-            for block, images in zip(blocks, self.images(), strict=True)
+            (blocks[k // self.channels] @ images.flatten(-2)).unflatten(-1, images.shape[-2:])
+            for k, images in enumerate(self.images())
         ]
         return torch.stack(mixed, dim=-3)
 
@@ -55,10 +58,12 @@ class PlainParts(EmbeddingParts):
     """The vectors whose variance is penalised."""
 
     @classmethod
-    def of(cls, rows: list[Tensor], columns: list[Tensor], strengths: list[Tensor], unit: bool) -> PlainParts:
+    def of(
+        cls, rows: list[Tensor], columns: list[Tensor], strengths: list[Tensor], unit: bool, channels: int = 1
+    ) -> PlainParts:
         """From parameters; the variance penalised is that of the unit vectors, or of the raw ones."""
         units = [_unit(v) for v in rows], [_unit(v) for v in columns]
-        return cls(*units, strengths, [*units[0], *units[1]] if unit else rows + columns)
+        return cls(*units, strengths, channels, [*units[0], *units[1]] if unit else rows + columns)
 
     def images(self) -> list[Tensor]:
         return [(s[..., None] * v).mT @ u for s, v, u in zip(self.strengths, self.rows, self.columns, strict=True)]

@@ -1,4 +1,4 @@
-"""Transformer decoder: pixel tokens through standard encoder layers, linear to one value per token.
+"""Transformer decoder: pixel tokens through standard encoder layers, linear to the colour of each.
 
 Layers are the original post-norm ones with ReLU; no dropout, so that a member's result does not depend on its
 neighbours' random numbers. Stages: `tokens`, `layer1` … and `output`.
@@ -13,8 +13,8 @@ from jaxtyping import Float
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDecoder, ToImage
-from recombine.decoders.tokens import PixelTokens
+from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDecoder
+from recombine.decoders.tokens import PixelTokens, read_out
 from recombine.errors import InvalidValue
 
 
@@ -42,7 +42,7 @@ class Transformer(DecoderSpec):
         stages: dict[str, nn.Module] = {"tokens": PixelTokens(interface, self.width)}
         for number in range(1, self.depth + 1):
             stages[f"layer{number}"] = EncoderLayer(self.width, self.heads, self.feedforward)
-        stages["output"] = nn.Sequential(nn.Linear(self.width, 1), ToImage(interface.image_shape))
+        stages["output"] = read_out(interface, self.width)
         return StagedDecoder(stages)
 
 

@@ -6,7 +6,6 @@ that in Python the traceback leads into the user's code.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import wraps
 from inspect import unwrap
@@ -17,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recombine.arrays import as_numbers
 from recombine.encodings import ENCODINGS, Encoding
 from recombine.errors import InvalidValue, RecombineError, listed, reason_of
 from recombine.factors import FORMS, TURN, Factor, FactorGrid, Form
@@ -28,8 +26,6 @@ T = TypeVar("T")
 GRID = "NAME=LOW:HIGH or NAME=LOW:HIGH:COUNT, separated by commas"
 ANGLE = "angle"
 """Name of a factor that is an angle in degrees unless its text says otherwise."""
-GRAM_MATRICES = 4
-"""Matrices with one number per pair of points that are in memory together."""
 
 
 def parse_grid(text: str) -> FactorGrid:
@@ -67,18 +63,13 @@ def _parsed_factor(text: str) -> Factor:
 
 
 def valid_grid(grid: FactorGrid | str, reserved: frozenset[str]) -> FactorGrid:
-    """The grid of a text, small enough and without names that the result uses itself."""
+    """The grid of a text, without names that the result uses itself."""
     parsed = parse_grid(grid) if isinstance(grid, str) else grid
     if not isinstance(parsed, FactorGrid):
         raise InvalidValue("grid", grid, 'a FactorGrid, or a text as "x=0:27,y=0:27" or "x=0:1:5"')
     for name in parsed.names:
         if name in reserved:
             raise InvalidValue("grid", name, f"names of factors other than {listed(sorted(reserved))}")
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    needed = GRAM_MATRICES * parsed.size**2 * torch.float64.itemsize
-    if needed > memory:
-        sizes = f"{needed / 2**30:.0f} GiB, this machine has {memory / 2**30:.0f}"
-        raise InvalidValue("grid", parsed.size, f"fewer points (matrices of all pairs need {sizes})")
     return parsed
 
 
@@ -132,21 +123,6 @@ def holdout_mask(holdout: Holdout | Tensor | np.ndarray | str | None, grid: Fact
     if bool(mask.all()):
         raise InvalidValue("holdout", int(mask.sum()), "a mask that keeps at least one combination")
     return mask.flatten().cpu()
-
-
-def valid_targets(targets: Any, grid: FactorGrid) -> Tensor | None:
-    """The right outputs as a tensor of finite numbers, one row per grid point."""
-    if targets is None:
-        return None
-    if isinstance(targets, np.ndarray):
-        targets = torch.from_numpy(as_numbers(targets, "targets"))
-    if not isinstance(targets, Tensor) or targets.is_complex() or targets.layout != torch.strided:
-        raise InvalidValue("targets", targets, "a tensor or array of real numbers")
-    if not bool(targets.isfinite().all()):
-        raise InvalidValue("targets", "NaN or infinity", "finite numbers only")
-    if targets.ndim == 0 or len(targets) != grid.size:
-        raise InvalidValue("targets", tuple(targets.shape), f"{grid.size} rows, one per grid point")
-    return targets
 
 
 def shaped_targets(targets: Tensor, outputs: Tensor) -> Tensor:

@@ -7,13 +7,15 @@
 and left exactly as it was: training flags, hooks, gradients, buffers and random state. The result is one labelled
 Dataset: metric tensor, volume and factorization at every stage and grid point, probes, tuning indices and Schmidt
 spectra per stage, kernels and superposition of the outputs; and how the metric was computed, with what had to be done
-to the module's rows and which parts were left out.
+to the module's rows and which parts were left out. A grid too large for that is sampled
+(`recombine.diagnosis.sampling`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -28,22 +30,32 @@ from recombine.diagnosis.arguments import (
     valid_encoding,
     valid_grid,
     valid_module,
-    valid_targets,
 )
 from recombine.diagnosis.derivatives import Geometry, exact_geometry
 from recombine.diagnosis.hooks import OUTPUT
 from recombine.diagnosis.isolation import as_called, differentiable, refuse_unfinished, uncompiled, undisturbed
 from recombine.diagnosis.outputs import averaged_outputs, output_scores, superposition
 from recombine.diagnosis.result import Diagnosis, dataset, reserved_names
+from recombine.diagnosis.sampling import (
+    Part,
+    averaged_profile,
+    averaged_scores,
+    error_scores,
+    plan_of,
+    profile_errors,
+)
+from recombine.diagnosis.streaming import streamed_errors
 from recombine.diagnosis.subject import Subject, prepare_subject
+from recombine.diagnosis.targets import TargetFunction, target_rows, valid_targets
 from recombine.encodings import Encoding
 from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
 from recombine.holdouts import Holdout
-from recombine.metrics import volume_element
-from recombine.metrics.profile import read_stages, stage_profile
+from recombine.metrics import neighbour_metric, volume_element
+from recombine.metrics.profile import StageProfile, read_stages, stage_profile
 from recombine.metrics.registry import Stage
 from recombine.metrics.stages import INPUT, MEMORY, Encode, precision
+from recombine.metrics.sub_grids import points_at
 from recombine.training.devices import arithmetic
 
 GEOMETRIES = ("auto", "exact", "differences")
@@ -57,11 +69,13 @@ def diagnose(
     encode: Encode | Encoding | str | None = None,
     holdout: Holdout | Tensor | np.ndarray | str | None = None,
     stages: Sequence[str] | None = None,
-    targets: Tensor | np.ndarray | None = None,
+    targets: Tensor | np.ndarray | TargetFunction | None = None,
     background: float = 0.0,
     memory: int = MEMORY,
     geometry: Literal["auto", "exact", "differences"] = "auto",
     thorough: bool | Sequence[str] = False,
+    points: int | None = None,
+    seed: int = 0,
 ) -> Diagnosis:
     """Measure a module over a factor grid.
 
@@ -80,9 +94,10 @@ def diagnose(
         Module paths and patterns (`*` within a level, `**` across levels); by default the module's own parts in the
         order they are run, wrappers opened.
     targets
-        Right outputs, one row per grid point in its order, for errors and superposition.
+        Right outputs, one row per grid point in its order, for errors and superposition; or a function from
+        `(point, factor)` values to them. Of a sampled grid only the rows that are needed are read.
     background
-        Value of an empty output.
+        Value of an empty output, in every channel.
     memory
         Bytes that a measurement may keep at a time.
     geometry
@@ -91,6 +106,11 @@ def diagnose(
     thorough
         Whether to measure what takes long too, such as tests of factorization up to an invertible map; or the names of
         some such metrics (docs/metrics.md).
+    points
+        Points of the grid that are measured; a larger grid is sampled, and numbers have standard errors (variables
+        that end in `_se`). 4096 by default.
+    seed
+        Of the sample.
 
     Returns
     -------
@@ -102,7 +122,9 @@ def diagnose(
     grid = valid_grid(grid, reserved_names())
     encoding = valid_encoding(encode, grid)
     mask = holdout_mask(holdout, grid)
-    targets = valid_targets(targets, grid)
+    given = valid_targets(targets, grid)
+    plan = plan_of(grid, mask, points, seed)
+    whole = target_rows(given, grid) if plan.points is None else None
     one_of("geometry", geometry, GEOMETRIES)
     number("background", background)
     whole_number("memory", memory)
@@ -119,21 +141,73 @@ def diagnose(
 
     strict = arithmetic("float32")  # TF32's rounding would hide what small steps do
     with strict, as_called(module, device) as forward, undisturbed(module), differentiable(module):
-        points = grid.points.to(device, precision(device)).clone()
-        subject = prepare_subject(module, forward, encoded, points, stages, memory)
-        derivative = _geometry(geometry, encoding, subject, points, grid)
-        by_stage = read_stages(
-            subject.reader, points, grid, mask, exact=derivative.metrics, targets=targets, memory=subject.memory
-        )
-        kept: dict[str, Tensor] = {}
-        profile = stage_profile(_measurable(by_stage, encode, kept), thorough=thorough)
-        outputs = kept[OUTPUT]
-        truth = None if targets is None else shaped_targets(targets, outputs)
-        scores = output_scores(outputs, points, mask, grid, truth)
-        if bool(mask.any()):
-            averaged = _averaged(subject, encoding, lambda: encoded(points), grid, mask, background)
-            scores |= superposition(outputs, points, mask, grid, truth, background, averaged)
-    return dataset(profile, scores, grid, mask, derivative, subject.notes)
+        places = [points_at(grid, part.indices).to(device, precision(device)).clone() for part in plan.parts]
+        subject = prepare_subject(module, forward, encoded, places[0], stages, memory)
+        if plan.points is not None and subject.rows.how == "whole":
+            raise InvalidValue("points", grid.size, "a grid that is not sampled, since the rows of a batch meet")
+        derivatives = [_geometry(geometry, encoding, subject, own, grid) for own in places]
+        derivative = next((own for own in derivatives if own.metrics is None), derivatives[0])
+        profiles, scores = [], []
+        for part, own, exact in zip(plan.parts, places, derivatives, strict=True):
+            metrics = None if derivative.metrics is None else exact.metrics
+            truth = whole if part.indices is None else target_rows(given, grid, part.indices)
+            profile, outputs = _profile(subject, part, own, grid, metrics, truth, encode, thorough)
+            profiles.append(profile)
+            codes = partial(encoded, own)
+            scores.append(_scores(subject, part, own, outputs, truth, encoding, codes, grid, background))
+        if plan.points is None:
+            return dataset(profiles[0], scores[0], grid, mask, derivative, subject.notes)
+        profile, estimates = averaged_profile(plan, profiles)
+        combined = averaged_scores(scores) | profile_errors(estimates)
+        if given is not None:
+            error, constant = streamed_errors(subject, encoded, given, grid, plan.points, mask, precision(device))
+            combined |= error_scores(error, constant, plan.points, mask)
+    first, notes = plan.parts[0], [*plan.notes, *subject.notes]
+    return dataset(profile, combined, first.grid, first.held_out, derivative, notes, len(plan.points))
+
+
+def _profile(
+    subject: Subject,
+    part: Part,
+    points: Tensor,
+    grid: FactorGrid,
+    metrics: dict[str, Tensor] | None,
+    targets: Tensor | None,
+    encode: object,
+    thorough: bool | Sequence[str],
+) -> tuple[StageProfile, Tensor]:
+    """Registered metrics of every stage over a part of the grid, and the outputs."""
+    neighbours = None
+    if part.indices is not None and min(grid.shape) > 1:
+        neighbours = neighbour_metric(subject.reader, grid, part.indices, points.device, memory=subject.memory)
+    by_stage = read_stages(
+        subject.reader, points, part.grid, part.held_out,
+        exact=metrics, targets=targets, neighbours=neighbours, memory=subject.memory,
+    )  # fmt: skip
+    kept: dict[str, Tensor] = {}
+    profile = stage_profile(_measurable(by_stage, encode, kept), part.metrics(thorough))
+    return profile, kept[OUTPUT]
+
+
+def _scores(
+    subject: Subject,
+    part: Part,
+    points: Tensor,
+    outputs: Tensor,
+    targets: Tensor | None,
+    encoding: object,
+    codes: Callable[[], Tensor],
+    grid: FactorGrid,
+    background: float,
+) -> dict[str, Any]:
+    """Scores of the outputs over a part of the grid."""
+    truth = None if targets is None else shaped_targets(targets, outputs)
+    paired = part.needing_holdout is not False and bool(part.held_out.any())
+    scores = output_scores(outputs, points, part.held_out, part.grid, truth, kernels=paired)
+    if paired:
+        averaged = _averaged(subject, encoding, codes, grid, part.held_out, background)
+        scores |= superposition(outputs, points, part.held_out, part.grid, truth, background, averaged)
+    return scores
 
 
 def _averaged(

@@ -1,8 +1,9 @@
-"""Figures of a diagnosis: volume maps per stage, and how registered metrics change along the stages."""
+"""Figures of a diagnosis: maps per stage over a plane of the grid, and how metrics change along the stages."""
 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,9 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from recombine.diagnosis.planes import Plane, plane_through
 from recombine.diagnosis.result import metric_method
+from recombine.errors import InvalidValue, listed
 from recombine.metrics.registry import STAGE_METRICS
 from recombine.reproduction.panels import extent_of, outline, styled
 
@@ -26,9 +29,33 @@ CHARACTERS = 10
 """Characters of a title that an inch holds; of a note, whose letters are smaller, half as many again."""
 
 
-def volume_figure(result: xarray.Dataset) -> Figure:
-    """log10 of the volume element over a two-factor grid, one panel per stage, each with its own colours."""
-    first, second = (str(name) for name in result["held_out"].dims)
+VOLUME = "volume"
+"""The column that is drawn as a logarithm."""
+TICKS = 6
+"""Values at most that stand along an axis whose values are not evenly spaced."""
+
+
+def volume_figure(
+    result: xarray.Dataset, plane: Sequence[str] | None = None, at: Mapping[str, float] | None = None
+) -> Figure:
+    """log10 of the volume element over a plane of the grid, one panel per stage, each with its own colours."""
+    return plane_figure(result, VOLUME, plane, at)
+
+
+def plane_figure(
+    result: xarray.Dataset,
+    column: str = VOLUME,
+    plane: Sequence[str] | None = None,
+    at: Mapping[str, float] | None = None,
+) -> Figure:
+    """A column over a plane of the grid, one panel per stage; other factors are fixed by `at`, or averaged.
+
+    The outline is around cells of which any point is held out.
+    """
+    drawable = _maps(result)
+    if column not in drawable:
+        raise InvalidValue("column", column, f"a number per stage and grid point: {listed(drawable)}")
+    chosen = plane_through(result, plane, at)
     labels, prefix = stage_labels([str(stage) for stage in result["stage"].values])
     columns = min(4, len(labels)) if len(labels) <= 16 else 6
     rows = -(-len(labels) // columns)
@@ -38,30 +65,52 @@ def volume_figure(result: xarray.Dataset) -> Figure:
             rows, columns, figsize=(width, 2.2 * rows + 0.6), squeeze=False, layout="constrained"
         )
         for index, (ax, label) in enumerate(zip(axes.flat, labels, strict=False)):
-            _volume_panel(ax, result.isel(stage=index), first, second)
+            _panel(ax, result.isel(stage=index), column, chosen)
             ax.set_title(_literal(label), fontsize=8)
             if index % columns == 0:
-                ax.set_ylabel(_literal(second))
+                ax.set_ylabel(_literal(chosen.upward))
             if index + columns >= len(labels):
-                ax.set_xlabel(_literal(first))
+                ax.set_xlabel(_literal(chosen.across))
         for ax in axes.flat[len(labels) :]:
             ax.set_visible(False)
-        _annotate(figure, "log10 volume element", result, prefix, width)
+        title = "log10 volume element" if column == VOLUME else column
+        _annotate(figure, f"{title}, {chosen.words}" if chosen.words else title, result, prefix, width)
     return figure
 
 
-def _volume_panel(ax: Axes, stage: xarray.Dataset, first: str, second: str) -> None:
-    x, y = stage[first].values, stage[second].values
-    volume = stage["volume"].transpose(second, first).values
+def _maps(result: xarray.Dataset) -> list[str]:
+    """Variables with a number for each stage and point of the grid."""
+    dims = {"stage", *result["held_out"].dims}
+    return [str(name) for name, values in result.data_vars.items() if {*values.dims} == dims]
+
+
+def _panel(ax: Axes, stage: xarray.Dataset, column: str, plane: Plane) -> None:
+    values = stage[column]
+    if column == VOLUME:
+        drawable = (values > 0) & np.isfinite(values)
+        values = values.where(drawable)
+        values = values.copy(data=np.log10(values.values))
+    heights = plane.of(values).values
+    x, y = (_even(ax, stage[name].values, axis) for name, axis in ((plane.across, "x"), (plane.upward, "y")))
     ax.spines[:].set_visible(True)
-    drawable = (volume > 0) & np.isfinite(volume)
-    image = ax.imshow(np.log10(np.where(drawable, volume, np.nan)), extent=extent_of(x, y), aspect="auto")
-    if drawable.any():
-        outline(ax, stage["held_out"].transpose(second, first).values, x, y)
+    image = ax.imshow(heights, extent=extent_of(x, y), aspect="auto")
+    if np.isfinite(heights).any():
+        outline(ax, plane.any_of(stage["held_out"]).values, x, y)
         ax.figure.colorbar(image, ax=ax, shrink=0.8)
     else:
-        words = "0 everywhere" if (volume == 0).all() else "no number"
+        words = "0 everywhere" if column == VOLUME and bool((stage[column] == 0).all()) else "no number"
         ax.text(0.5, 0.5, words, transform=ax.transAxes, ha="center", va="center")
+
+
+def _even(ax: Axes, values: np.ndarray, axis: str) -> np.ndarray:
+    """Evenly spaced places of values along an axis: their own where they are, else their numbers, with labels."""
+    steps = np.diff(values)
+    if len(steps) < 2 or np.allclose(steps, steps[0]):
+        return values
+    places = np.arange(len(values), dtype=float)
+    shown = np.unique(np.linspace(0, len(values) - 1, min(TICKS, len(values))).round().astype(int))
+    getattr(ax, f"set_{axis}ticks")(places[shown], [f"{values[k]:g}" for k in shown])
+    return places
 
 
 def profile_figure(result: xarray.Dataset) -> Figure:

@@ -16,7 +16,7 @@ PERMUTATIONS = 499
 
 
 def output_scores(
-    outputs: Tensor, points: Tensor, mask: Tensor, grid: FactorGrid, targets: Tensor | None
+    outputs: Tensor, points: Tensor, mask: Tensor, grid: FactorGrid, targets: Tensor | None, *, kernels: bool = True
 ) -> dict[str, Any]:
     """Errors of the outputs, also over those of always giving the mean kept target, and which kernel they are like."""
     scores: dict[str, Any] = {}
@@ -29,7 +29,7 @@ def output_scores(
         for region, points_in in regions.items():
             scores[f"{region}_error"] = ((), error[points_in].mean().item())
             scores[f"{region}_over_mean"] = ((), (error[points_in].mean() / constant[points_in].mean()).item())
-    if bool(mask.any()) and not bool(mask.all()):
+    if kernels and bool(mask.any()) and not bool(mask.all()):
         agreement = kernel_agreement(
             gram_matrix(outputs.cpu()), _positions(points, grid).cpu(), mask, permutations=PERMUTATIONS
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from torch import Tensor
 
 from recombine.diagnosis import telling
 from recombine.diagnosis.derivatives import Geometry
+from recombine.diagnosis.planes import SAMPLED
+from recombine.diagnosis.sampling import SUFFIX
 from recombine.factors import FactorGrid
 from recombine.holdouts import HoldoutSummary
 from recombine.metrics.profile import StageProfile
@@ -35,7 +38,8 @@ OTHER_NAMES = frozenset({"stage", "factor", "other_factor", "kernel", "predictio
 def reserved_names() -> frozenset[str]:
     """Names of variables and dimensions in a diagnosis, which a factor cannot have."""
     own = {name for column in STAGE_METRICS.columns() for name in (column.name, *column.dims)} - {"point"}
-    return OTHER_NAMES | {*OUTPUT_SCORES} | own
+    errors = {f"{name}{SUFFIX}" for name in (*OUTPUT_SCORES, *(column.name for column in STAGE_METRICS.columns()))}
+    return OTHER_NAMES | {*OUTPUT_SCORES} | own | errors
 
 
 class Diagnosis(xarray.Dataset):
@@ -47,6 +51,34 @@ class Diagnosis(xarray.Dataset):
     def notes(self) -> list[str]:
         """What was done to the module's rows, and which parts were left out."""
         return str(self.attrs.get("notes", "")).splitlines()
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Metrics that are not here, each with what it needs and this module, or its grid, does not have."""
+        return dict(json.loads(self.attrs.get("left_out", "{}")))
+
+    def draw(
+        self, plane: Sequence[str] | None = None, at: Mapping[str, float] | None = None, column: str = "volume"
+    ) -> Any:
+        """A map of every stage over a plane through the grid.
+
+        Parameters
+        ----------
+        plane
+            Two factors by name, along x and along y; the first two by default.
+        at
+            Values of other factors, as `{"shape": 0}`; factors that are left out are averaged.
+        column
+            A variable with a number per grid point; of `volume` the logarithm is drawn.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            One panel per stage.
+        """
+        from recombine.diagnosis.drawing import plane_figure
+
+        return plane_figure(self, column, plane, at)
 
     @property
     def telling(self) -> dict[str, Any]:
@@ -70,7 +102,8 @@ class Diagnosis(xarray.Dataset):
             if column.heading and column.name in self:
                 values = self[column.name]
                 inner = [dim for dim in values.dims if dim != "stage"]
-                cells[column.heading] = _cells(values.mean(inner) if inner else values, column.form)
+                texts = _cells(values.mean(inner) if inner else values, column.form)
+                cells[column.heading] = _with_errors(texts, self._half_widths(column.name, inner), column.form)
                 scores[column.heading] = telling.short(record, column.name)
         if any(scores.values()):
             cells["stage"].append("AUROC")
@@ -85,7 +118,7 @@ class Diagnosis(xarray.Dataset):
             if name in self:
                 scores = self[name]
                 cases = [""] if scores.ndim == 0 else [f" {case}" for case in scores[scores.dims[0]].values]
-                texts = _cells(scores, ".3g")
+                texts = _with_errors(_cells(scores, ".3g"), self._half_widths(name), ".2g")
                 for case, text in zip(cases, texts, strict=True):
                     score = telling.short(record, f"{name}{case}")
                     lines.append(f"{name}{case}: {text}" + (f" (AUROC {score})" if score else ""))
@@ -93,6 +126,17 @@ class Diagnosis(xarray.Dataset):
         method = metric_method(self)
         lines += [f"metric: {method}"] if method else []
         return [*lines, *telling.sentences(record), *self.advice, *(f"note: {note}" for note in self.notes)]
+
+    def _half_widths(self, name: str, averaged: Sequence[Any] = ()) -> np.ndarray | None:
+        """Half-widths of the 95 % intervals of a variable; none where it is not sampled.
+
+        Of a mean over factors the mean half-width, which its own does not exceed.
+        """
+        if f"{name}{SUFFIX}" not in self:
+            return None
+        errors = self[f"{name}{SUFFIX}"]
+        widths = (errors.mean(averaged) if len(averaged) else errors) * errors.attrs["quantile"]
+        return np.atleast_1d(widths.values)
 
     def summary(self) -> str:
         """One line per stage, then scores of the outputs, how the metric was computed, and notes."""
@@ -116,8 +160,12 @@ def dataset(
     mask: Tensor,
     geometry: Geometry,
     notes: list[str],
+    points: int | None = None,
 ) -> Diagnosis:
-    """The labelled Dataset; variables that depend on the metric tensor say how it was computed."""
+    """The labelled Dataset; variables that depend on the metric tensor say how it was computed.
+
+    `points` says of how many points a larger grid was sampled.
+    """
     columns = {column.name: column for column in STAGE_METRICS.columns()}
     method = {"metric": geometry.method, "metric_reason": geometry.reason}
     of_the_metric = {
@@ -137,7 +185,9 @@ def dataset(
     data = {**variables, **output_scores, "held_out": (names, mask.reshape(grid.shape).numpy())}
     known = {telling.KEY: json.dumps(record)} if record else {}
     known |= {"holdout": str(HoldoutSummary.of(mask, grid))} if bool(mask.any()) else {}
-    return Diagnosis(data, coords=labels, attrs={**method, "notes": "\n".join(notes), **known})
+    more: dict[str, Any] = {"left_out": json.dumps(profile.left_out)} if profile.left_out else {}
+    more |= {} if points is None else {SAMPLED: points}
+    return Diagnosis(data, coords=labels, attrs={**method, "notes": "\n".join(notes), **known, **more})
 
 
 def _cases(output_scores: dict[str, Any]) -> list[str]:
@@ -162,3 +212,13 @@ def _unfolded(column: Column, stacked: np.ndarray, grid: FactorGrid) -> tuple[tu
 
 def _cells(values: xarray.DataArray, form: str) -> list[str]:
     return ["–" if np.isnan(value) else f"{value:{form}}" for value in np.atleast_1d(values.values)]
+
+
+def _with_errors(texts: list[str], half_widths: np.ndarray | None, form: str) -> list[str]:
+    """Texts of numbers with their intervals, where they have some."""
+    if half_widths is None:
+        return texts
+    return [
+        text if np.isnan(width) else f"{text} ± {width:{form}}"
+        for text, width in zip(texts, half_widths, strict=True)
+    ]  # fmt: skip

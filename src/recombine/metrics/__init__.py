@@ -3,7 +3,7 @@
 from recombine.metrics.bands import Band, band_alignment, band_index, band_position, mean_band_index
 from recombine.metrics.combinations import nonnegative_superposition, stripe_superposition
 from recombine.metrics.cross_terms import cross_terms
-from recombine.metrics.errors import extreme_pixel, hits, region_mean, squared_error
+from recombine.metrics.errors import contrast, extreme_pixel, hits, region_mean, squared_error
 from recombine.metrics.factorization import factorization_curve, interaction_weights, partial_factorization
 from recombine.metrics.geometry import local_factorization, mean_factorization, volume_element
 from recombine.metrics.kernel_families import FamilyAgreement, family_kernels, kernel_families
@@ -14,7 +14,7 @@ from recombine.metrics.kernels import (
     kernel_agreement,
     theoretical_kernel,
 )
-from recombine.metrics.metric_tensors import finite_difference_metric, metric_tensor
+from recombine.metrics.metric_tensors import finite_difference_metric, metric_tensor, neighbour_metric
 from recombine.metrics.nearest_values import nearest_values
 from recombine.metrics.nonnegative import nonnegative_weights
 from recombine.metrics.peaks import peak_scores, separate_peaks
@@ -23,8 +23,16 @@ from recombine.metrics.ranks import effective_rank, matrix_effective_rank, schmi
 from recombine.metrics.regions import distance_inside, interior
 from recombine.metrics.roughness import laplacian, roughness
 from recombine.metrics.sampled_kernels import sampled_factorization, sampled_interaction_weights
+from recombine.metrics.sampled_means import (
+    Estimate,
+    mean_estimate,
+    ratio_estimate,
+    repeated_estimate,
+    stratified_sample,
+)
 from recombine.metrics.sampling_bias import SamplingBias, sampling_bias
 from recombine.metrics.stages import Reader, Tap, decoder_reader, ensemble_reader, features, stage_sizes
+from recombine.metrics.sub_grids import SubGrid, draw_sub_grids, sub_grid_shape
 from recombine.metrics.superposition import (
     averaged_codes,
     averaged_prediction,
@@ -43,12 +51,14 @@ from recombine.metrics.kernel_axis import KernelAxis, kernel_axis, landmarks
 
 __all__ = [
     "Band",
+    "Estimate",
     "FamilyAgreement",
     "KernelAgreement",
     "KernelAxis",
     "LinearProbe",
     "Reader",
     "SamplingBias",
+    "SubGrid",
     "Tap",
     "Tuning",
     "averaged_codes",
@@ -57,9 +67,11 @@ __all__ = [
     "band_index",
     "band_position",
     "block_contrast",
+    "contrast",
     "cross_terms",
     "decoder_reader",
     "distance_inside",
+    "draw_sub_grids",
     "effective_rank",
     "ensemble_reader",
     "explained_variance",
@@ -82,17 +94,21 @@ __all__ = [
     "log_volume",
     "matrix_effective_rank",
     "mean_band_index",
+    "mean_estimate",
     "mean_factorization",
     "memorised_prediction",
     "metric_tensor",
     "nearest_values",
+    "neighbour_metric",
     "neuron_tuning",
     "nonnegative_superposition",
     "nonnegative_weights",
     "partial_factorization",
     "peak_scores",
     "probe_scores",
+    "ratio_estimate",
     "region_mean",
+    "repeated_estimate",
     "roughness",
     "sampled_factorization",
     "sampled_interaction_weights",
@@ -101,7 +117,9 @@ __all__ = [
     "separate_peaks",
     "squared_error",
     "stage_sizes",
+    "stratified_sample",
     "stripe_superposition",
+    "sub_grid_shape",
     "superposition_scores",
     "theoretical_kernel",
     "volume_element",

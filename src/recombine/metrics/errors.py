@@ -5,6 +5,10 @@ combinations) and `ood` (held out). An error *over blank* is divided by the erro
 that ignores the input: 1 means no better than drawing nothing. A point is a *hit* when the extreme pixel lies within
 `tolerance` pixels of the truth along both axes.
 
+The extreme pixel of a grey image is its brightest or darkest one. Colour has no polarity: a red thing on white is
+darker in two channels and as bright in the third. There it is the pixel farthest from the background, distances summed
+over channels (`contrast`). An image with the same bump in every channel has the same extreme pixel either way.
+
 Known answers: a perfect output has error 0 and is a hit; a blank output has 1 over blank; a bump drawn one pixel off
 is a hit, two off is not.
 """
@@ -60,6 +64,32 @@ def squared_error(
     """
     _validate_outputs(outputs, targets)
     return (outputs - targets).square().flatten(-(targets.ndim - 1)).mean(dim=-1)
+
+
+@checked
+def contrast(images: Float[Tensor, "*point channel y x"], background: float = 0.0) -> Float[Tensor, "*point y x"]:
+    """How far each pixel of a colour image is from the background: Σ |value − background| over channels.
+
+    Parameters
+    ----------
+    images
+        Colour images.
+    background
+        Value of an empty image, in every channel.
+
+    Returns
+    -------
+    Tensor
+        A grey image per image, bright where something is drawn: for `extreme_pixel`, `separate_peaks` and all others
+        that look at grey ones.
+
+    Examples
+    --------
+    >>> red_on_white = torch.tensor([[[1.0, 1.0]], [[1.0, 0.0]], [[1.0, 0.25]]])
+    >>> contrast(red_on_white, background=1.0).tolist()
+    [[0.0, 1.75]]
+    """
+    return (images - background).abs().sum(dim=-3)
 
 
 @checked

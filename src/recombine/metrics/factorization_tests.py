@@ -67,7 +67,7 @@ def evaluate_nonlinear_factorization(stage: Stage) -> dict[str, Tensor]:
     "partial_grouping",
     Column(
         "grouping", "number of the group that a factor is in, in the grouping whose blocks predict best", "Eq. 28",
-        dims=("factor",),
+        dims=("factor",), labels=True,
     ),
     needs=(Need.THREE_FACTORS,),
     in_studies=False,

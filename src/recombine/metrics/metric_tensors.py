@@ -8,6 +8,7 @@ per factor and g = JᵀJ. Factor values are in their own units (pixels for x and
 - `metric_tensor` is exact, by forward-mode differentiation: n tangents for n factors, never one row per feature.
 - `finite_difference_metric` is the published scripts' convention: central differences of the activations on the grid,
   one-sided at its ends; the only one possible for one-hot codes.
+- `neighbour_metric` is the same at some points of a grid alone: their neighbours are run with them.
 
 Known answers: an ideal bump of σ = 1 far from the border has g = (π/2) I by derivatives and (π/2)(1 − e⁻¹) I = 0.993 I
 by differences over one pixel, 37 % less.
@@ -18,14 +19,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.func import jvp, vmap
 
 from recombine.checks import checked, grid_shape, whole_number
 from recombine.errors import InvalidValue
-from recombine.metrics.stages import INPUT, MEMORY, Reader, chunks, flat, sampled, stage_sizes
+from recombine.factors import FactorGrid
+from recombine.metrics.stages import INPUT, MEMORY, Reader, chunks, flat, precision, sampled, stage_sizes
+from recombine.metrics.sub_grids import points_at, steps_at
 
 COPIES = 4
 """Copies of a stage that a layer may need beside its input and output."""
@@ -188,3 +191,71 @@ def finite_difference_metric(
     ]
     jacobian = torch.stack(columns, dim=-1)
     return jacobian.mT @ jacobian
+
+
+@checked
+def neighbour_metric(
+    reader: Reader, grid: FactorGrid, indices: Int[Tensor, " point"], device: torch.device, *, memory: int = MEMORY
+) -> dict[str, Float[Tensor, "point factor factor"]]:
+    """Every stage's metric tensor by differences, at some points of a grid: their neighbours along each factor are run.
+
+    Parameters
+    ----------
+    reader
+        Runs the network and hands out its stages, without member axes.
+    grid
+        The whole grid, of at least 2 values per factor.
+    indices
+        The points, by their place in the grid.
+    device
+        Where the network is.
+    memory
+        Bytes that may be kept at a time.
+
+    Returns
+    -------
+    dict of Tensor
+        `(point, factor, factor)` by the stage's name; as `finite_difference_metric` has at these points.
+
+    Examples
+    --------
+    >>> from recombine.factors import Factor
+    >>> grid = FactorGrid((Factor("x", 0, 4, 9),))
+    >>> doubled = lambda values, tap: tap("output", 2 * values)
+    >>> neighbour_metric(doubled, grid, torch.tensor([0, 5]), torch.device("cpu"))["output"].flatten().tolist()
+    [4.0, 4.0]
+    """
+    if min(grid.shape) < 2:
+        raise InvalidValue("grid", grid.shape, "at least 2 values per factor, for differences")
+    whole_number("memory", memory)
+    factors, steps, points = len(grid.shape), steps_at(grid, indices), points_at(grid, indices)
+    dtype = precision(device)
+    sizes = stage_sizes(reader, points[:1].to(device, dtype).clone())
+    size = max(1, memory // (4 * (2 * factors + COPIES) * sum(sizes.values())))
+    metrics: dict[str, list[Tensor]] = {}
+    for first in range(0, len(points), size):
+        here, at = points[first : first + size], steps[first : first + size]
+        beside, apart = _neighbours(here, at, grid)
+        width = apart.to(device, dtype)  # (factor, point)
+
+        def tap(name: str, activation: Tensor, width: Tensor = width) -> None:
+            ahead, behind = flat(activation).unflatten(0, (2, factors, -1)).unbind(0)
+            jacobian = ((ahead - behind) / width[..., None].to(ahead.dtype)).movedim(0, -1)
+            metrics.setdefault(name, []).append(jacobian.mT @ jacobian)
+
+        with torch.no_grad():
+            reader(beside.to(device, dtype).clone(), tap)
+    return {name: torch.cat(parts) for name, parts in metrics.items()}
+
+
+def _neighbours(points: Tensor, steps: Tensor, grid: FactorGrid) -> tuple[Tensor, Tensor]:
+    """Points one step ahead along each factor, then those one step behind, and how far they are apart."""
+    sides, values = [], []
+    for direction in (1, -1):
+        for k, factor in enumerate(grid.factors):
+            moved = points.clone()
+            moved[:, k] = factor.values[(steps[:, k] + direction).clamp(0, factor.count - 1)]
+            sides.append(moved)
+            values.append(moved[:, k])
+    ahead, behind = torch.stack(values).unflatten(0, (2, -1)).unbind(0)
+    return torch.cat(sides), ahead - behind

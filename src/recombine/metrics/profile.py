@@ -24,6 +24,8 @@ class StageProfile:
     stages: list[str] = field(default_factory=list)
     columns: dict[str, list[Tensor]] = field(default_factory=dict)
     """By the column's name, `(*member, …)` with the column's own axes, in the order of the stages."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Metrics that were not evaluated, each with what it needs and the network or its grid does not have."""
 
 
 def read_stages(
@@ -34,6 +36,7 @@ def read_stages(
     *,
     exact: Mapping[str, Tensor] | None = None,
     targets: Tensor | None = None,
+    neighbours: Mapping[str, Tensor] | None = None,
     members: int = 0,
     memory: int = MEMORY,
 ) -> Iterator[Stage]:
@@ -53,6 +56,8 @@ def read_stages(
         Exact metric tensors by the stage's name; without them metrics are computed by finite differences.
     targets
         Right outputs, one row per point.
+    neighbours
+        Metric tensors by differences, by the stage's name, where the points are a part of a larger grid.
     members
         Number of member axes before the points' in every activation.
     memory
@@ -65,7 +70,8 @@ def read_stages(
     """
     for name, activations in features(reader, points, members=members, memory=memory):
         metric = None if exact is None else exact[name]
-        yield Stage(name, activations, points, grid, held_out, metric, targets)
+        differences = None if neighbours is None else neighbours[name]
+        yield Stage(name, activations, points, grid, held_out, metric, targets, differences)
 
 
 def stage_profile(
@@ -87,17 +93,23 @@ def stage_profile(
     StageProfile
         One tensor per stage for every column.
     """
-    long = [STAGE_METRICS[name].name for name in ([] if isinstance(thorough, bool) else thorough)]
-    usual = [name for name, metric in STAGE_METRICS.items() if not metric.thorough or thorough is True or name in long]
-    chosen = [STAGE_METRICS[name] for name in (usual if metrics is None else metrics)]
+    chosen = [STAGE_METRICS[name] for name in (usual_metrics(thorough) if metrics is None else metrics)]
     profile = StageProfile()
     for stage in stages:
         profile.stages.append(stage.name)
         for metric in chosen:
-            if all(stage.has(need) for need in metric.needs):
-                for name, value in _evaluated(metric, stage).items():
-                    profile.columns.setdefault(name, []).append(value)
+            if missing := [need for need in metric.needs if not stage.has(need)]:
+                profile.left_out[metric.name] = str(missing[0])
+                continue
+            for name, value in _evaluated(metric, stage).items():
+                profile.columns.setdefault(name, []).append(value)
     return profile
+
+
+def usual_metrics(thorough: bool | Collection[str] = False) -> list[str]:
+    """The registered metrics that are evaluated by default: of those that take long all, none, or those named."""
+    long = [STAGE_METRICS[name].name for name in ([] if isinstance(thorough, bool) else thorough)]
+    return [name for name, metric in STAGE_METRICS.items() if not metric.thorough or thorough is True or name in long]
 
 
 def _evaluated(metric: StageMetric, stage: Stage) -> Mapping[str, Tensor]:

@@ -46,6 +46,8 @@ class Need(StrEnum):
     TWO_FACTORS = "two factors"
     THREE_FACTORS = "three factors or more"
     FOUR_POINTS = "four points or more"
+    WHOLE_GRID = "the whole grid"
+    """Neighbours on the grid among the points; a sub-grid of a grid too large to visit has none."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class Stage:
     """The exact metric tensor; none where there is no derivative."""
     targets: Tensor | None = None
     """Right outputs of the network, `(point, …)`."""
+    neighbours: Float[Tensor, "*member point factor factor"] | None = None
+    """The metric tensor by differences to neighbours that are not among the points; none on a whole grid."""
 
     @cached_property
     def grams(self) -> tuple[Tensor, Tensor]:
@@ -86,6 +90,8 @@ class Stage:
     @cached_property
     def differences(self) -> Float[Tensor, "*member point factor factor"]:
         """The metric tensor by finite differences, in double precision where single precision overflows."""
+        if self.neighbours is not None:
+            return self.neighbours
         spacing = tuple(factor.spacing for factor in self.grid.factors)
         metric = finite_difference_metric(self.features, self.grid.shape, spacing)
         if bool(metric.isfinite().all()):
@@ -108,6 +114,7 @@ class Stage:
             Need.TWO_FACTORS: len(self.grid.shape) == 2,
             Need.THREE_FACTORS: len(self.grid.shape) > 2,
             Need.FOUR_POINTS: len(self.points) > 3,
+            Need.WHOLE_GRID: self.neighbours is None,
         }[need]
 
 
@@ -131,6 +138,8 @@ class Column:
     """Label of its line in that panel."""
     study: str = ""
     """Its name in studies' Datasets where that is another one (stored results keep theirs)."""
+    labels: bool = False
+    """Whether its numbers name something, so that a mean of them means nothing."""
 
     @property
     def study_name(self) -> str:

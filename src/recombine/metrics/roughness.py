@@ -117,7 +117,7 @@ def _median(values: Tensor) -> Tensor:
 @stage_metric(
     "roughness",
     Column("log_volume_roughness", f"median absolute Laplacian {FLOORED}", "Fig. 3c", study="roughness"),
-    needs=(Need.METRIC,),
+    needs=(Need.METRIC, Need.WHOLE_GRID),
 )
 def evaluate_roughness(stage: Stage) -> dict[str, Tensor]:
     """How rough the volume is over the grid."""
@@ -134,7 +134,7 @@ def evaluate_roughness(stage: Stage) -> dict[str, Tensor]:
         "log_volume_roughness_kept", f"median absolute Laplacian {FLOORED}, kept points", "Fig. 4d",
         study="roughness_kept",
     ),
-    needs=(Need.METRIC, Need.HOLDOUT),
+    needs=(Need.METRIC, Need.HOLDOUT, Need.WHOLE_GRID),
 )  # fmt: skip
 def evaluate_roughness_held_out(stage: Stage) -> dict[str, Tensor]:
     """How rough the volume is over the held-out points, and over the kept ones."""

@@ -107,7 +107,7 @@ def evaluate_hole_dependence(stage: Stage) -> dict[str, Tensor]:
     "hole",
     Column("hole_openness", "distance of held-out images to kept ones over that of the points, in steps", "§3.4"),
     Column("hole_misplaced", "share of held-out images that are beside those of kept points far away", "§3.4"),
-    needs=(Need.HOLDOUT,),
+    needs=(Need.HOLDOUT, Need.WHOLE_GRID),
     in_studies=False,
 )
 def evaluate_hole(stage: Stage) -> dict[str, Tensor]:

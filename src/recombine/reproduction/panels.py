@@ -90,12 +90,17 @@ def drawn_image(
 ) -> None:  # fmt: skip
     """What a network draws, bumps bright on black whatever the polarity, with the held-out region and the truth.
 
-    White is the brightest pixel, or `FAINT` where all are darker than that.
+    White is the brightest pixel, or `FAINT` where all are darker than that. An image `(channel, y, x)` of three
+    channels is shown in its colours, on its own background; of another number of channels, their distance from it.
     """
-    size = np.arange(image.shape[0]), np.arange(image.shape[1])
-    shown = image if background == 0 else 1 - image
-    top = max(FAINT, float(np.nanmax(shown)))
-    ax.imshow(shown, cmap="gray", vmin=0, vmax=top, extent=extent_of(size[1], size[0]))
+    size = np.arange(image.shape[-2]), np.arange(image.shape[-1])
+    extent = extent_of(size[1], size[0])
+    if image.ndim == 3 and len(image) == 3:
+        ax.imshow(np.moveaxis(np.clip(np.nan_to_num(image), 0, 1), 0, -1), extent=extent)
+    else:
+        shown = np.abs(image - background).sum(axis=0) if image.ndim == 3 else image if background == 0 else 1 - image
+        top = max(FAINT, float(np.nanmax(shown)))
+        ax.imshow(shown, cmap="gray", vmin=0, vmax=top, extent=extent)
     if held_out is not None:
         outline(ax, held_out, size[1], size[0])
     if place is not None:

@@ -53,7 +53,7 @@ class Run:
 
     @cached_property
     def result(self) -> dict[str, Any]:
-        """`status` (done or diverged), `scores`, `steps` and `provenance`."""
+        """`status` (done or diverged), `scores`, `steps` and `provenance`; of sampled grids `standard_errors` too."""
         result = parsed_json(self.content(RESULT))
         if not _is_result(result):
             raise StoreError(f"store: {str(self.path / RESULT)!r} is not allowed; allowed: the result of a run")
@@ -72,6 +72,15 @@ class Run:
         """
         scores = self.result["scores"].items()
         return {name: float("nan") if value is None else float(value) for name, value in scores}
+
+    @property
+    def standard_errors(self) -> dict[str, float]:
+        """How far each score may be off because the grid was too large to evaluate whole; 0 where it was not.
+
+        NaN where a region is empty, or too few of its points were drawn.
+        """
+        errors = self.result.get("standard_errors") or dict.fromkeys(self.result["scores"], 0.0)
+        return {name: float("nan") if value is None else float(value) for name, value in errors.items()}
 
     @property
     def spec_text(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,7 +12,16 @@ import torch
 from recombine.specs import RunSpec
 from recombine.store import Run, Store
 from recombine.sweep.provenance import provenance
-from recombine.training import Ensemble, Evaluator, State, fit, group_by_rendering, scores
+from recombine.training import (
+    Ensemble,
+    Evaluator,
+    State,
+    fit,
+    group_by_rendering,
+    samples,
+    scores,
+    standard_errors,
+)
 
 FLOAT_BYTES = 4
 STATE_COPIES = 7
@@ -90,10 +99,11 @@ class Group:
         specs, saving = self.ensemble.specs, {}
         with ThreadPoolExecutor(min(len(self.keys), SAVED_AT_ONCE)) as pool:
             for alike in group_by_rendering(specs):
-                first = specs[alike[0]]
-                evaluator = Evaluator(first.task, self.device, self._chunk(first))
-                for index in alike:
-                    saving[index] = pool.submit(self.store.save, *self._finished(index, evaluator))
+                for same in _alike_in_sample(specs, alike):
+                    first = specs[same[0]]
+                    evaluator = Evaluator(first.task, self.device, self._chunk(first))
+                    for index in same:
+                        saving[index] = pool.submit(self.store.save, *self._finished(index, evaluator))
             return [saving[index].result() for index in range(len(self.keys))]
 
     def _finished(
@@ -105,7 +115,8 @@ class Group:
         evaluation = evaluator.of(lambda inputs: ensemble.outputs(weights, inputs), spec.task.held_out)
         result = {
             "status": "done" if bool(self.state.alive[index]) else "diverged",
-            "scores": {name: value if value == value else None for name, value in scores(evaluation).items()},
+            "scores": _without_nan(scores(evaluation)),
+            **_sampling(evaluation),
             "steps": int(self.state.step[index]),
             "provenance": {
                 **provenance(self.device, spec.recipe.precision),
@@ -123,6 +134,28 @@ class Group:
             {name: part.cpu().numpy() for name, part in ensemble.named_weights(weights).items()},
             {**{name: part.numpy() for name, part in evaluation.items()}, "history": history.numpy()},
         )
+
+
+def _alike_in_sample(specs: Sequence[RunSpec], members: list[int]) -> list[list[int]]:
+    """Members of tasks that render alike, apart by hold-out where that decides which points are drawn."""
+    if not samples(specs[members[0]].task):
+        return [members]
+    groups: dict[str, list[int]] = {}
+    for index in members:
+        groups.setdefault(specs[index].task.holdout.model_dump_json(), []).append(index)
+    return list(groups.values())
+
+
+def _sampling(evaluation: dict[str, torch.Tensor]) -> dict[str, Any]:
+    """How many points the scores are of, and how far off they may be, where points were drawn."""
+    if "point" not in evaluation:
+        return {}
+    return {"points": len(evaluation["point"]), "standard_errors": _without_nan(standard_errors(evaluation))}
+
+
+def _without_nan(numbers: dict[str, float]) -> dict[str, float | None]:
+    """Numbers as JSON has them."""
+    return {name: value if value == value else None for name, value in numbers.items()}
 
 
 def _epoch_means(errors: torch.Tensor, steps_per_epoch: int) -> torch.Tensor:

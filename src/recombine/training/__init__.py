@@ -9,7 +9,7 @@ from recombine.training.devices import (
     resolve_device,
 )
 from recombine.training.ensemble import Ensemble, State, group_by_rendering, program_of
-from recombine.training.evaluate import Evaluator, evaluate, scores
+from recombine.training.evaluate import Evaluator, evaluate, samples, scores, standard_errors
 from recombine.training.fit import fit
 from recombine.training.memory import fitting_members, within
 
@@ -28,6 +28,8 @@ __all__ = [
     "kernels_name",
     "program_of",
     "resolve_device",
+    "samples",
     "scores",
+    "standard_errors",
     "within",
 ]

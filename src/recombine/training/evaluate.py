@@ -1,15 +1,30 @@
-"""A trained member's outputs over the whole factor grid, reduced to errors and hits."""
+"""A trained member's outputs over the factor grid, reduced to errors and hits.
+
+A grid of more than `EVALUATED` points is sampled, held-out and kept points apart (`recombine.metrics.sampled_means`);
+scores then have standard errors. Examples that would fill memory are rendered chunk by chunk, each time anew.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 from recombine.checks import checked, users_function, whole_number
 from recombine.errors import InvalidValue
-from recombine.metrics import extreme_pixel, hits, region_mean, squared_error
+from recombine.metrics import (
+    Estimate,
+    contrast,
+    extreme_pixel,
+    hits,
+    mean_estimate,
+    ratio_estimate,
+    region_mean,
+    squared_error,
+    stratified_sample,
+)
 from recombine.tasks import Task
 from recombine.training.devices import arithmetic
 
@@ -21,48 +36,89 @@ SCORES_VERSION = 1
 EXACT = "donot_use_mm_for_euclid_dist"
 """How distances between codes are computed: exactly, not through a matrix product."""
 KEPT_BYTES = 2**28
-"""Bytes of a grid's examples that are kept on the device; more are brought there chunk by chunk."""
+"""Bytes of a grid's examples that are kept on the device; more are rendered chunk by chunk."""
+EVALUATED = 10**5
+"""Points of a grid that are evaluated; of more, so many are drawn."""
+SAMPLE_SEED = 0
+"""Of that draw: members of one task are scored on the same points."""
 
 
 class Evaluator:
-    """The whole factor grid of one task, or of several that render alike, made once for many members.
+    """The factor grid of one task, or of several that render alike, made once for many members.
 
-    `chunk` points are evaluated at a time, in strict float32.
+    `chunk` points are evaluated at a time, in strict float32. Of a grid of more than `points` points so many are drawn,
+    as the task's hold-out asks for: then tasks that share an evaluator must share the hold-out.
     """
 
-    def __init__(self, task: Task, device: torch.device, chunk: int = 32) -> None:
+    def __init__(
+        self, task: Task, device: torch.device, chunk: int = 32, points: int = EVALUATED, seed: int = SAMPLE_SEED
+    ) -> None:
         whole_number("chunk", chunk)
-        self.task, self.device = task, device
-        parts = [*task.examples(task.grid.points), task.grid.points]
-        home = device if sum(part.nbytes for part in parts) <= KEPT_BYTES else torch.device("cpu")
-        self.chunks = list(zip(*(part.to(home).split(chunk) for part in parts), strict=True))
-        blank = task.blank.to(home)
-        self.blank = torch.cat([squared_error(blank.expand_as(t), t) for _, t, _ in self.chunks]).cpu()
+        whole_number("points", points)
+        self.task, self.device, self.chunk = task, device, chunk
+        self.sample = stratified_sample(task.held_out, points, seed) if samples(task, points) else None
+        self.points = task.grid.points if self.sample is None else task.grid.points[self.sample]
+        numbers = sum(task.code_sizes) + math.prod(task.image_shape)
+        bytes_needed = len(self.points) * (numbers * torch.float32.itemsize + self.points[0].nbytes)
+        self._kept = self._rendered(self.points, device) if bytes_needed <= KEPT_BYTES else None
+        self.blank = torch.cat([self._blank_error(targets) for _, targets, _ in self.chunks()]).cpu()
+
+    def _rendered(self, points: Tensor, device: torch.device) -> tuple[Tensor, ...]:
+        return tuple(part.to(device) for part in (*self.task.examples(points), points))
+
+    def chunks(self) -> Iterator[tuple[Tensor, ...]]:
+        """Inputs, targets and points, so many at a time, on the device."""
+        if self._kept is not None:
+            yield from zip(*(part.split(self.chunk) for part in self._kept), strict=True)
+            return
+        for points in self.points.split(self.chunk):
+            yield self._rendered(points, self.device)
+
+    def _blank_error(self, targets: Tensor) -> Tensor:
+        return squared_error(self.task.blank.to(targets.device).expand_as(targets), targets)
 
     @torch.no_grad()
     def of(self, forward: Callable[[Tensor], Tensor], held_out: Tensor) -> Evaluation:
         """Per grid point: `error`, `hit`, `blank` (the error of the empty output) and `held_out`.
 
-        `forward` maps a batch of inputs to a batch of outputs.
+        `forward` maps a batch of inputs to a batch of outputs. Of a grid that is sampled, `point` says which of its
+        points these are, and `weight` how many of their region each stands for.
         """
         errors, hit = [], []
         with arithmetic("float32"):
-            for chunk in self.chunks:
-                inputs, targets, points = (part.to(self.device) for part in chunk)
+            for inputs, targets, points in self.chunks():
                 outputs = forward(inputs)
                 if not isinstance(outputs, Tensor) or outputs.shape != targets.shape:
                     raise InvalidValue("forward", outputs, f"a function that returns {tuple(targets.shape)} numbers")
                 outputs = outputs.float()
                 errors.append(squared_error(outputs, targets))
                 hit.append(_hit(self.task, outputs, points))
-        return {
-            "error": torch.cat(errors).cpu(), "blank": self.blank, "hit": torch.cat(hit).cpu(), "held_out": held_out
-        }  # fmt: skip
+        evaluation = {"error": torch.cat(errors).cpu(), "blank": self.blank, "hit": torch.cat(hit).cpu()}
+        if self.sample is None:
+            return {**evaluation, "held_out": held_out}
+        if not torch.equal(held_out, self.task.held_out):
+            raise InvalidValue("held_out", held_out, "the hold-out that points were drawn for")
+        inside = held_out[self.sample]
+        held, kept = (whole.sum().double() / drawn.sum() for whole, drawn in ((held_out, inside), (~held_out, ~inside)))
+        return {**evaluation, "held_out": inside, "point": self.sample, "weight": torch.where(inside, held, kept)}
+
+
+def samples(task: Task, points: int = EVALUATED) -> bool:
+    """Whether a task's grid is sampled where so many points are evaluated."""
+    return task.grid.size > points
 
 
 @checked
-def evaluate(task: Task, forward: Callable[[Tensor], Tensor], device: torch.device, chunk: int = 32) -> Evaluation:
-    """One member's error and hit at every grid point.
+def evaluate(
+    task: Task,
+    forward: Callable[[Tensor], Tensor],
+    device: torch.device,
+    chunk: int = 32,
+    *,
+    points: int = EVALUATED,
+    seed: int = SAMPLE_SEED,
+) -> Evaluation:
+    """One member's error and hit at every grid point, or at some of them where there are too many.
 
     Parameters
     ----------
@@ -74,17 +130,22 @@ def evaluate(task: Task, forward: Callable[[Tensor], Tensor], device: torch.devi
         Where it computes.
     chunk
         Grid points per batch.
+    points
+        How many points are evaluated; of a larger grid so many are drawn, held-out and kept ones apart.
+    seed
+        Of the draw.
 
     Returns
     -------
-    `error`, `hit`, `blank` (the error of the empty output) and `held_out`, one value per grid point each.
+    `error`, `hit`, `blank` (the error of the empty output) and `held_out`, one value per grid point each; where points
+    were drawn also `point`, their place in the grid, and `weight`, the number of points that each stands for.
     """
 
     def outputs(inputs: Tensor) -> Tensor:
         with users_function("forward", forward):
             return forward(inputs)
 
-    return Evaluator(task, device, chunk).of(outputs, task.held_out)
+    return Evaluator(task, device, chunk, points, seed).of(outputs, task.held_out)
 
 
 def _hit(task: Task, outputs: Tensor, points: Tensor) -> Tensor:
@@ -93,6 +154,8 @@ def _hit(task: Task, outputs: Tensor, points: Tensor) -> Tensor:
         return torch.full((len(outputs),), torch.nan)
     axes = [task.grid.names.index(name) for name in task.position_factors]
     if task.direction == "decode":
+        if len(task.image_shape) == 3:
+            return hits(extreme_pixel(contrast(outputs, task.background)), points[:, axes])
         return hits(extreme_pixel(outputs, "bright" if task.background == 0 else "dark"), points[:, axes])
     return hits(_read_code(task, outputs)[:, axes], points[:, axes])
 
@@ -131,4 +194,33 @@ def scores(evaluation: Evaluation) -> dict[str, float]:
         results[f"{name}_mse"] = error.item()
         results[f"{name}_over_blank"] = (error / blank).item()
         results[f"{name}_accuracy"] = region_mean(evaluation["hit"].double(), region).item()
+    return results
+
+
+@checked
+def standard_errors(evaluation: Evaluation) -> dict[str, float]:
+    """How far the scores of a run may be off because points were drawn; 0 where all of the grid was evaluated.
+
+    Parameters
+    ----------
+    evaluation
+        What `evaluate` returns.
+
+    Returns
+    -------
+    A standard error for each score of `scores`, by its name.
+    """
+    scores(evaluation)
+    held_out = evaluation["held_out"].bool()
+    weight = evaluation.get("weight", torch.ones(len(held_out), dtype=torch.float64))
+    results: dict[str, float] = {}
+    for name, region in (("id", ~held_out), ("ood", held_out)):
+        error, blank, hit = (evaluation[part].double()[region] for part in ("error", "blank", "hit"))
+        population = round(weight[region].sum().item())
+        estimates: dict[str, Estimate] = {
+            "mse": mean_estimate(error, population),
+            "over_blank": ratio_estimate(error, blank, population),
+            "accuracy": mean_estimate(hit, population),
+        }
+        results |= {f"{name}_{score}": estimate.standard_error.item() for score, estimate in estimates.items()}
     return results

@@ -3,6 +3,9 @@
 Many members run at once on a GPU, one network at a time on a CPU. `FORWARDS` has the decoders that can run faster than
 their module; every other one, a user's own among them, runs its module, batched by `torch.func.vmap`. An entry
 is for a spec's very class: a subclass may build another network. Tests compare every entry with the module.
+
+Every entry runs grey images and colour ones. Where kernels underneath know one channel only (`dispatch.cnn`), colour
+takes what would run if there were none.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from recombine import kernels
 from recombine.decoders import StagedDecoder
+from recombine.decoders.base import ToImage
 from recombine.decoders.low_rank import LowRankDecoder, LowRankEmbedding
 from recombine.decoders.low_rank_parts import EmbeddingParts, PlainParts
 from recombine.training.dispatch.contract import MemberOutputs
@@ -30,7 +31,8 @@ def forward_members(
     named = {name: part.to(dtype) for name, part in named.items() if not name.startswith(f"stages.{first}.")}
     for name in hidden:
         values = prelu(named, f"stages.{name}.1", narrow_convolution(named, f"stages.{name}.0", values))
-    return MemberOutputs(narrow_convolution(named, f"stages.{last}.0", values).squeeze(2), parts.penalties())
+    planes = narrow_convolution(named, f"stages.{last}.0", values)
+    return MemberOutputs(_images(decoder, planes), parts.penalties())
 
 
 def forward_one(decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor) -> MemberOutputs | None:
@@ -48,17 +50,23 @@ def forward_one(decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inp
         values = narrow.NarrowConvolution.apply(values, kernel, bias)
         if name != last:
             values = functional.prelu(values, named[f"stages.{name}.1.weight"])
-    return MemberOutputs(values.squeeze(1), parts.penalties())
+    return MemberOutputs(_images(decoder, values), parts.penalties())
+
+
+def _images(decoder: StagedDecoder, planes: Tensor) -> Tensor:
+    """Images of the decoder's shape from their planes, `(*member, batch, channel, y, x)`."""
+    return planes.reshape(*planes.shape[:-3], *cast(ToImage, decoder.stages["output"][1]).image_shape)  # type: ignore[index]
 
 
 def _parts(embedding: LowRankEmbedding, weights: Mapping[str, Tensor], name: str) -> EmbeddingParts:
     """An embedding's parts from parameters by name, with a leading member axis or without."""
     rows, columns, strengths = (
-        [weights[f"{name}.{kind}.{k}"] for k in range(len(embedding.code_sizes))]
+        [weights[f"{name}.{kind}.{k}"] for k in range(len(embedding.code_sizes) * embedding.channels)]
         for kind in ("rows", "columns", "strengths")
     )
     on_kernels = rows[0].is_cuda and kernels.available(rows[0].device, "vectors")
-    return (KernelParts if on_kernels else PlainParts).of(rows, columns, strengths, embedding.vectors == "unit")
+    family = KernelParts if on_kernels else PlainParts
+    return family.of(rows, columns, strengths, embedding.vectors == "unit", embedding.channels)
 
 
 @dataclass(frozen=True)
@@ -68,14 +76,16 @@ class KernelParts(EmbeddingParts):
     spread: Tensor
 
     @classmethod
-    def of(cls, rows: list[Tensor], columns: list[Tensor], strengths: list[Tensor], unit: bool) -> KernelParts:
+    def of(
+        cls, rows: list[Tensor], columns: list[Tensor], strengths: list[Tensor], unit: bool, channels: int = 1
+    ) -> KernelParts:
         """From parameters; the variance penalised is that of the unit vectors, or of the raw ones."""
         from recombine.kernels.triton.vectors import ScaledUnits
 
         scaled = [ScaledUnits.apply(v, s, unit) for v, s in zip(rows, strengths, strict=True)]
         units = [ScaledUnits.apply(u, None, unit) for u in columns]
         spread = torch.stack([variance for _, variance in scaled + units]).sum(dim=0)
-        return cls([v for v, _ in scaled], [u for u, _ in units], strengths, spread)
+        return cls([v for v, _ in scaled], [u for u, _ in units], strengths, channels, spread)
 
     def images(self) -> list[Tensor]:
         return [v.mT @ u for v, u in zip(self.rows, self.columns, strict=True)]

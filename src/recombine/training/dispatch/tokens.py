@@ -36,14 +36,14 @@ def forward_transformer_members(
 
 
 def _through(layer: MemberLayer, decoder: StagedDecoder, weights: Weights, inputs: Tensor) -> MemberOutputs:
-    """Codes to tokens, through all layers, to one value per token."""
+    """Codes to tokens, through all layers, to each token's colour."""
     (first, tokens), *layers, (_, output) = decoder.stages.items()
     projected = linear(weights, f"stages.{first}.project", inputs)[:, :, None, :]
     values = projected + cast(PixelTokens, tokens).position.to(projected.dtype)
     for name, module in layers:
         values = layer(module, weights, f"stages.{name}", values)
     shape = cast(ToImage, output[1]).image_shape  # type: ignore[index]
-    return MemberOutputs(linear(weights, "stages.output.0", values).squeeze(-1).unflatten(-1, shape))
+    return MemberOutputs(linear(weights, "stages.output.0", values).mT.flatten(-2).unflatten(-1, shape))
 
 
 def _coordinate_layer(module: nn.Module, weights: Weights, name: str, tokens: Tensor) -> Tensor:

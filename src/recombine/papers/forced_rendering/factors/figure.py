@@ -124,9 +124,9 @@ def factors_caption(result: xarray.Dataset) -> str:
         f"Bumps with {', '.join(map(str, counts))} factors, the box of x and y held out, trained on all kept "
         f"combinations; {seed_count(full['ood_accuracy'])}. Share of held-out outputs with every value "
         f"right (in place) by number of factors: {shares}. (d) Products of single-factor functions per pixel "
-        f"(relative error {result.attrs['epsilon']:g}, no more than 5 told apart): {products}. (e, f) Fewer combinations, "
-        f"{seed_count(result['ood_accuracy'].sel(arm=COORDINATE).isel(data=slice(1, None)))}; smallest of those tried "
-        f"with 90 % right: {data}. (g) First seed's drawings."
+        f"(relative error {result.attrs['epsilon']:g}, no more than 5 told apart): {products}. (e, f) Fewer "
+        f"combinations, {seed_count(result['ood_accuracy'].sel(arm=COORDINATE).isel(data=slice(1, None)))}; smallest "
+        f"of those tried with 90 % right: {data}. (g) First seed's drawings."
     )
 
 

@@ -1,0 +1,209 @@
+"""Which points of a grid are measured: all of them, or, of a grid too large for that, some.
+
+What is measured of stages, and kernels and superposition of the outputs, need a grid, and pairs of its points: of a
+large grid they are measured on `PARTS` random sub-grids, and every number is the mean over them with its standard
+error. Errors of the outputs need single points: they are of points drawn at random, held-out and kept ones apart, run
+in chunks. Sub-grids are drawn whatever is held out, so that means over the grid are right on average. Where that leaves
+one of them without held-out points, what needs these is measured on as many other sub-grids, drawn until they have
+some; such sub-grids have more of the hold-out's own values than the grid has, so that nothing else is measured there.
+Means over held-out points stay right on average; those over kept points are drawn towards the hold-out, which their
+standard error does not show (on 8 × 8 × 8 points with a corner of 3 × 3 × 3 held out, 95 % intervals of factorization
+cover it in 95 % of draws over held-out points, and in 84 % over kept ones).
+ Numbers that belong to a point (maps) are those of the first sub-grid. What needs neighbours on the grid is
+left out, but for differences between neighbours, which are run beside their points.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from recombine.checks import whole_number
+from recombine.errors import InvalidValue
+from recombine.factors import FactorGrid
+from recombine.metrics.profile import StageProfile, usual_metrics
+from recombine.metrics.registry import STAGE_METRICS, Need
+from recombine.metrics.sampled_means import (
+    Estimate,
+    mean_estimate,
+    quantile,
+    ratio_estimate,
+    repeated_estimate,
+    stratified_sample,
+)
+from recombine.metrics.sub_grids import draw_sub_grids, has_both_sides
+from recombine.streams import stream_seed
+
+LIMIT = 4096
+"""Points of a grid that are all measured; of more, so many are drawn."""
+PARTS = 5
+"""Sub-grids."""
+GRAM_MATRICES = 4
+"""Matrices with one number per pair of points that are in memory together."""
+SUFFIX = "_se"
+"""Of variables that hold standard errors."""
+REPEATED = ("kernel_agreement", "superposition")
+"""Scores of the outputs that are means over sub-grids."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A grid of points that are measured together."""
+
+    grid: FactorGrid
+    held_out: Tensor
+    indices: Tensor | None = None
+    """Where they lie in the whole grid; none: the part is all of it."""
+    needing_holdout: bool | None = None
+    """Whether metrics that need held-out points are measured here, and only they; none: all metrics."""
+
+    def metrics(self, thorough: bool | Collection[str]) -> list[str]:
+        """The registered metrics that are measured here."""
+        names = usual_metrics(thorough)
+        if self.needing_holdout is None:
+            return names
+        return [name for name in names if (Need.HOLDOUT in STAGE_METRICS[name].needs) == self.needing_holdout]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The parts of a grid that are measured, and the single points."""
+
+    parts: list[Part]
+    points: Tensor | None = None
+    """Indices of single points, for errors of the outputs; none: all, which are the only part."""
+    notes: tuple[str, ...] = ()
+
+
+def plan_of(grid: FactorGrid, held_out: Tensor, points: int | None, seed: int) -> Plan:
+    """What is measured of a grid: everything up to `points` points, a sample of so many above."""
+    whole_number("seed", seed, at_least=0)
+    budget = LIMIT if points is None else whole_number("points", points)
+    if grid.size <= budget:
+        _refuse_large(grid.size, "grid")
+        return Plan([Part(grid, held_out)])
+    each = budget // PARTS
+    fewest = PARTS * 2 ** sum(count > 1 for count in grid.shape)
+    if each * PARTS < fewest and budget < fewest:
+        allowed = f"at least {fewest}: {PARTS} sub-grids with two values of each factor"
+        raise InvalidValue("grid" if points is None else "points", points or grid.shape, allowed)
+    _refuse_large(each, "points")
+    parts, notes = _sub_grids(grid, held_out, max(each, fewest // PARTS), seed)
+    notes = [_note(grid, budget, parts[0].grid.shape), *notes]
+    return Plan(parts, stratified_sample(held_out, budget, seed), tuple(notes))
+
+
+def _sub_grids(grid: FactorGrid, held_out: Tensor, points: int, seed: int) -> tuple[list[Part], list[str]]:
+    """Sub-grids for all metrics; or some for most of them, and others for those that need held-out points."""
+
+    def drawn(mask: Tensor | None, seed: int) -> list[Part]:
+        grids = draw_sub_grids(grid, points, PARTS, seed, mask)
+        return [Part(own.grid, held_out[own.indices], own.indices) for own in grids]
+
+    parts = drawn(None, seed)
+    if not bool(held_out.any()) or all(has_both_sides(part.held_out) for part in parts):
+        return parts, []
+    parts = [replace(part, needing_holdout=False) for part in parts]
+    others = drawn(held_out, stream_seed(seed, "with held-out points"))
+    if not all(has_both_sides(part.held_out) for part in others):
+        return parts, ["no sub-grid has held-out points: what needs them is left out, but for errors of the outputs"]
+    note = (
+        f"what needs held-out points is measured on {PARTS} sub-grids drawn until they have some; numbers that compare "
+        "these with kept points may be off by more than ± says"
+    )
+    return [*parts, *(replace(part, needing_holdout=True) for part in others)], [note]
+
+
+def _note(grid: FactorGrid, budget: int, shape: tuple[int, ...]) -> str:
+    sides = " × ".join(map(str, shape))
+    return (
+        f"{budget} of {grid.size} points: errors are of points drawn at random, all else means over {PARTS} random "
+        f"sub-grids of {sides}, maps the first of them; ± is a 95 % interval"
+    )
+
+
+def _refuse_large(points: int, field: str) -> None:
+    """Refuse points whose pairs do not fit this machine."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    needed = GRAM_MATRICES * points**2 * torch.float64.itemsize
+    if needed > memory:
+        sizes = f"{needed / 2**30:.0f} GiB, this machine has {memory / 2**30:.0f}"
+        raise InvalidValue(field, points, f"fewer points (matrices of all pairs need {sizes})")
+
+
+def averaged_profile(plan: Plan, profiles: Sequence[StageProfile]) -> tuple[StageProfile, dict[str, list[Estimate]]]:
+    """The profile of several sub-grids: means over them, and estimates by column; maps and labels are the first's."""
+    columns = {column.name: column for column in STAGE_METRICS.columns()}
+    combined, estimates = StageProfile(profiles[0].stages), dict[str, list[Estimate]]()
+    groups: dict[bool | None, list[StageProfile]] = {}
+    for part, profile in zip(plan.parts, profiles, strict=True):
+        groups.setdefault(part.needing_holdout, []).append(profile)
+    for group in groups.values():
+        combined.left_out |= group[0].left_out
+        for name, stages in group[0].columns.items():
+            combined.columns[name] = stages
+            if "point" in columns[name].dims or columns[name].labels or not stages[0].is_floating_point():
+                continue
+            by_stage = zip(*(profile.columns[name] for profile in group), strict=True)
+            estimates[name] = [repeated_estimate(torch.stack(values).cpu()) for values in by_stage]
+            combined.columns[name] = [estimate.value for estimate in estimates[name]]
+    if bool in map(type, groups) and True not in groups:  # nothing measures what needs held-out points
+        lacking = [name for name, metric in STAGE_METRICS.items() if Need.HOLDOUT in metric.needs]
+        combined.left_out |= dict.fromkeys(lacking, str(Need.HOLDOUT))
+    return combined, estimates
+
+
+def profile_errors(estimates: dict[str, list[Estimate]]) -> dict[str, Any]:
+    """Standard errors of a profile's columns, as variables of a Dataset."""
+    columns = {column.name: column for column in STAGE_METRICS.columns()}
+    return {
+        f"{name}{SUFFIX}": (
+            ("stage", *columns[name].dims), torch.stack([own.standard_error for own in stages]).numpy(),
+            error_attributes(name, stages[0].freedom),
+        )
+        for name, stages in estimates.items()
+    }  # fmt: skip
+
+
+def averaged_scores(scores: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Scores of the outputs on several sub-grids: means with standard errors; what has none is the first's."""
+    combined: dict[str, Any] = {}
+    for own in scores:
+        combined = {**own, **combined}
+    for name in REPEATED:
+        if name in combined:
+            values = [own[name][1] for own in scores if name in own]
+            estimate = repeated_estimate(torch.tensor(values, dtype=torch.float64))
+            combined[name] = (combined[name][0], estimate.value.tolist())
+            attributes = error_attributes(name, estimate.freedom)
+            combined[f"{name}{SUFFIX}"] = (combined[name][0], estimate.standard_error.tolist(), attributes)
+    return combined
+
+
+def error_scores(error: Tensor, constant: Tensor, drawn: Tensor, held_out: Tensor) -> dict[str, Any]:
+    """Mean errors of each region and their ratio to a constant output's, from the points that were drawn."""
+    scores: dict[str, Any] = {}
+    inside = held_out[drawn]
+    for region, here, population in (("id", ~inside, ~held_out), ("ood", inside, held_out)):
+        count = int(population.sum())
+        if not count:
+            continue
+        estimates = {
+            f"{region}_error": mean_estimate(error[here], count),
+            f"{region}_over_mean": ratio_estimate(error[here], constant[here], count),
+        }
+        for name, estimate in estimates.items():
+            scores[name] = ((), estimate.value.item())
+            attributes = error_attributes(name, estimate.freedom)
+            scores[f"{name}{SUFFIX}"] = ((), estimate.standard_error.item(), attributes)
+    return scores
+
+
+def error_attributes(name: str, freedom: int) -> dict[str, Any]:
+    """What a standard error is of, and how many of them a 95 % interval has on either side."""
+    return {"description": f"standard error of {name}, from sampled points", "quantile": quantile(freedom)}

@@ -1,0 +1,103 @@
+"""Planes through a grid of several factors, and the figures that show them."""
+
+import numpy as np
+import pytest
+import xarray
+from matplotlib import pyplot
+
+from recombine.diagnosis.drawing import plane_figure
+from recombine.diagnosis.planes import plane_through
+from recombine.diagnosis.result import Diagnosis
+from recombine.errors import InvalidValue
+
+FACTORS = {"x": np.arange(4.0), "size": np.array([1.0, 2.0, 4.0]), "shape": np.arange(2.0)}
+
+
+def result(**attrs):
+    generator = np.random.default_rng(0)
+    held_out = np.zeros((4, 3, 2), dtype=bool)
+    held_out[3, 2, 1] = True
+    return Diagnosis(
+        {
+            "volume": (("stage", *FACTORS), 10 ** generator.random((2, 4, 3, 2))),
+            "factorization": (("stage", *FACTORS), generator.random((2, 4, 3, 2))),
+            "held_out": (tuple(FACTORS), held_out),
+        },
+        coords={"stage": ["input", "output"], **FACTORS},
+        attrs={"metric": "exact", **attrs},
+    )
+
+
+def drawn(figure):
+    image = figure.axes[1].get_images()[0].get_array()
+    titles = figure._suptitle.get_text()
+    pyplot.close(figure)
+    return np.asarray(image), titles
+
+
+def test_the_first_two_factors_and_the_mean_of_the_others():
+    data = result()
+    image, title = drawn(data.draw())
+    np.testing.assert_allclose(image, np.log10(data["volume"].values[1]).mean(axis=-1).T)
+    assert "mean over shape" in title
+
+
+def test_a_chosen_plane_at_a_value():
+    data = result()
+    image, title = drawn(data.draw(plane=("shape", "x"), at={"size": 4}))
+    np.testing.assert_allclose(image, np.log10(data["volume"].values[1])[:, 2, :])
+    assert "size = 4" in title
+
+
+def test_another_column():
+    data = result()
+    image, title = drawn(data.draw(("x", "size"), {"shape": 1}, column="factorization"))
+    np.testing.assert_allclose(image, data["factorization"].values[1, :, :, 1].T)
+    assert title.startswith("factorization, shape = 1")
+
+
+def test_the_outline_is_where_any_point_is_held_out():
+    plane = plane_through(result(), ("x", "size"))
+    assert np.argwhere(plane.any_of(result()["held_out"]).values).tolist() == [[2, 3]]
+    assert not plane_through(result(), ("x", "size"), {"shape": 0}).any_of(result()["held_out"]).any()
+
+
+def test_values_that_are_not_even_are_labelled():
+    figure = plane_figure(result(), plane=("x", "size"))
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["1", "2", "4"]
+    pyplot.close(figure)
+
+
+def test_a_sampled_grid_takes_the_nearest_value():
+    assert plane_through(result(points=100), ("x", "shape"), {"size": 3.4}).fixed == {"size": 4.0}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"plane": ("x", "y")}, "plane: ('x', 'y') is not allowed; allowed: two different factors of x, size, shape"),
+        ({"plane": ("x", "x")}, "plane: ('x', 'x') is not allowed"),
+        ({"plane": "x"}, "plane: 'x' is not allowed"),
+        ({"plane": ("x",)}, "plane: ('x',) is not allowed"),
+        ({"at": {"y": 1}}, "at: 'y' is not allowed; allowed: factors outside the plane: shape"),
+        ({"at": {"x": 1}}, "at: 'x' is not allowed; allowed: factors outside the plane: shape"),
+        ({"at": {"shape": 7}}, "at.shape: 7 is not allowed; allowed: one of its values: 0, 1"),
+        ({"at": {"shape": "round"}}, "at.shape: 'round' is not allowed"),
+        ({"at": {"shape": float("nan")}}, "at.shape: nan is not allowed"),
+        ({"at": 3}, "at: 3 is not allowed"),
+        (
+            {"column": "held_out"},
+            "column: 'held_out' is not allowed; allowed: a number per stage and grid point: volume",
+        ),
+    ],
+)
+def test_refusals(fields, expected):
+    with pytest.raises(InvalidValue) as refused:
+        result().draw(**fields)
+    assert str(refused.value).startswith(expected)
+
+
+def test_one_factor_has_no_plane():
+    data = xarray.Dataset({"held_out": (("x",), np.zeros(3, dtype=bool))}, coords={"x": np.arange(3.0)})
+    with pytest.raises(InvalidValue, match="a plane needs two factors, and the grid has x"):
+        plane_through(data)

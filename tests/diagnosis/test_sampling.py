@@ -1,0 +1,182 @@
+"""A diagnosis of a grid that is too large to visit: sampled, with intervals, and refused where that cannot be."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from recombine.decoders import MLP, build_seeded
+from recombine.decoders.base import Interface
+from recombine.diagnosis import diagnose
+from recombine.diagnosis.sampling import PARTS, SUFFIX, plan_of
+from recombine.errors import InvalidValue
+from recombine.factors import Factor, FactorGrid
+from recombine.metrics import draw_sub_grids, repeated_estimate
+from tests.coloured import ALL, ColouredBumps
+
+GRID = FactorGrid(tuple(Factor(name, 0, 7, 8) for name in ("a", "b", "c")))
+NONE = torch.zeros(GRID.size, dtype=torch.bool)
+
+
+def small_module(**task):
+    chosen = ColouredBumps(**{"factors": ALL[:3], "levels": 8, "thin": True, "holdout": "corner:5", **task})
+    decoder = build_seeded(MLP(width=12, depth=1), Interface(chosen.code_sizes, chosen.image_shape), 0)
+    return chosen, decoder
+
+
+def measured(task, module, **settings):
+    fields = {"encode": task.encoding, "holdout": task.held_out, "targets": task.render, **settings}
+    return diagnose(module, task.grid, **fields)
+
+
+@pytest.fixture(scope="module")
+def results():
+    task, module = small_module()
+    return task, measured(task, module), measured(task, module, points=200, seed=1)
+
+
+def test_a_grid_within_the_limit_is_measured_whole(results):
+    task, whole, _ = results
+    assert whole["held_out"].shape == task.grid.shape
+    assert not any(str(name).endswith(SUFFIX) for name in whole)
+    assert "±" not in whole.summary()
+
+
+def test_a_sampled_grid_has_intervals_and_says_so(results):
+    _, whole, sampled = results
+    assert sampled["held_out"].shape == (4, 3, 3)
+    assert sampled.attrs["points"] == 200
+    assert sampled.notes[0].startswith("200 of 512 points: errors are of points drawn at random")
+    for name in ("factorization_mean", "id_error", "ood_error", "id_over_mean", "superposition", "kernel_agreement"):
+        assert name in whole
+        assert f"{name}{SUFFIX}" in sampled
+    assert "±" in sampled.summary()
+    assert not {"log_volume_roughness", "hole_openness"} & set(sampled.data_vars)
+    assert sampled.left_out["roughness"] == "the whole grid"
+    assert {"log_volume_roughness", "hole_openness"} <= set(whole.data_vars)
+
+
+def test_maps_are_those_of_the_whole_grid_at_the_values_drawn(results):
+    _, whole, sampled = results
+    same = whole["volume"].sel({name: sampled[name] for name in ALL[:3]})
+    np.testing.assert_allclose(sampled["volume"], same, rtol=1e-5)
+
+
+def test_differences_are_to_the_whole_grids_neighbours():
+    task, module = small_module(encoding="onehot")
+    whole, sampled = measured(task, module), measured(task, module, points=200)
+    assert sampled.attrs["metric"] == "finite differences"
+    same = whole["volume"].sel({name: sampled[name] for name in ALL[:3]})
+    np.testing.assert_allclose(sampled["volume"], same, rtol=1e-3)
+
+
+def test_sub_grids_for_means_do_not_look_for_the_hold_out():
+    held_out = (GRID.indices >= 5).all(dim=1)
+    shares, groups = [], set()
+    for seed in range(100):
+        parts = plan_of(GRID, held_out, 250, seed).parts
+        groups |= {part.needing_holdout for part in parts}
+        shares += [part.held_out.double().mean().item() for part in parts if part.needing_holdout is not True]
+        assert all(part.held_out.sum() >= 2 for part in parts if part.needing_holdout)
+    assert groups == {None, False, True}
+    assert np.mean(shares) == pytest.approx(held_out.double().mean().item(), abs=4 * np.std(shares) / 500**0.5)
+
+
+def test_means_over_sub_grids_are_within_their_stated_error():
+    points = GRID.points
+    values = torch.sin(points[:, 0]) + torch.cos(0.7 * points[:, 1]) * points[:, 2] / 3
+    inside = 0
+    for seed in range(200):
+        parts = draw_sub_grids(GRID, 40, PARTS, seed)
+        estimate = repeated_estimate(torch.stack([values[part.indices].mean() for part in parts]))
+        inside += int((estimate.value - values.mean()).abs() <= estimate.half_width())
+    assert 0.9 * 200 <= inside < 200
+
+
+@pytest.mark.slow
+def test_a_diagnosis_is_within_its_stated_error(results):
+    task, whole, _ = results
+    _, module = small_module()
+    names, draws = ("id_error", "ood_error", "id_over_mean", "log_volume_mean", "factorization_mean"), 30
+    inside = dict.fromkeys(names, 0)
+    for seed in range(draws):
+        sampled = measured(task, module, points=250, seed=seed)
+        for name in names:
+            errors = sampled[f"{name}{SUFFIX}"]
+            off = np.abs(np.atleast_1d(sampled[name] - whole[name]))[-1]
+            inside[name] += off <= np.atleast_1d(errors)[-1] * errors.attrs["quantile"] + 1e-5  # rounding
+    assert min(inside.values()) >= 0.9 * draws, inside
+
+
+def test_a_million_points_take_little_memory():
+    grid = FactorGrid(tuple(Factor(name, 0, 9, 10) for name in "abcdef"))
+    asked = []
+
+    def targets(values):
+        asked.append(len(values))
+        return torch.zeros(len(values), 3, 4, 4)
+
+    module = nn.Sequential(nn.Linear(6, 48), nn.Unflatten(1, (3, 4, 4)))
+    result = diagnose(module, grid, targets=targets, points=700)
+    assert sum(asked) < 5 * 700
+    assert 0 < result["id_error_se"].item() < result["id_error"].item()
+    assert np.prod([len(result[name]) for name in "abcdef"]) <= 700 / PARTS
+
+
+def test_targets_on_disk_are_read_where_they_are_needed(tmp_path, results):
+    task, _, sampled = results
+    _, module = small_module()
+    np.save(tmp_path / "targets.npy", task.render(task.grid.points).numpy())
+    mapped = np.load(tmp_path / "targets.npy", mmap_mode="r")
+    again = measured(task, module, points=200, seed=1, targets=mapped)
+    assert again["id_error"].item() == pytest.approx(sampled["id_error"].item())
+    assert again["ood_over_mean"].item() == pytest.approx(sampled["ood_over_mean"].item())
+
+
+def test_a_hold_out_that_no_sub_grid_meets_is_scored_all_the_same():
+    task, module = small_module()
+    mask = torch.zeros(task.grid.size, dtype=torch.bool)
+    mask[3] = True
+    result = measured(task, module, points=200, holdout=mask)
+    assert "no sub-grid has held-out points" in result.notes[1]
+    assert "ood_error" in result
+    assert "superposition" not in result
+    assert result.left_out["probe_held_out"] == "hold-out"
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"points": 20}, "points: 20 is not allowed; allowed: at least 40: 5 sub-grids"),
+        ({"points": 0}, "points: 0 is not allowed"),
+        ({"seed": -1}, "seed: -1 is not allowed"),
+        ({"targets": lambda values: values[:2]}, "targets: "),
+        ({"targets": lambda values: values / 0}, "targets: 'NaN or infinity'"),
+        ({"targets": lambda values: values.no_such_thing}, "targets: "),
+    ],
+)
+def test_refusals(settings, expected):
+    task, module = small_module()
+    with pytest.raises(InvalidValue) as refused:
+        measured(task, module, **{"points": 200, **settings})
+    assert str(refused.value).startswith(expected)
+
+
+def test_rows_that_meet_cannot_be_sampled():
+    class Meeting(nn.Module):
+        def forward(self, rows):
+            if len(rows) < 2:
+                raise ValueError("two rows at least")
+            return rows - rows.mean(dim=0)
+
+    with pytest.raises(InvalidValue, match="since the rows of a batch meet"):
+        diagnose(Meeting(), GRID, points=100)
+
+
+def test_what_is_planned():
+    assert plan_of(GRID, NONE, None, 0).points is None
+    assert plan_of(GRID, NONE, 512, 0).points is None
+    plan = plan_of(GRID, NONE, 511, 0)
+    assert len(plan.points) == 511
+    assert len(plan.parts) == PARTS
+    assert sum(part.grid.size for part in plan.parts) <= 511

@@ -1,0 +1,68 @@
+"""Sub-grids: random, of the size asked for, and with the whole grid's own values and differences."""
+
+import pytest
+import torch
+
+from recombine.errors import InvalidValue
+from recombine.factors import Factor, FactorGrid
+from recombine.metrics import draw_sub_grids, finite_difference_metric, neighbour_metric, sub_grid_shape
+
+GRID = FactorGrid((Factor("x", 0, 9, 10), Factor("y", -1, 1, 7), Factor("size", 0.5, 1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("shape", "points", "expected"),
+    [((10, 10), 25, (5, 5)), ((10, 2, 10), 50, (5, 2, 5)), ((1, 100), 30, (1, 30)), ((3, 3), 100, (3, 3))],
+)
+def test_shapes(shape, points, expected):
+    assert sub_grid_shape(shape, points) == expected
+
+
+def test_too_few_points():
+    with pytest.raises(InvalidValue, match="points: 3 is not allowed; allowed: at least 4"):
+        sub_grid_shape((5, 5), 3)
+
+
+def test_points_are_those_of_the_whole_grid():
+    for part in draw_sub_grids(GRID, 24, 3, seed=1):
+        assert part.grid.shape == (4, 3, 2)
+        assert torch.equal(part.grid.points, GRID.points[part.indices])
+        for own, whole in zip(part.grid.factors, GRID.factors, strict=True):
+            assert torch.equal(own.position(own.values), whole.position(own.values))
+
+
+def test_every_point_is_as_likely_as_any_other():
+    counts = torch.zeros(GRID.size)
+    for part in draw_sub_grids(GRID, 24, 800):
+        counts[part.indices] += 1
+    share = counts / 800  # whose standard deviation is 0.013
+    assert (share - 24 / GRID.size).abs().max() < 0.06
+
+
+def test_a_hold_out_is_looked_for():
+    held_out = torch.zeros(GRID.shape, dtype=torch.bool)
+    held_out[0, 0] = True
+    for part in draw_sub_grids(GRID, 24, 20, held_out=held_out.flatten()):
+        assert int(held_out.flatten()[part.indices].sum()) == 2
+
+
+def test_neighbours_give_the_differences_of_the_whole_grid():
+    weight = torch.randn(3, 5, dtype=torch.float64)
+
+    def reader(values, tap):
+        tap("bent", torch.sin(values @ weight))
+        tap("output", (values @ weight).square()[:, None])
+
+    indices = torch.tensor([0, 3, 57, 139])
+    metrics = neighbour_metric(reader, GRID, indices, torch.device("cpu"), memory=4000)
+    stages = {}
+    reader(GRID.points, lambda name, activation: stages.setdefault(name, activation.flatten(1)))
+    for name, stage in stages.items():
+        spacing = tuple(factor.spacing for factor in GRID.factors)
+        torch.testing.assert_close(metrics[name], finite_difference_metric(stage, GRID.shape, spacing)[indices])
+
+
+def test_a_factor_of_one_value_has_no_differences():
+    grid = FactorGrid((Factor("x", 0, 0, 1), Factor("y", 0, 1, 2)))
+    with pytest.raises(InvalidValue, match="grid: "):
+        neighbour_metric(lambda values, tap: tap("output", values), grid, torch.tensor([0]), torch.device("cpu"))

@@ -1,0 +1,172 @@
+"""Colour through decoders, training and evaluation, and any number of factors."""
+
+import math
+
+import pytest
+import torch
+
+from recombine.decoders import DECODERS, Interface, LowRankEmbedding, build_seeded
+from recombine.decoders.cnn import ToChannels
+from recombine.errors import InvalidValue
+from recombine.metrics import contrast, extreme_pixel
+from recombine.specs import Recipe, RunSpec
+from recombine.training import Ensemble, evaluate, fit, scores
+from tests.coloured import ALL, COLUMNS, ROWS, ColouredBumps
+from tests.small import small_decoder
+
+CPU = torch.device("cpu")
+
+
+def colour_spec(name, **task):
+    decoder = small_decoder(name)
+    penalties = {"entropy": 0.05, "variance": 0.02} if decoder.penalised else {}
+    fields = {"direction": decoder.direction, "training": "draws:30", "holdout": "none", **task}
+    return RunSpec(task=ColouredBumps(**fields), decoder=decoder, recipe=Recipe(steps=3, batch=6, **penalties))
+
+
+@pytest.mark.parametrize("shape", [(4,), (1, 4, 4), (2, 3, 4, 4), (0, 4)])
+def test_shapes_that_no_image_has(shape):
+    with pytest.raises(InvalidValue, match="image_shape: "):
+        Interface((3,), shape)
+
+
+def test_the_parts_of_a_shape():
+    grey, colour = Interface((3, 4), (6, 8)), Interface((3, 4), (3, 6, 8))
+    assert (grey.channels, grey.plane, grey.pixels) == (1, (6, 8), 48)
+    assert (colour.channels, colour.plane, colour.pixels) == (3, (6, 8), 144)
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_every_decoder_has_the_shape_of_the_task(name):
+    spec = colour_spec(name)
+    inputs, targets = spec.task.examples(spec.task.grid.points[:5])
+    outputs = spec.module()(inputs)
+    assert outputs.shape == targets.shape
+    if spec.task.direction == "encode":
+        assert inputs.shape[1:] == (3, ROWS, COLUMNS)
+        reddened = inputs.clone()
+        reddened[:, 0] += 1
+        assert not torch.equal(spec.module()(reddened), outputs)
+    else:
+        assert targets.shape[1:] == (3, ROWS, COLUMNS)
+        assert not torch.allclose(outputs[:, 0], outputs[:, 1])
+
+
+@pytest.mark.parametrize("name", ["cnn", "mlp", "coordinate", "transformer"])
+def test_grey_networks_of_one_seed_share_what_does_not_know_of_colour(name):
+    """The first parameters are drawn before the read-out, and so are the same with and without colour."""
+    first = [
+        next(build_seeded(small_decoder(name), Interface((5, 5), shape), 3).parameters())
+        for shape in ((6, 8), (3, 6, 8))
+    ]
+    assert torch.equal(*first)
+
+
+@pytest.mark.parametrize("name", [name for name in DECODERS if name != "encoder"])
+def test_faster_ways_run_colour_as_the_module_does(name):
+    ensemble = Ensemble(colour_spec(name).seeds(range(2)), CPU)
+    weights = ensemble.initial().weights.requires_grad_()
+    inputs, targets = (part[:8].unflatten(0, (2, 4)) for part in ensemble.examples)
+    shares, terms = torch.full((2, 4), 0.25), torch.tensor([[0.1, 0.2, 0.3], [0.0, 0.0, 0.0]])
+    objective = ensemble.objective
+    batched = objective.member_losses(weights, inputs, targets, shares, terms)
+    plain = []
+    for k in range(2):
+        outputs = objective.outputs(weights[k], inputs[k], torch.float32)
+        difference = (outputs - targets[k]).flatten(1)
+        error = difference.square().mean()
+        total = error + terms[k, 2] * difference.abs().mean()
+        for weight, penalty in zip(terms[k], objective._penalties(weights[k]).values(), strict=False):
+            total = total + weight * penalty
+        plain.append((total, error))
+    alone = [objective.loss(weights[k], inputs[k], targets[k], shares[k], terms[k]) for k in range(2)]
+    for way in (batched, tuple(zip(*alone, strict=True))):
+        for ours, oracle in zip(way, zip(*plain, strict=True), strict=True):
+            torch.testing.assert_close(torch.stack(list(ours)), torch.stack(oracle), rtol=1e-4, atol=1e-7)
+    gradients = [
+        torch.autograd.grad(sum(way), weights, retain_graph=True)[0] for way in (batched[0], [p[0] for p in plain])
+    ]
+    torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-6)
+
+
+def test_a_convolution_to_several_channels_is_a_convolution():
+    module, channels = ToChannels(5, 3, 3, padding=1), torch.randn(2, 5, 4, 7)
+    expected = torch.nn.functional.conv2d(channels, module.weight, module.bias, padding=1)
+    torch.testing.assert_close(module(channels), expected)
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_training_in_colour_lowers_the_error(name):
+    spec = colour_spec(name, factors=("x", "hue"), training="each")
+    spec = spec.replace(recipe=spec.recipe.replace(steps=60, lr=3e-3, entropy=0.0, variance=0.0))
+    ensemble = Ensemble([spec], CPU)
+    state = ensemble.initial()
+    for _ in fit(ensemble, state):
+        pass
+    assert state.errors[0][-5:].mean() < 0.9 * state.errors[0][:5].mean()
+
+
+@pytest.mark.parametrize("count", range(1, 6))
+@pytest.mark.parametrize("grey", [True, False])
+def test_low_rank_embeddings_render_each_factor_in_colour(count, grey):
+    task = ColouredBumps(factors=ALL[:count], grey=grey, thin=True, holdout="none", encoding="onehot")
+    module = LowRankEmbedding(task.code_sizes, task.image_shape, rank=2)
+    channels = 1 if grey else 3
+    values = task.grid.points[-1:]
+    rendered = module(task.codes(values).float())
+    assert rendered.shape == (1, count * channels, ROWS, COLUMNS)
+    for k, images in enumerate(module.images()):
+        own = rendered[0, k * channels : (k + 1) * channels]
+        torch.testing.assert_close(own, images[-1].reshape(own.shape))
+        assert torch.linalg.matrix_rank(own).max() <= 2
+    absent = values.clone()
+    absent[:, 0] = torch.nan
+    assert not module(task.codes(absent).float())[:, :channels].any()
+
+
+def test_penalties_of_colour_are_sums_over_channels():
+    colour = LowRankEmbedding((4, 5), (3, ROWS, COLUMNS), rank=2)
+    entropy, variance = 0.0, 0.0
+    for channel in range(3):
+        grey = LowRankEmbedding((4, 5), (ROWS, COLUMNS), rank=2)
+        for kind in ("rows", "columns", "strengths"):
+            for k in range(2):
+                getattr(grey, kind)[k].data = getattr(colour, kind)[3 * k + channel].data
+        entropy, variance = entropy + grey.entropy().item(), variance + grey.variance().item()
+    assert colour.entropy().item() == pytest.approx(entropy, rel=1e-5)
+    assert colour.variance().item() == pytest.approx(variance, rel=1e-5)
+
+
+@pytest.mark.parametrize("background", [0.0, 1.0])
+def test_the_extreme_pixel_of_a_grey_bump_is_the_same_in_colour(background):
+    grey = torch.rand(20, 5, 7, dtype=torch.float64)
+    located = extreme_pixel(contrast(grey[:, None].expand(-1, 3, -1, -1), background))
+    assert torch.equal(located, extreme_pixel(grey, "bright" if background == 0 else "dark"))
+
+
+@pytest.mark.parametrize("polarity", ["bright", "dark"])
+@pytest.mark.parametrize("hue", [0, 1, 2])
+def test_the_extreme_pixel_finds_a_bump_of_any_colour(polarity, hue):
+    task = ColouredBumps(polarity=polarity, holdout="none")
+    image = task.render(torch.tensor([[5.0, 2.0, float(hue)]]))
+    assert extreme_pixel(contrast(image, task.background)).tolist() == [[5, 2]]
+
+
+@pytest.mark.parametrize("polarity", ["bright", "dark"])
+@pytest.mark.parametrize("count", range(1, 6))
+@pytest.mark.parametrize("direction", ["decode", "encode"])
+def test_scores_of_perfect_and_blank_outputs(polarity, count, direction):
+    task = ColouredBumps(
+        factors=ALL[:count],
+        thin=count > 2,
+        polarity=polarity,
+        direction=direction,
+        holdout="corner:2" if count > 1 else "none",
+    )
+    targets = iter(task.examples(task.grid.points).targets.split(32))
+    perfect = scores(evaluate(task, lambda inputs: next(targets), CPU))
+    blank = scores(evaluate(task, lambda inputs: task.blank.expand(len(inputs), *task.blank.shape), CPU))
+    assert perfect["id_mse"] == 0
+    assert blank["id_over_blank"] == pytest.approx(1)
+    assert math.isnan(perfect["id_accuracy"]) if count == 1 else perfect["id_accuracy"] == 1
+    assert math.isnan(perfect["ood_mse"]) == (count == 1)
