@@ -163,7 +163,7 @@ def networks(size, depth, seed):
     inputs = ensemble.examples.inputs[:6].unflatten(0, (2, 3))
     images = TransposedConvolutions.apply(weights, inputs, layout.shapes, torch.float32)
     ways = [
-        cnn.resized(decoder, images),
+        cnn.resized(decoder, images[:, :, None]),
         cnn.grouped(decoder, layout.unflatten_members(weights), inputs),
     ]
     close(*ways)

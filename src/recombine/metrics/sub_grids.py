@@ -20,7 +20,7 @@ from torch import Tensor
 
 from recombine.checks import checked, whole_number
 from recombine.errors import InvalidValue
-from recombine.factors import Factor, FactorGrid
+from recombine.factors import Factor, FactorGrid, Form  # noqa: F401  in annotations of what is inherited
 from recombine.streams import stream
 
 FEWEST = 2
