@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 OUT    ?= report
 STORE  ?= runs
+# Compiled modules are kept: tests start hundreds of processes, and to compile torch takes longer than to import it.
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: setup check test test-slow test-gpu reproduce lint docs bench clean
 
