@@ -51,6 +51,7 @@ from .sweep import Progress as Progress
 from .sweep import train as train
 from .tasks import TASKS as TASKS
 from .tasks import TRAINING_RULES as TRAINING_RULES
+from .tasks import ArrayTask as ArrayTask
 from .tasks import BumpTask as BumpTask
 from .tasks import Draws as Draws
 from .tasks import Each as Each

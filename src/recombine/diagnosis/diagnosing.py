@@ -12,6 +12,7 @@ to the module's rows and which parts were left out.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
@@ -30,6 +31,7 @@ from recombine.diagnosis.arguments import (
     valid_module,
     valid_targets,
 )
+from recombine.diagnosis.data import POINTS, part_of
 from recombine.diagnosis.derivatives import Geometry, exact_geometry
 from recombine.diagnosis.hooks import OUTPUT
 from recombine.diagnosis.isolation import as_called, differentiable, refuse_unfinished, uncompiled, undisturbed
@@ -44,6 +46,7 @@ from recombine.metrics import volume_element
 from recombine.metrics.profile import read_stages, stage_profile
 from recombine.metrics.registry import Stage
 from recombine.metrics.stages import INPUT, MEMORY, Encode, precision
+from recombine.tasks import ArrayTask
 from recombine.training.devices import arithmetic
 
 GEOMETRIES = ("auto", "exact", "differences")
@@ -52,8 +55,9 @@ GEOMETRIES = ("auto", "exact", "differences")
 @one_line_mistakes
 def diagnose(
     module: nn.Module,
-    grid: FactorGrid | str,
+    grid: FactorGrid | str | None = None,
     *,
+    data: ArrayTask | str | os.PathLike[str] | None = None,
     encode: Encode | Encoding | str | None = None,
     holdout: Holdout | Tensor | np.ndarray | str | None = None,
     stages: Sequence[str] | None = None,
@@ -62,6 +66,7 @@ def diagnose(
     memory: int = MEMORY,
     geometry: Literal["auto", "exact", "differences"] = "auto",
     thorough: bool | Sequence[str] = False,
+    points: int = POINTS,
 ) -> Diagnosis:
     """Measure a module over a factor grid.
 
@@ -71,6 +76,9 @@ def diagnose(
         Maps a batch of encoded factor values to a batch of anything.
     grid
         Factors and values, or a text as `x=0:27,y=0:27`.
+    data
+        In the place of grid, targets and background: images with their factors, as an `ArrayTask` (whose encoding and
+        hold-out hold where none is given) or its file.
     encode
         An encoding (by name, or one of ours), a function from `(point, factor)` values to inputs, or nothing: the
         values themselves.
@@ -91,6 +99,8 @@ def diagnose(
     thorough
         Whether to measure what takes long too, such as tests of factorization up to an invertible map; or the names of
         some such metrics (docs/metrics.md).
+    points
+        Combinations of the data on which the module is measured at most; of more, every second, third, … value.
 
     Returns
     -------
@@ -99,6 +109,12 @@ def diagnose(
         and `attrs["notes"]` what else a reader must know.
     """
     valid_module(module)
+    notes: list[str] = []
+    if data is not None:
+        for name, given in {"grid": grid, "targets": targets}.items():
+            if given is not None:
+                raise InvalidValue(name, given, "nothing beside data, which has its own")
+        grid, encode, holdout, targets, background, notes = part_of(data, encode, holdout, points)
     grid = valid_grid(grid, reserved_names())
     encoding = valid_encoding(encode)
     mask = holdout_mask(holdout, grid)
@@ -119,21 +135,21 @@ def diagnose(
 
     strict = arithmetic("float32")  # TF32's rounding would hide what small steps do
     with strict, as_called(module, device) as forward, undisturbed(module), differentiable(module):
-        points = grid.points.to(device, precision(device)).clone()
-        subject = prepare_subject(module, forward, encoded, points, stages, memory)
-        derivative = _geometry(geometry, encoding, subject, points, grid)
+        values = grid.points.to(device, precision(device)).clone()
+        subject = prepare_subject(module, forward, encoded, values, stages, memory)
+        derivative = _geometry(geometry, encoding, subject, values, grid)
         by_stage = read_stages(
-            subject.reader, points, grid, mask, exact=derivative.metrics, targets=targets, memory=subject.memory
+            subject.reader, values, grid, mask, exact=derivative.metrics, targets=targets, memory=subject.memory
         )
         kept: dict[str, Tensor] = {}
         profile = stage_profile(_measurable(by_stage, encode, kept), thorough=thorough)
         outputs = kept[OUTPUT]
         truth = None if targets is None else shaped_targets(targets, outputs)
-        scores = output_scores(outputs, points, mask, grid, truth)
+        scores = output_scores(outputs, values, mask, grid, truth)
         if bool(mask.any()):
-            averaged = _averaged(subject, encoding, lambda: encoded(points), grid, mask, background)
-            scores |= superposition(outputs, points, mask, grid, truth, background, averaged)
-    return dataset(profile, scores, grid, mask, derivative, subject.notes)
+            averaged = _averaged(subject, encoding, lambda: encoded(values), grid, mask, background)
+            scores |= superposition(outputs, values, mask, grid, truth, background, averaged)
+    return dataset(profile, scores, grid, mask, derivative, [*notes, *subject.notes])
 
 
 def _averaged(

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from pydantic import BeforeValidator, Field, PrivateAttr, SerializeAsAny, model_validator
 from torch import Tensor
 
@@ -64,6 +64,9 @@ class Task(Variant):
     position_factors: ClassVar[tuple[str, ...]] = ("x", "y")
     """Factors that say where in the image (column, row) its extreme pixel belongs; none where nothing does."""
 
+    streamed: ClassVar[bool] = False
+    """Whether examples are read, row by row, from a place that holds more of them than memory does."""
+
     _given_holdout: Holdout | None = PrivateAttr(default=None)
     """The hold-out before bounds that follow the grid's size were written out; `replace` begins with it again."""
 
@@ -111,9 +114,18 @@ class Task(Variant):
         return self.model_dump_json(exclude=WHICH)
 
     @cached_property
+    def present(self) -> Bool[Tensor, " point"]:
+        """For each grid point, whether there is an example of it: data may lack some combinations."""
+        return torch.ones(self.grid.size, dtype=torch.bool)
+
+    @cached_property
     def held_out(self) -> Bool[Tensor, " point"]:
         """For each grid point, whether it is held out."""
-        return self.holdout.mask(self.grid).flatten()
+        return self.holdout.mask(self.grid).flatten() & self.present
+
+    def evaluated(self) -> Int[Tensor, " point"] | None:
+        """The grid points at which trained networks are evaluated; none: all of them."""
+        return None
 
     @property
     def code_sizes(self) -> tuple[int, ...]:
@@ -173,7 +185,7 @@ class Task(Variant):
         return torch.cat([alone, combined])
 
     def _usable(self) -> Bool[Tensor, " point"]:
-        return torch.ones_like(self.held_out) if self.region == "whole" else ~self.held_out
+        return self.present if self.region == "whole" else self.present & ~self.held_out
 
     def _grid_values(self, usable: Bool[Tensor, " point"], seed: int) -> Float[Tensor, "row factor"]:
         points = self.grid.points[usable]
@@ -197,7 +209,8 @@ class Task(Variant):
         if self._given_holdout is None:  # a task inside a spec is validated once more
             self._given_holdout = self.holdout
         object.__setattr__(self, "holdout", self.resolved_holdout())
-        if not self.allow_unseen and (unseen := unseen_values(self.holdout.mask(self.grid), self.grid)):
+        unkept = self.holdout.mask(self.grid) | ~self.present.reshape(self.grid.shape)
+        if not self.allow_unseen and (unseen := unseen_values(unkept, self.grid)):
             some = ", ".join(unseen[:3]) + (", …" if len(unseen) > 3 else "")
             raise InvalidValue(
                 "holdout",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from recombine.errors import InvalidValue
 from recombine.metrics import extreme_pixel, hits, region_mean, squared_error
 from recombine.tasks import Task
 from recombine.training.devices import arithmetic
+from recombine.training.tables import Wanted
 
 Evaluation = dict[str, Tensor]
 SCORES_VERSION = 1
@@ -32,22 +33,46 @@ class Evaluator:
 
     def __init__(self, task: Task, device: torch.device, chunk: int = 32) -> None:
         whole_number("chunk", chunk)
-        self.task, self.device = task, device
-        parts = [*task.examples(task.grid.points), task.grid.points]
-        home = device if sum(part.nbytes for part in parts) <= KEPT_BYTES else torch.device("cpu")
-        self.chunks = list(zip(*(part.to(home).split(chunk) for part in parts), strict=True))
-        blank = task.blank.to(home)
-        self.blank = torch.cat([squared_error(blank.expand_as(t), t) for _, t, _ in self.chunks]).cpu()
+        self.task, self.device, self.chunk = task, device, chunk
+        self.measured = task.evaluated()
+        self.points = task.grid.points if self.measured is None else task.grid.points[self.measured]
+        self._kept: list[tuple[Tensor, ...]] | None = None
+        if not Wanted(task, self.points).is_large:
+            parts = [*task.examples(self.points), self.points]
+            home = device if sum(part.nbytes for part in parts) <= KEPT_BYTES else torch.device("cpu")
+            self._kept = list(zip(*(part.to(home).split(chunk) for part in parts), strict=True))
+        self.blank = self._on_grid([self._blank_error(targets) for _, targets, _ in self.chunks()])
+
+    def chunks(self) -> Iterator[tuple[Tensor, ...]]:
+        """Inputs, targets and points, some rows at a time; streamed ones are read as they are asked for."""
+        if self._kept is not None:
+            yield from self._kept
+            return
+        for points in self.points.split(self.chunk):
+            yield *self.task.examples(points), points
+
+    def _blank_error(self, targets: Tensor) -> Tensor:
+        return squared_error(self.task.blank.to(targets.device).expand_as(targets), targets)
+
+    def _on_grid(self, parts: list[Tensor]) -> Tensor:
+        """Numbers of the points that were evaluated, on the whole grid: NaN elsewhere."""
+        numbers = torch.cat(parts).cpu()
+        if self.measured is None:
+            return numbers
+        whole = torch.full((self.task.grid.size,), torch.nan, dtype=torch.float32)
+        whole[self.measured] = numbers.to(whole.dtype)
+        return whole
 
     @torch.no_grad()
     def of(self, forward: Callable[[Tensor], Tensor], held_out: Tensor) -> Evaluation:
         """Per grid point: `error`, `hit`, `blank` (the error of the empty output) and `held_out`.
 
-        `forward` maps a batch of inputs to a batch of outputs.
+        `forward` maps a batch of inputs to a batch of outputs. Where not all points are evaluated, `measured` says
+        which are.
         """
         errors, hit = [], []
         with arithmetic("float32"):
-            for chunk in self.chunks:
+            for chunk in self.chunks():
                 inputs, targets, points = (part.to(self.device) for part in chunk)
                 outputs = forward(inputs)
                 if not isinstance(outputs, Tensor) or outputs.shape != targets.shape:
@@ -55,9 +80,14 @@ class Evaluator:
                 outputs = outputs.float()
                 errors.append(squared_error(outputs, targets))
                 hit.append(_hit(self.task, outputs, points))
-        return {
-            "error": torch.cat(errors).cpu(), "blank": self.blank, "hit": torch.cat(hit).cpu(), "held_out": held_out
+        evaluation = {
+            "error": self._on_grid(errors), "blank": self.blank, "hit": self._on_grid(hit), "held_out": held_out
         }  # fmt: skip
+        if self.measured is not None:
+            measured = torch.zeros(self.task.grid.size, dtype=torch.bool)
+            measured[self.measured] = True
+            evaluation["measured"] = measured
+        return evaluation
 
 
 @checked
@@ -77,7 +107,8 @@ def evaluate(task: Task, forward: Callable[[Tensor], Tensor], device: torch.devi
 
     Returns
     -------
-    `error`, `hit`, `blank` (the error of the empty output) and `held_out`, one value per grid point each.
+    `error`, `hit`, `blank` (the error of the empty output) and `held_out`, one value per grid point each; and
+    `measured` where data lack some points or have too many: the others' numbers are NaN.
     """
 
     def outputs(inputs: Tensor) -> Tensor:
@@ -124,8 +155,9 @@ def scores(evaluation: Evaluation) -> dict[str, float]:
         if name not in evaluation or evaluation[name].shape != evaluation["error"].shape:
             raise InvalidValue("evaluation", list(evaluation), "error, blank, hit and held_out for each grid point")
     held_out = evaluation["held_out"].bool()
+    measured = evaluation["measured"].bool() if "measured" in evaluation else torch.ones_like(held_out)
     results: dict[str, float] = {}
-    for name, region in (("id", ~held_out), ("ood", held_out)):
+    for name, region in (("id", measured & ~held_out), ("ood", measured & held_out)):
         error = region_mean(evaluation["error"].double(), region)
         blank = region_mean(evaluation["blank"].double(), region)
         results[f"{name}_mse"] = error.item()
