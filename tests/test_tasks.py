@@ -3,6 +3,7 @@
 import copy
 import math
 import pickle
+from functools import cache
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from recombine.errors import InvalidValue
 from recombine.holdouts import Mask
 from recombine.metrics import extreme_pixel, squared_error
 from recombine.specs import RunSpec
-from recombine.tasks import TASKS, BumpTask, RotationTask
+from recombine.tasks import TASKS, ArrayTask, BumpTask, RotationTask
 from recombine.tasks.base import WHICH
 
 
@@ -151,9 +152,18 @@ def test_mistakes_are_one_line(fields):
     assert "allowed:" in str(caught.value)
 
 
+@cache
+def own_data(shift=0):
+    """A task on a user's own images; it has to stay in use, or its data are no longer known."""
+    images = torch.rand(12, 4, 4, generator=torch.Generator().manual_seed(shift))
+    factors = {"x": [30 * (row // 4) for row in range(12)], "y": [1 + row % 4 for row in range(12)]}
+    return ArrayTask(images, factors, holdout="none", training="draws:20")
+
+
 BASES = {
     "bump": BumpTask(size=8, holdout="none", isolated=True, training="draws:20"),
     "rotation": RotationTask(size=8, angles=12, holdout="none", training="draws:20"),
+    "array": own_data(),
 }
 OTHERS = {
     "bump": {
@@ -166,8 +176,12 @@ OTHERS = {
         "region": "whole", "direction": "encode", "allow_unseen": False, "size": 9, "angles": 24, "digit": 7,
         "digits": 2,
     },
+    "array": {
+        "encoding": "ramp", "holdout": "center", "training": "draws:9", "region": "whole", "direction": "encode",
+        "allow_unseen": True, "data": own_data(shift=1).data, "categorical": ("y",), "angular": ("x",), "turn": 90.0,
+    },
 }  # fmt: skip
-NEVER = {"bump": set(), "rotation": {"isolated", "mixing"}}
+NEVER = {"bump": set(), "rotation": {"isolated", "mixing"}, "array": {"isolated", "mixing", "centers"}}
 """Fields that a task cannot have otherwise."""
 
 

@@ -22,7 +22,7 @@ from recombine.cli.tables import Column, Holds, write_table
 from recombine.diagnosis.data import POINTS
 from recombine.diagnosis.diagnosing import GEOMETRIES
 from recombine.encodings import ENCODINGS
-from recombine.errors import InvalidValue, RecombineError, listed, reason_of, typed
+from recombine.errors import InvalidValue, RecombineError, listed, reason_of
 from recombine.files import one_line_errors, read_given, write
 from recombine.holdouts import HOLDOUTS
 from recombine.store import Store
@@ -153,7 +153,8 @@ def _module_of_a_user(factory: str, flags: Mapping[str, Any]) -> tuple[Any, Any,
         )
     for name in FORMS:
         if flags[name] is not None:
-            raise InvalidValue(name, typed(flags[name]), "nothing without --data")
+            given = flags[name] if name == "turn" else listed(flags[name])
+            raise InvalidValue(name, given, "nothing without --data")
     points, module = parse_grid(flags["grid"]), module_from(factory)
     if flags["weights"] is not None:
         _load(module, flags["weights"])

@@ -72,7 +72,7 @@ def _alike(path: Path, row: int, first: np.ndarray) -> np.ndarray:
 
 def _decoded(path: Path, row: int) -> np.ndarray:
     """The bytes of an image, grey or colour."""
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     content = read_given(path, "data")
     try:
@@ -81,6 +81,8 @@ def _decoded(path: Path, row: int) -> np.ndarray:
             if max(image.size) > LARGEST_SIDE:
                 raise ValueError(f"{image.size[0]} × {image.size[1]} pixels, {LARGEST_SIDE} at most")
             return _bytes(image)
+    except UnidentifiedImageError as error:  # which names an object of ours
+        raise InvalidValue("data", str(path), f"a whole PNG or JPEG image (row {row})") from error
     except Exception as error:  # a decoder may raise anything on bytes that are no image
         raise InvalidValue("data", str(path), f"a whole PNG or JPEG image (row {row}: {reason_of(error)})") from error
 

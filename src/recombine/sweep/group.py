@@ -12,7 +12,7 @@ import torch
 from recombine.specs import RunSpec
 from recombine.store import Run, Store
 from recombine.sweep.provenance import provenance
-from recombine.training import Ensemble, Evaluator, State, fit, group_by_rendering, scores
+from recombine.training import Ensemble, Evaluator, State, fit, group_by_evaluation, scores
 
 FLOAT_BYTES = 4
 STATE_COPIES = 7
@@ -89,7 +89,7 @@ class Group:
         """Evaluate all members and put them into the store, several at a time: a disk takes its time to flush."""
         specs, saving = self.ensemble.specs, {}
         with ThreadPoolExecutor(min(len(self.keys), SAVED_AT_ONCE)) as pool:
-            for alike in group_by_rendering(specs):
+            for alike in group_by_evaluation(specs):
                 first = specs[alike[0]]
                 evaluator = Evaluator(first.task, self.device, self._chunk(first))
                 for index in alike:

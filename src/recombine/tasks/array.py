@@ -27,8 +27,8 @@ from recombine.factors import FactorGrid
 from recombine.streams import stream
 from recombine.tasks.base import TASKS, Examples, Task
 
-EVALUATED = 2**14
-"""Grid points at which networks are evaluated; of a larger grid, so many are drawn."""
+EVALUATED = 2**13
+"""Kept and held-out grid points, of each, at which networks are evaluated; of more, so many are drawn."""
 OFF_GRID = 1e-6
 """Share of a spacing that a value may be off a value of the data."""
 
@@ -103,10 +103,11 @@ class ArrayTask(Task):
         return torch.from_numpy(self.arrangement.row_of_point >= 0)
 
     def evaluated(self) -> Int[Tensor, " point"] | None:
-        points = torch.nonzero(self.present).flatten()
-        if len(points) > EVALUATED:
-            chosen = torch.randperm(len(points), generator=stream(0, "evaluated"))[:EVALUATED]
-            points = points[chosen].sort().values
+        regions = [torch.nonzero(region).flatten() for region in (self.present & ~self.held_out, self.held_out)]
+        drawn = [
+            points[torch.randperm(len(points), generator=stream(0, "evaluated"))[:EVALUATED]] for points in regions
+        ]
+        points = torch.cat(drawn).sort().values
         return None if len(points) == self.grid.size else points
 
     @property

@@ -8,8 +8,8 @@ from recombine.training.devices import (
     kernels_name,
     resolve_device,
 )
-from recombine.training.ensemble import Ensemble, State, group_by_rendering, program_of
-from recombine.training.evaluate import Evaluator, evaluate, scores
+from recombine.training.ensemble import Ensemble, State, program_of
+from recombine.training.evaluate import Evaluator, evaluate, group_by_evaluation, scores
 from recombine.training.fit import fit
 from recombine.training.memory import fitting_members, within
 
@@ -24,7 +24,7 @@ __all__ = [
     "evaluate",
     "fit",
     "fitting_members",
-    "group_by_rendering",
+    "group_by_evaluation",
     "kernels_name",
     "program_of",
     "resolve_device",

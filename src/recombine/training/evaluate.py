@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -10,6 +10,7 @@ from torch import Tensor
 from recombine.checks import checked, users_function, whole_number
 from recombine.errors import InvalidValue
 from recombine.metrics import extreme_pixel, hits, region_mean, squared_error
+from recombine.specs import RunSpec
 from recombine.tasks import Task
 from recombine.training.devices import arithmetic
 from recombine.training.tables import Wanted
@@ -88,6 +89,16 @@ class Evaluator:
             measured[self.measured] = True
             evaluation["measured"] = measured
         return evaluation
+
+
+def group_by_evaluation(specs: Sequence[RunSpec]) -> list[list[int]]:
+    """Which specs' tasks are evaluated on the same examples."""
+    groups: dict[object, list[int]] = {}
+    for index, spec in enumerate(specs):
+        points = spec.task.evaluated()
+        key = spec.task.rendering_key, None if points is None else points.numpy().tobytes()
+        groups.setdefault(key, []).append(index)
+    return list(groups.values())
 
 
 @checked
