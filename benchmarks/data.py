@@ -33,7 +33,7 @@ from recombine.sweep import train
 from recombine.tasks import ArrayTask, BumpTask, Task
 from recombine.training import Ensemble, fit
 
-SIDE, TURNS = 64, 10
+SIDE, TURNS, STEPS = 64, 10, 500
 PARTS = ("torch", "open", "speed", "train", "diagnose")
 """What is measured: a network on generated data, opening the file, the pace on both, and the two commands."""
 
@@ -101,7 +101,7 @@ def measure(what: str, path: Path, decoder: str, seconds: float) -> dict[str, fl
     elif what == "open":
         ArrayTask(data=path)
     elif what == "train":
-        spec = RunSpec(task=ArrayTask(data=path, training="each"), decoder=parsed, recipe=Recipe(steps=2000))
+        spec = RunSpec(task=ArrayTask(data=path, training="each"), decoder=parsed, recipe=Recipe(steps=STEPS))
         with tempfile.TemporaryDirectory() as folder:
             train(spec, folder, device="cpu")
     elif what == "diagnose":
