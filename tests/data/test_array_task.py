@@ -173,7 +173,7 @@ def test_only_a_window_of_large_data_is_on_the_device(tmp_path, monkeypatch):
     monkeypatch.setitem(tables.WINDOW_BYTES, "cpu", 3000)
     data = rc.ArrayTask(data=sprites_npz(tmp_path / "a.npz", packed=False), holdout="none", training="each")
     ensemble = Ensemble(specs(data, 1), CPU)
-    assert data.source.pixels.is_mapped
+    assert data.source.pixels.in_file
     assert sum(part.nbytes for part in ensemble.examples) <= 3000
     evaluator = Evaluator(data, CPU, chunk=4)
     assert evaluator._kept is None

@@ -1,6 +1,7 @@
-"""Every layout gives the same images for the same factor values, and maps what can be mapped."""
+"""Every layout gives the same images for the same factor values, and is read where it lies if it can be."""
 
 import gc
+import os
 import pickle
 
 import numpy as np
@@ -8,8 +9,9 @@ import pytest
 import torch
 
 from recombine import ArrayTask
-from recombine.data import cache, open_images, pixels
+from recombine.data import cache, open_images
 from recombine.data.layouts import MPI3D_SIZES, PUBLISHED
+from recombine.errors import InvalidValue
 from tests.data.files import (
     COLUMNS,
     ROWS,
@@ -47,7 +49,7 @@ def expected(channels=0):
     return stored.movedim(-1, 1) if channels else stored
 
 
-@pytest.mark.parametrize("kept", [0, cache.IN_MEMORY], ids=["mapped", "in memory"])
+@pytest.mark.parametrize("kept", [0, cache.IN_MEMORY], ids=["in a file", "in memory"])
 @pytest.mark.parametrize("layout", GREY)
 def test_grey_layouts(layout, kept, tmp_path, monkeypatch):
     monkeypatch.setattr(cache, "IN_MEMORY", kept)
@@ -56,7 +58,7 @@ def test_grey_layouts(layout, kept, tmp_path, monkeypatch):
     assert task.grid.shape == (2, COLUMNS, ROWS)
     assert task.image_shape == (SIDE, SIDE)
     assert torch.equal(task.render(task.grid.points), expected())
-    assert task.source.pixels.is_mapped or kept
+    assert task.source.pixels.in_file or kept
 
 
 @pytest.mark.parametrize("layout", COLOUR)
@@ -156,23 +158,30 @@ def test_a_folder_is_read_again_when_a_picture_changes(tmp_path):
     assert open_images(folder).digest != before
 
 
-def test_no_more_is_read_than_asked_for_and_it_is_let_go(tmp_path, monkeypatch):
-    """Memory does not grow with the file: rows are copied one by one, and pages of the file are given back."""
-    monkeypatch.setattr(pixels, "RELEASED", 100)
+@pytest.mark.parametrize("rows", [[5, 2], [2, 3, 4], [0], [23, 0, 1, 9], []], ids=str)
+def test_no_more_is_read_than_asked_for(rows, tmp_path, monkeypatch):
+    """Memory does not grow with the file: rows that lie together are one read, and nothing else is read."""
     opened = open_images(sprites_npz(tmp_path / "a.npz", packed=False))
-    advice = []
+    reads = []
 
-    class Watched:
-        def madvise(self, what):
-            advice.append(what)
+    def counted(descriptor, buffers, offset):
+        reads.append(len(buffers[0]))
+        return preadv(descriptor, buffers, offset)
 
-    monkeypatch.setattr(opened.pixels, "_mapping", Watched())
-    taken = opened.pixels.take(np.array([5, 2]))
-    assert taken.nbytes == 2 * SIDE * SIDE
-    assert taken.base is None
-    assert not advice, "72 bytes"
-    opened.pixels.take(np.array([0]))
-    assert len(advice) == 1
+    preadv = os.preadv
+    monkeypatch.setattr("os.preadv", counted)
+    taken = opened.pixels.take(np.array(rows, dtype=np.int64))
+    assert np.array_equal(taken, images()[rows])
+    assert sum(reads) == taken.nbytes
+    assert len(reads) == sum(row - 1 not in rows[max(0, k - 1) : k] for k, row in enumerate(rows))
+
+
+def test_a_file_that_is_cut_short_while_it_is_used(tmp_path):
+    file = sprites_npz(tmp_path / "a.npz", packed=False)
+    opened = open_images(file)
+    os.truncate(file, 500)
+    with pytest.raises(InvalidValue, match="not cut short while it is used"):
+        opened.pixels.take(np.array([20]))
 
 
 def test_copies_in_other_processes_are_opened_from_the_file(tmp_path):

@@ -1,4 +1,4 @@
-"""Images of a user's own with the factors that made them: readers, memory maps and the grid that the factors span."""
+"""Images of a user's own with the factors that made them: readers, and the grid that the factors span."""
 
 from recombine.data.columns import Arrangement, arranged, factor_of
 from recombine.data.labelled import LabelledImages

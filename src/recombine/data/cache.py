@@ -3,8 +3,8 @@
 In the user's cache folder (`RECOMBINE_CACHE` names another), below `data`:
 
 - `FILE.json` of a file as it was seen, by path, size and time of change: its identity;
-- `IDENTITY.pixels`: images that cannot be mapped where they are (compressed archives, folders of pictures), unpacked
-  once, as plain bytes;
+- `IDENTITY.pixels`: images that cannot be read row by row where they are (compressed archives, folders of pictures),
+  unpacked once, as plain bytes;
 - `IDENTITY.json`: where data with this identity were last opened, so that stored runs find them again.
 
 Everything here can be deleted at any time: it is made again from the file.
@@ -23,7 +23,7 @@ from typing import Any
 from platformdirs import user_cache_path
 
 from recombine.data.labelled import Identity
-from recombine.data.pixels import Pixels
+from recombine.data.pixels import FilePixels, Pixels
 from recombine.data.source import Source
 from recombine.errors import InvalidValue, RecombineError
 from recombine.files import one_line_errors, parsed_json, read, remove_abandoned, write, write_parts
@@ -31,7 +31,7 @@ from recombine.keys import json_digest
 
 SUFFIX = ".pixels"
 IN_MEMORY = 2**26
-"""Bytes of images up to which those that cannot be mapped are kept in memory instead of being unpacked to a file."""
+"""Bytes of images up to which compressed ones are kept in memory instead of being unpacked to a file."""
 SPARE = 2**28
 """Bytes of a disk that stay free."""
 NOTABLE = 2**26
@@ -76,7 +76,7 @@ def keep(name: str, record: dict[str, Any]) -> None:
 
 
 def pixels_of(source: Source, seen: str) -> tuple[Pixels, str, float]:
-    """The images of a file, mapped or in memory, with their identity and largest number."""
+    """The images of a file, where they lie or in memory, with their identity and largest number."""
     record = known(seen)
     digest, largest = record.get("digest"), record.get("largest")
     if isinstance(digest, str) and digest.isalnum() and isinstance(largest, int | float):
@@ -90,14 +90,14 @@ def pixels_of(source: Source, seen: str) -> tuple[Pixels, str, float]:
 
 
 def _available(source: Source, digest: str) -> Pixels | None:
-    """Images whose identity is known, if they can be mapped."""
+    """Images whose identity is known, if they can be read row by row."""
     assert source.path is not None
     if source.offset is not None:
-        return Pixels.mapped(source.path, source.offset, source.shape, source.dtype)
+        return FilePixels(source.path, source.offset, source.shape, source.dtype)
     unpacked = folder() / f"{digest}{SUFFIX}"
     with suppress(OSError):
         if unpacked.stat().st_size == source.nbytes and source.nbytes > IN_MEMORY:
-            return Pixels.mapped(unpacked, 0, source.shape, source.dtype)
+            return FilePixels(unpacked, 0, source.shape, source.dtype)
     return None
 
 
@@ -108,7 +108,7 @@ def _read(source: Source, identity: Identity) -> Pixels:
     assert source.path is not None
     if source.offset is not None:
         _say(source, f"reading {source.path} once, to know it again")
-        pixels = Pixels.mapped(source.path, source.offset, source.shape, source.dtype)
+        pixels = FilePixels(source.path, source.offset, source.shape, source.dtype)
         for block in pixels.blocks():
             identity.add(block)
         return pixels
@@ -122,7 +122,7 @@ def _read(source: Source, identity: Identity) -> Pixels:
 
 
 def _unpacked(source: Source, identity: Identity) -> Pixels:
-    """Images in a file of the cache, from where they can be mapped."""
+    """Images in a file of the cache, where they can be read row by row."""
     _require_room(source)
     _say(source, f"unpacking {source.path} once, to {folder()}")
 
@@ -137,7 +137,7 @@ def _unpacked(source: Source, identity: Identity) -> Pixels:
     unpacked = folder() / f"{identity.digest}{SUFFIX}"
     with one_line_errors(unpacked, "data"):
         os.replace(arriving, unpacked)
-    return Pixels.mapped(unpacked, 0, source.shape, source.dtype)
+    return FilePixels(unpacked, 0, source.shape, source.dtype)
 
 
 def _require_room(source: Source) -> None:

@@ -73,8 +73,7 @@ class LabelledImages:
 
         if self.path is not None:
             return opening.reopened, (self.path, self.digest)
-        array = self.pixels.in_memory()
-        return opening.received, (array, self.columns, self.digest, self.largest, self.factors_field)
+        return opening.received, (self.pixels.array, self.columns, self.digest, self.largest, self.factors_field)
 
 
 class Identity:

@@ -1,7 +1,7 @@
 """Arrays of an `.npz` file without loading it: what they are, where they lie, block by block. Nothing is unpickled.
 
-An array that the archive keeps as it is can be mapped from its offset in the file; a compressed one can only be read
-from its beginning. The sizes that an archive states are held against each other before anything is read, so that a
+An array that the archive keeps as it is can be read from its offset in the file; a compressed one only from its
+beginning. The sizes that an archive states are held against each other before anything is read, so that a
 small file cannot fill the memory.
 """
 
