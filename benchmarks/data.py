@@ -111,10 +111,11 @@ def measure(what: str, path: Path, decoder: str, seconds: float) -> dict[str, fl
     return {**result, "seconds": seconds, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
 
 
-def measured_apart(what: str, path: Path, decoder: str, seconds: float) -> dict[str, float]:
-    """One measurement, in a process of its own."""
-    words = [sys.executable, "-m", "benchmarks.data", str(path), "--decoder", decoder, "--seconds", str(seconds)]
-    done = subprocess.run([*words, "--only", what], stdout=subprocess.PIPE, text=True, check=True)
+def measured_apart(what: str, path: Path) -> dict[str, float]:
+    """One measurement, in a process of its own, with this one's flags."""
+    flags = [word for word in sys.argv[1:] if not Path(word).exists()]
+    words = [sys.executable, "-m", "benchmarks.data", str(path), *flags, "--only", what]
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
@@ -123,14 +124,16 @@ def main() -> None:
     parser.add_argument("path", type=Path, nargs="+")
     parser.add_argument("--decoder", default="benchmark_dense")
     parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--threads", type=int, default=1, help="of torch; more than are free slow everything down")
     parser.add_argument("--only", choices=PARTS)
     words = parser.parse_args()
+    torch.set_num_threads(words.threads)
     if words.only:
         print(json.dumps(measure(words.only, words.path[0], words.decoder, words.seconds)))
         return
     for path in words.path:
         table = Table("", "seconds", "peak, MiB", "above torch's own, MiB", title=f"{path.name}, {words.decoder}")
-        results = {what: measured_apart(what, path, words.decoder, words.seconds) for what in PARTS}
+        results = {what: measured_apart(what, path) for what in PARTS}
         for what, result in results.items():
             above = result["peak"] - results["torch"]["peak"]
             table.add_row(what, f"{result['seconds']:.1f}", f"{result['peak']:.0f}", f"{above:.0f}")
