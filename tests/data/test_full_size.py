@@ -1,15 +1,13 @@
-"""The scripts that make and measure files in the published layouts, on a twentieth of their size."""
+"""The script that makes files in the published layouts, on a twentieth of their size."""
 
 import itertools
 
 import numpy as np
 import pytest
 import torch
-
-from benchmarks.data import measure
 from benchmarks.data_files import SHAPES, SPRITES, make, shapes, sprites
+
 from recombine import ArrayTask
-from recombine.data import cache
 from recombine.diagnosis.data import part_of
 
 
@@ -31,5 +29,4 @@ def test_files_of_the_scripts(name, counts, drawn, tmp_path, cache_folder):
     part = part_of(task, "rate", None, 256)
     assert part.grid.size <= 256
     assert torch.equal(part.targets[0], task.source.images(np.array([0])).flatten())
-    assert measure("open", tmp_path / name, "benchmark_dense", 1.0)["seconds"] < 60
-    assert cache.folder() == cache_folder
+    assert len(list(cache_folder.glob("*.pixels"))) == 1
