@@ -146,7 +146,7 @@ class Task(Variant):
         """For each grid point, whether it is held out."""
         return self.holdout.mask(self.grid).flatten() & self.present
 
-    @property
+    @cached_property
     def holdout_summary(self) -> HoldoutSummary:
         """How many combinations are kept and held out, and which single values are never seen."""
         return HoldoutSummary.of(self.held_out, self.grid, self.present)
