@@ -79,6 +79,11 @@ def test_a_large_file_is_sampled(tmp_path, capsys):
     ended = captured(["diagnose", f"{module}:made", "--data", file, *words], capsys)
     assert ended.code == 0, ended.err
     assert "20 of 36 points" in " ".join(ended.out.split())
+    ended = captured(
+        ["diagnose", f"{module}:made", "--data", file, *words, "--plane", "x,z", "--out", tmp_path], capsys
+    )
+    assert ended.code == 2
+    assert "--plane: " in ended.err
 
 
 def task(**fields):
