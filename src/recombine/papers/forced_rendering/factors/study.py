@@ -72,8 +72,8 @@ class Settings(Common):
     factors_width: Count = 64
     """Channels of CNNs and size of coordinate MLPs' tokens."""
     factors_depth: Count = 3
-    factors_channels: Count = 16
-    """Hidden channels of low-rank decoders: with eight, those with penalties did not learn five factors."""
+    factors_channels: Count = 8
+    """Hidden channels of low-rank decoders: two, as for two factors, cannot draw five."""
     factors_steps: Count = 6000
     factors_low_rank_steps: Count = 12000
     factors_lr: Positive = 1e-3
