@@ -118,7 +118,10 @@ METRICS = {
     },
     "ratio_estimate": lambda: {"over": torch.rand(2, 5), "under": torch.rand(2, 5), "population": 9},
     "repeated_estimate": lambda: {"values": torch.rand(4, 2)},
-    "stratified_sample": lambda: {"held_out": held_out(), "points": 3, "seed": 0},
+    "nearest_values": lambda: {"outputs": torch.rand(2, POINTS, 5), "targets": torch.rand(POINTS, 5), "shape": SHAPE},
+    "stratified_sample": lambda: {
+        "held_out": held_out(), "points": 3, "seed": 0, "present": torch.arange(POINTS) > 0,
+    },
     "sub_grid_shape": lambda: {"shape": SHAPE, "points": 4},
     "SamplingBias": lambda: {"whole": torch.ones(()), "estimates": torch.ones(3)},
     "Tuning": lambda: {"curves": (), "stripe_index": torch.ones(3), "localisation_index": torch.ones(3)},
