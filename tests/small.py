@@ -2,6 +2,9 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import product
+
+import numpy as np
 
 from recombine.decoders import DECODERS, DecoderSpec
 from recombine.specs import Recipe, RunSpec
@@ -43,6 +46,17 @@ def small_spec(decoder: str | DecoderSpec = "mlp", *, seed: int = 0, task: dict 
     )
 
 
+def labelled_images(count: int, channels: int = 0) -> dict:
+    """Images of a user's own of so many factors, numbers with uneven steps, angles and categories among them."""
+    values = {"x": (0, 1, 4), "angle": (0, 90, 180), "shape": ("disc", "heart", "ring"), "y": (0, 1, 2), "z": (0, 1, 2)}
+    names = [*values][:count]
+    points = list(product(*(values[name] for name in names)))
+    shape = (len(points), 6, 6, *([channels] if channels else []))
+    columns = {name: [point[k] for point in points] for k, name in enumerate(names)}
+    angular = ("angle",) if count > 1 else ()
+    return {"images": np.random.default_rng(count).random(shape), "factors": columns, "angular": angular}
+
+
 SMALL_TASKS: dict[str, tuple[dict, ...]] = {
     "bump": ({"size": 6}, {"size": 6, "brightness": 3}),
     "rotation": ({}, {"digits": 3}),
@@ -55,6 +69,7 @@ SMALL_TASKS: dict[str, tuple[dict, ...]] = {
         {"size": 20, "factors": "shape=3,x=3,y=3", "colour": True}, {"size": 20, "factors": "shape=3,x=3,y=3,hue=3"},
         {"size": 20, "factors": "shape=3,x=3,y=3,x2=3,y2=3", "sprites": 2},
     ),
+    "array": tuple(labelled_images(count, channels) for count, channels in enumerate((0, 3, 0, 3, 0), 1)),
     "balls": ({"size": 20, "factors": "x=3,y=3"}, {"size": 20, "factors": "x=3,y=3,x2=3,y2=3"}),
 }  # fmt: skip
 """Fields of small tasks of a kind, one for each number of factors that it can have."""

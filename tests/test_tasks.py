@@ -4,6 +4,7 @@ import copy
 import math
 import pickle
 import time
+from functools import cache
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from recombine.errors import InvalidValue
 from recombine.holdouts import Mask
 from recombine.metrics import extreme_pixel, squared_error
 from recombine.specs import RunSpec
-from recombine.tasks import TASKS, BallsTask, BumpsTask, BumpTask, RotationTask, SpriteTask
+from recombine.tasks import TASKS, ArrayTask, BallsTask, BumpsTask, BumpTask, RotationTask, SpriteTask
 from recombine.tasks.base import WHICH
 
 
@@ -153,12 +154,21 @@ def test_mistakes_are_one_line(fields):
     assert "allowed:" in str(caught.value)
 
 
+@cache
+def own_data(shift=0):
+    """A task on a user's own images; it has to stay in use, or its data are no longer known."""
+    images = torch.rand(12, 4, 4, generator=torch.Generator().manual_seed(shift))
+    factors = {"x": [30 * (row // 4) for row in range(12)], "y": [1 + row % 4 for row in range(12)]}
+    return ArrayTask(images, factors, holdout="none", training="draws:20")
+
+
 BASES = {
     "balls": BallsTask(size=20, factors="x=3,y=3,x2=3,y2=2", holdout="none", training="draws:20"),
     "bumps": BumpsTask(size=8, factors="x=4,y=4,size=3", holdout="none", isolated=True, training="draws:20"),
     "sprites": SpriteTask(size=20, factors="x=4,y=4,scale=3", holdout="none", training="draws:20"),
     "bump": BumpTask(size=8, brightness=2, holdout="none", isolated=True, training="draws:20"),
     "rotation": RotationTask(size=8, angles=12, holdout="none", training="draws:20"),
+    "array": own_data(),
 }
 SHARED = {
     "encoding": "ramp", "holdout": "center", "training": "draws:9", "centers": "real", "region": "whole",
@@ -186,10 +196,21 @@ OTHERS = {
         "region": "whole", "direction": "encode", "allow_unseen": False, "size": 9, "angles": 24, "digit": 7,
         "digits": 2,
     },
+    "array": {
+        "encoding": "ramp", "holdout": "center", "training": "draws:9", "region": "whole", "direction": "encode",
+        "allow_unseen": True, "data": own_data(shift=1).data, "categorical": ("y",), "angular": ("x",), "turn": 90.0,
+    },
 }  # fmt: skip
 ALONE = {"isolated", "isolated_factors", "isolated_together", "mixing"}
-NEVER = {"balls": ALONE, "bump": set(), "bumps": set(), "rotation": ALONE, "sprites": ALONE}
-"""Fields that a task cannot have otherwise: a single factor is never isolated."""
+NEVER = {
+    "array": {"centers", *ALONE},
+    "balls": ALONE,
+    "bump": set(),
+    "bumps": set(),
+    "rotation": ALONE,
+    "sprites": ALONE,
+}
+"""Fields that a task cannot have otherwise: a single factor is never isolated; nothing is between two images."""
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -57,6 +57,7 @@ from .sweep import Progress as Progress
 from .sweep import train as train
 from .tasks import TASKS as TASKS
 from .tasks import TRAINING_RULES as TRAINING_RULES
+from .tasks import ArrayTask as ArrayTask
 from .tasks import BallsTask as BallsTask
 from .tasks import BumpsTask as BumpsTask
 from .tasks import BumpTask as BumpTask

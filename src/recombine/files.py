@@ -16,7 +16,7 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -105,11 +105,17 @@ def parsed_json(content: bytes | str) -> Any:
 
 def write(path: Path, content: bytes, field: str = "store") -> None:
     """Write a file so that it holds all of the content or does not exist."""
+    write_parts(path, [content], field)
+
+
+def write_parts(path: Path, parts: Iterable[bytes | memoryview], field: str = "store") -> None:
+    """Write a file, part by part, so that it holds all of them or does not exist."""
     with one_line_errors(path, field):
         temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
         try:
             with os.fdopen(_created(temporary), "wb") as file:
-                file.write(content)
+                for part in parts:
+                    file.write(part)
                 file.flush()
                 os.fsync(file.fileno())
                 os.replace(temporary, path)

@@ -79,3 +79,14 @@ def test_more_points_than_there_are_is_all_of_them():
 def test_fewer_points_than_were_drawn_are_refused():
     with pytest.raises(InvalidValue, match="population: 2 is not allowed"):
         mean_estimate(torch.ones(3), 2)
+
+
+def test_what_is_absent_is_never_drawn():
+    held_out, *_ = grid_values()
+    present = torch.arange(POINTS) % 3 > 0
+    for points in (10, 100, POINTS):
+        sample = stratified_sample(held_out & present, points, 1, present)
+        assert present[sample].all()
+        assert len(set(sample.tolist())) == len(sample) == min(points, int(present.sum()))
+    everything = torch.ones(POINTS, dtype=torch.bool)
+    assert torch.equal(stratified_sample(held_out, 40, 1, everything), stratified_sample(held_out, 40, 1))

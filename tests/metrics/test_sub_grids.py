@@ -6,6 +6,7 @@ import torch
 from recombine.errors import InvalidValue
 from recombine.factors import Factor, FactorGrid
 from recombine.metrics import draw_sub_grids, finite_difference_metric, neighbour_metric, sub_grid_shape
+from recombine.metrics.sub_grids import gap_free_sub_grid
 
 GRID = FactorGrid((Factor("x", 0, 9, 10), Factor("y", -1, 1, 7), Factor("size", 0.5, 1, 2)))
 
@@ -66,3 +67,47 @@ def test_a_factor_of_one_value_has_no_differences():
     grid = FactorGrid((Factor("x", 0, 0, 1), Factor("y", 0, 1, 2)))
     with pytest.raises(InvalidValue, match="grid: "):
         neighbour_metric(lambda values, tap: tap("output", values), grid, torch.tensor([0]), torch.device("cpu"))
+
+
+def slowly_without_gaps(shape, present):
+    """Positions of each factor that stay: whole slices are cut out, and everything is counted again each time."""
+    chosen, left = [list(range(count)) for count in shape], present.reshape(shape)
+    while not left.all():
+        lacking = [(~left).double().mean(dim=[a for a in range(left.ndim) if a != k]) for k in range(left.ndim)]
+        axis = max(range(left.ndim), key=lambda k: float(lacking[k].max()))
+        worst = int(lacking[axis].argmax())
+        del chosen[axis][worst]
+        left = left.index_select(axis, torch.tensor([k for k in range(left.shape[axis]) if k != worst]))
+    return chosen
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_values_that_lack_most_are_left_out_until_nothing_is_missing(seed):
+    present = torch.rand(GRID.size, generator=torch.Generator().manual_seed(seed)) > 0.05
+    part = gap_free_sub_grid(GRID, present)
+    assert present[part.indices].all()
+    assert torch.equal(part.grid.points, GRID.points[part.indices])
+    steps = [list(factor.steps) for factor in part.grid.factors]
+    assert steps == slowly_without_gaps(GRID.shape, present)
+
+
+def test_a_grid_without_gaps_is_whole():
+    part = gap_free_sub_grid(GRID, torch.ones(GRID.size, dtype=torch.bool))
+    assert torch.equal(part.indices, torch.arange(GRID.size))
+
+
+def test_gaps_everywhere():
+    plane = FactorGrid(GRID.factors[:2])
+    with pytest.raises(InvalidValue, match=r"data: '2 of 70 combinations' .* at least two values of each factor"):
+        gap_free_sub_grid(plane, (torch.arange(70) == 0) | (torch.arange(70) == 8))
+    with pytest.raises(InvalidValue, match="present: "):
+        gap_free_sub_grid(plane, torch.ones(3, dtype=torch.bool))
+
+
+def test_a_part_of_a_part_has_the_whole_grids_positions():
+    part = gap_free_sub_grid(GRID, torch.arange(GRID.size) != 31)
+    (inner,) = draw_sub_grids(part.grid, 12, 1, seed=2)
+    assert torch.equal(inner.grid.points, GRID.points[part.indices[inner.indices]])
+    for own, whole in zip(inner.grid.factors, GRID.factors, strict=True):
+        assert own.spacing == whole.spacing
+        assert torch.equal(own.position(own.values), whole.position(own.values))

@@ -55,6 +55,11 @@ def spec():
 
 
 @cache
+def own_data():
+    return rc.ArrayTask(torch.rand(POINTS, 1, 3).numpy(), {"x": [0, 1, 2] * 3, "y": [0] * 3 + [1] * 3 + [2] * 3})
+
+
+@cache
 def network():
     return spec().module()
 
@@ -113,7 +118,10 @@ METRICS = {
     },
     "ratio_estimate": lambda: {"over": torch.rand(2, 5), "under": torch.rand(2, 5), "population": 9},
     "repeated_estimate": lambda: {"values": torch.rand(4, 2)},
-    "stratified_sample": lambda: {"held_out": held_out(), "points": 3, "seed": 0},
+    "nearest_values": lambda: {"outputs": torch.rand(2, POINTS, 5), "targets": torch.rand(POINTS, 5), "shape": SHAPE},
+    "stratified_sample": lambda: {
+        "held_out": held_out(), "points": 3, "seed": 0, "present": torch.arange(POINTS) > 0,
+    },
     "sub_grid_shape": lambda: {"shape": SHAPE, "points": 4},
     "SamplingBias": lambda: {"whole": torch.ones(()), "estimates": torch.ones(3)},
     "Tuning": lambda: {"curves": (), "stripe_index": torch.ones(3), "localisation_index": torch.ones(3)},
@@ -283,6 +291,22 @@ METHODS = {
         lambda values: rc.SpriteTask(factors="shape=3,x=4").render(values),
         lambda: {"values": torch.tensor([[0.0, 9.0], [2.0, 20.5]])},
     ),
+    "ArrayTask.arrays": (
+        rc.ArrayTask,
+        lambda: {"images": torch.rand(3, 4, 4), "factors": {"x": [0, 1, 2]}, "holdout": rc.Nothing()},
+    ),
+    "diagnose.data": (
+        rc.diagnose,
+        lambda: {
+            "module": MODULE,
+            "data": own_data(),
+            "encode": lambda values: values,
+            "holdout": "center",
+            "points": 9,
+        },
+    ),
+    "ArrayTask.render": (lambda values: own_data().render(values), lambda: {"values": grid().points}),
+    "ArrayTask.rows": (lambda values: own_data().rows(values), lambda: {"values": grid().points}),
     "RotationTask.gap": (rc.RotationTask.gap, lambda: {"angles": 36, "digits": 1, "edges": (160, 200)}),
     "RotationTask.render": (
         lambda values: rc.RotationTask(digits=2, angles=36).render(values),
@@ -300,8 +324,11 @@ def record_calls():
         fields = {field: info.default for field, info in part.model_fields.items()}
         if name == "Recipe":
             fields["steps"] = None
+        if name == "ArrayTask":
+            fields["data"] = own_data().data
+        whole = own_data() if name == "ArrayTask" else part()
         yield name, (part, partial(dict, fields))
-        yield f"{name}.replace", (part().replace, partial(dict, fields))
+        yield f"{name}.replace", (whole.replace, partial(dict, fields))
         if issubclass(part, rc.Encoding):
             yield f"{name}.code", (part().code, lambda: {"values": torch.arange(3.0), "factor": grid().factors[0]})
             yield f"{name}.size", (part().size, lambda: {"factor": grid().factors[0]})
@@ -318,7 +345,8 @@ def all_calls():
         calls[name] = (exhausted(calls[name][0]), calls[name][1])
     for registry in ("DECODERS", "ENCODINGS", "HOLDOUTS", "TASKS", "TRAINING_RULES"):
         parts = getattr(rc, registry)
-        calls[f"{registry}.parse"] = (parts.parse, lambda parts=parts: {"value": next(iter(parts))})
+        usual = "bump" if registry == "TASKS" else next(iter(parts))
+        calls[f"{registry}.parse"] = (parts.parse, lambda usual=usual: {"value": usual})
         calls[f"{registry}.register"] = (parts.register, lambda parts=parts: {"cls": next(iter(parts.values()))})
     return calls | METHODS | dict(record_calls())
 

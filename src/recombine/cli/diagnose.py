@@ -16,7 +16,7 @@ from recombine.checks import one_of, whole_number
 from recombine.cli.destinations import require_folder
 from recombine.cli.factories import module_from
 from recombine.cli.imports import FLAG as IMPORT
-from recombine.cli.options import StorePath, Whole
+from recombine.cli.options import SomePath, StorePath, Whole
 from recombine.cli.planes import AtValues, PlaneNames, parsed_at, parsed_plane, require_plane
 from recombine.cli.screen import console, paragraph, say
 from recombine.cli.tables import Column, Holds, write_table
@@ -27,12 +27,20 @@ from recombine.errors import InvalidValue, RecombineError, listed, reason_of
 from recombine.files import one_line_errors, read_given, write
 from recombine.holdouts import HOLDOUTS
 from recombine.store import Store
+from recombine.tasks import ArrayTask
 
 LARGEST_MEMORY = 2**30
 """Megabytes: more than any machine has."""
 RUN = "run:"
 """What a factory begins with that is a run of a store."""
 WITH_FIELDS = "with fields as NAME:FIELD=VALUE"
+FORMS = ("categorical", "angular", "turn")
+"""Fields of the array task that say what its factors are."""
+
+
+def described(field: str) -> str:
+    """The help of a flag that is a field of the array task."""
+    return str(ArrayTask.model_fields[field].description).replace("`", "")
 
 
 def diagnose(
@@ -40,6 +48,10 @@ def diagnose(
     /,
     *,
     grid: str | None = None,
+    data: SomePath | None = None,
+    categorical: Annotated[list[str] | None, Parameter(help=described("categorical"), negative=())] = None,
+    angular: Annotated[list[str] | None, Parameter(help=described("angular"), negative=())] = None,
+    turn: Annotated[float | None, Parameter(help=described("turn"), show_default=False)] = None,
     weights: Path | None = None,
     encoding: Annotated[
         str | None,
@@ -80,6 +92,9 @@ def diagnose(
         or run:KEY for a finished run of a store, whose spec says everything else.
     grid
         Factors and their values: x=0:27,y=0:27, both ends included; x=0:1:5 has five values.
+    data
+        In the place of --grid, --targets and --background: a file or folder of images with their factors
+        (docs/data.md).
     weights
         A .safetensors file with the module's state.
     stages
@@ -99,8 +114,10 @@ def diagnose(
         "points": None if points is None else whole_number("points", points),
     }  # fmt: skip
     chosen, values = parsed_plane(plane, out), parsed_at(at, out)
-    flags = {"grid": grid, "weights": weights, "encoding": encoding, "holdout": holdout, "targets": targets,
-             "background": background}  # fmt: skip
+    flags = {
+        "grid": grid, "weights": weights, "encoding": encoding, "holdout": holdout, "targets": targets,
+        "background": background, "data": data, "categorical": categorical, "angular": angular, "turn": turn,
+    }  # fmt: skip
     if factory.startswith(RUN):
         module, factors, inputs = _run_of_a_store(factory.removeprefix(RUN), store, flags)
     else:
@@ -108,7 +125,7 @@ def diagnose(
             raise InvalidValue("store", str(store), f"nothing unless the module is {RUN}KEY")
         module, factors, inputs = _module_of_a_user(factory, flags)
     if chosen is not None or values:
-        require_plane(factors, chosen, values)
+        require_plane(inputs["data"].grid if factors is None else factors, chosen, values)
     if out is not None:
         require_folder(out, "out")
     result = engine.diagnose(module, factors, **settings, **inputs)
@@ -124,6 +141,8 @@ def _run_of_a_store(key: str, store: Path | None, flags: Mapping[str, Any]) -> t
         if value is not None:
             raise InvalidValue(name, str(value), "nothing for a stored run: its spec says it")
     task, module = _stored(key, store)
+    if isinstance(task, ArrayTask):
+        return module, None, {"data": task}
     settings = {"encode": task.encoding, "holdout": task.held_out, "background": task.background}
     return module, task.grid, {**settings, "targets": task.render}
 
@@ -132,15 +151,43 @@ def _module_of_a_user(factory: str, flags: Mapping[str, Any]) -> tuple[Any, Any,
     """Module, grid and settings that the command's flags describe."""
     from recombine.diagnosis import parse_grid
 
+    if flags["data"] is not None:
+        return _module_on_data(factory, flags)
     if flags["grid"] is None:
         raise RecombineError(
-            f"--grid: none was given; allowed: factors and values, as x=0:27,y=0:27 ({RUN}KEY brings its own)"
+            f"--grid: none was given; allowed: factors and values, as x=0:27,y=0:27 ({RUN}KEY brings its own, and so "
+            "does --data)"
         )
+    for name in FORMS:
+        if flags[name] is not None:
+            given = flags[name] if name == "turn" else listed(flags[name])
+            raise InvalidValue(name, given, "nothing without --data")
     points, module = parse_grid(flags["grid"]), module_from(factory)
     if flags["weights"] is not None:
         _load(module, flags["weights"])
     settings = {"encode": flags["encoding"], "holdout": flags["holdout"], "background": flags["background"] or 0.0}
     return module, points, {**settings, "targets": _targets(flags["targets"])}
+
+
+def _module_on_data(factory: str, flags: Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+    """Module and settings where the grid is that of a user's data."""
+    for name in ("grid", "targets", "background"):
+        if flags[name] is not None:
+            raise InvalidValue(name, str(flags[name]), "nothing beside --data, which has its own")
+    forms = {name: flags[name] for name in FORMS if flags[name] is not None}
+    encoding = flags["encoding"]
+    task = ArrayTask(
+        data=flags["data"], holdout=flags["holdout"] or "none", allow_unseen=True, **forms,
+        **({"encoding": encoding} if encoding is not None else {}),
+    )  # fmt: skip
+    module = module_from(factory)
+    if flags["weights"] is not None:
+        _load(module, flags["weights"])
+    return module, None, {"data": task} | ({"encode": _as_they_are} if encoding is None else {})
+
+
+def _as_they_are(values: Any) -> Any:
+    return values
 
 
 def _print(result: Any) -> None:

@@ -24,7 +24,7 @@ from recombine.frozen import Variant
 from recombine.holdouts import HOLDOUTS
 from recombine.registry import Registry
 from recombine.specs import Recipe, RunSpec
-from recombine.tasks import TASKS, TRAINING_RULES
+from recombine.tasks import TASKS, TRAINING_RULES, ArrayTask
 
 SEPARATOR = "__"
 PARTS: dict[str, Registry[Any]] = {
@@ -185,7 +185,7 @@ def _spec(choice: Mapping[str, str]) -> RunSpec:
     task = {n: choice[n] for n in _fields(TASKS) if n in choice}
     task |= {n: parts[n] for n in ("encoding", "holdout", "training")}
     recipe = {n: choice[n] for n in Recipe.model_fields if n in choice}
-    kind = choice.get("task", RunSpec.model_fields["task"].default.kind)
+    kind = _task_kind(choice)
     own = {name: name.replace("_", "-") for name in TASKS[kind].model_fields if name != "kind"}
     for name in task:
         if name not in own:
@@ -194,8 +194,13 @@ def _spec(choice: Mapping[str, str]) -> RunSpec:
 
 
 def _task_defaults(choice: Mapping[str, str]) -> dict[str, Any]:
-    kind = choice.get("task", RunSpec.model_fields["task"].default.kind)
-    return {name: info.default for name, info in TASKS[kind].model_fields.items()}
+    return {name: info.default for name, info in TASKS[_task_kind(choice)].model_fields.items()}
+
+
+def _task_kind(choice: Mapping[str, str]) -> str:
+    """The task that was named; where data are given, the one of data."""
+    usual = ArrayTask.kind_name() if "data" in choice else RunSpec.model_fields["task"].default.kind
+    return choice.get("task", usual)
 
 
 def _changed(part: str, value: Variant, fields: Mapping[str, str]) -> Variant:

@@ -67,7 +67,7 @@ def train(
 
 def _holdout_lines(specs: list[RunSpec]) -> list[str]:
     """What each hold-out keeps, once for each grid that it was used on; only how many there are, if they are many."""
-    tasks = {(spec.task.holdout, spec.task.grid): spec.task for spec in specs}
+    tasks = {(spec.task.holdout, spec.task.grid, spec.task.holdout_summary): spec.task for spec in specs}
     if len(tasks) > MOST_HOLDOUTS:
         return [f"{len(tasks)} hold-outs"]
     texts = {task: field_text(task.holdout.model_dump(mode="json")) for task in tasks.values()}

@@ -62,7 +62,7 @@ def _parsed_factor(text: str) -> Factor:
         raise InvalidValue("grid", text, f"{bound}: {error.allowed}") from None
 
 
-def valid_grid(grid: FactorGrid | str, reserved: frozenset[str]) -> FactorGrid:
+def valid_grid(grid: FactorGrid | str | None, reserved: frozenset[str]) -> FactorGrid:
     """The grid of a text, without names that the result uses itself."""
     parsed = parse_grid(grid) if isinstance(grid, str) else grid
     if not isinstance(parsed, FactorGrid):

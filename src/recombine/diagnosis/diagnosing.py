@@ -13,6 +13,7 @@ to the module's rows and which parts were left out. A grid too large for that is
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Literal
@@ -31,6 +32,7 @@ from recombine.diagnosis.arguments import (
     valid_grid,
     valid_module,
 )
+from recombine.diagnosis.data import own_data
 from recombine.diagnosis.derivatives import Geometry, exact_geometry
 from recombine.diagnosis.hooks import OUTPUT
 from recombine.diagnosis.isolation import as_called, differentiable, refuse_unfinished, uncompiled, undisturbed
@@ -50,12 +52,13 @@ from recombine.diagnosis.targets import TargetFunction, target_rows, valid_targe
 from recombine.encodings import Encoding
 from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
-from recombine.holdouts import Holdout
+from recombine.holdouts import Holdout, HoldoutSummary
 from recombine.metrics import neighbour_metric, volume_element
 from recombine.metrics.profile import StageProfile, read_stages, stage_profile
 from recombine.metrics.registry import Stage
 from recombine.metrics.stages import INPUT, MEMORY, Encode, precision
 from recombine.metrics.sub_grids import points_at
+from recombine.tasks import ArrayTask
 from recombine.training.devices import arithmetic
 
 GEOMETRIES = ("auto", "exact", "differences")
@@ -64,8 +67,9 @@ GEOMETRIES = ("auto", "exact", "differences")
 @one_line_mistakes
 def diagnose(
     module: nn.Module,
-    grid: FactorGrid | str,
+    grid: FactorGrid | str | None = None,
     *,
+    data: ArrayTask | str | os.PathLike[str] | None = None,
     encode: Encode | Encoding | str | None = None,
     holdout: Holdout | Tensor | np.ndarray | str | None = None,
     stages: Sequence[str] | None = None,
@@ -85,6 +89,9 @@ def diagnose(
         Maps a batch of encoded factor values to a batch of anything.
     grid
         Factors and values, or a text as `x=0:27,y=0:27`.
+    data
+        In the place of grid, targets and background: images with their factors, as an `ArrayTask` (whose encoding and
+        hold-out hold where none is given) or its file.
     encode
         An encoding (by name, or one of ours), a function from `(point, factor)` values to inputs, or nothing: the
         values themselves.
@@ -119,11 +126,17 @@ def diagnose(
         and `attrs["notes"]` what else a reader must know.
     """
     valid_module(module)
+    present: Tensor | None = None
+    if data is not None:
+        for name, value in {"grid": grid, "targets": targets}.items():
+            if value is not None:
+                raise InvalidValue(name, value, "nothing beside data, which has its own")
+        grid, encode, holdout, targets, background, present = own_data(data, encode, holdout)
     grid = valid_grid(grid, reserved_names())
     encoding = valid_encoding(encode, grid)
     mask = holdout_mask(holdout, grid)
     given = valid_targets(targets, grid)
-    plan = plan_of(grid, mask, points, seed)
+    plan = plan_of(grid, mask, points, seed, present)
     whole = target_rows(given, grid) if plan.points is None else None
     one_of("geometry", geometry, GEOMETRIES)
     number("background", background)
@@ -144,7 +157,8 @@ def diagnose(
         places = [points_at(grid, part.indices).to(device, precision(device)).clone() for part in plan.parts]
         subject = prepare_subject(module, forward, encoded, places[0], stages, memory)
         if plan.points is not None and subject.rows.how == "whole":
-            raise InvalidValue("points", grid.size, "a grid that is not sampled, since the rows of a batch meet")
+            allowed = "a grid that has no gaps and is not sampled, since the rows of a batch meet"
+            raise InvalidValue("points" if plan.present is None else "data", len(plan.points), allowed)
         derivatives = [_geometry(geometry, encoding, subject, own, grid) for own in places]
         derivative = next((own for own in derivatives if own.metrics is None), derivatives[0])
         profiles, scores = [], []
@@ -161,9 +175,10 @@ def diagnose(
         combined = averaged_scores(scores) | profile_errors(estimates)
         if given is not None:
             error, constant = streamed_errors(subject, encoded, given, grid, plan.points, mask, precision(device))
-            combined |= error_scores(error, constant, plan.points, mask)
+            combined |= error_scores(error, constant, plan, mask)
     first, notes = plan.parts[0], [*plan.notes, *subject.notes]
-    return dataset(profile, combined, first.grid, first.held_out, derivative, notes, len(plan.points))
+    summary = HoldoutSummary.of(mask, grid, plan.present)
+    return dataset(profile, combined, first.grid, first.held_out, derivative, notes, len(plan.points), summary)
 
 
 def _profile(

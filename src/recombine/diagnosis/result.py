@@ -161,10 +161,11 @@ def dataset(
     geometry: Geometry,
     notes: list[str],
     points: int | None = None,
+    holdout: HoldoutSummary | None = None,
 ) -> Diagnosis:
     """The labelled Dataset; variables that depend on the metric tensor say how it was computed.
 
-    `points` says of how many points a larger grid was sampled.
+    `points` says of how many points of a larger grid, and `holdout` what is held out of all of it.
     """
     columns = {column.name: column for column in STAGE_METRICS.columns()}
     method = {"metric": geometry.method, "metric_reason": geometry.reason}
@@ -184,7 +185,8 @@ def dataset(
     labels = {"stage": profile.stages, "factor": list(names), "other_factor": list(names), **coords}
     data = {**variables, **output_scores, "held_out": (names, mask.reshape(grid.shape).numpy())}
     known = {telling.KEY: json.dumps(record)} if record else {}
-    known |= {"holdout": str(HoldoutSummary.of(mask, grid))} if bool(mask.any()) else {}
+    summary = holdout or HoldoutSummary.of(mask, grid)
+    known |= {"holdout": str(summary)} if summary.held_out else {}
     more: dict[str, Any] = {"left_out": json.dumps(profile.left_out)} if profile.left_out else {}
     more |= {} if points is None else {SAMPLED: points}
     return Diagnosis(data, coords=labels, attrs={**method, "notes": "\n".join(notes), **known, **more})

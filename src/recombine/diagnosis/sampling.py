@@ -8,9 +8,12 @@ one of them without held-out points, what needs these is measured on as many oth
 some; such sub-grids have more of the hold-out's own values than the grid has, so that nothing else is measured there.
 Means over held-out points stay right on average; those over kept points are drawn towards the hold-out, which their
 standard error does not show (on 8 × 8 × 8 points with a corner of 3 × 3 × 3 held out, 95 % intervals of factorization
-cover it in 95 % of draws over held-out points, and in 84 % over kept ones).
- Numbers that belong to a point (maps) are those of the first sub-grid. What needs neighbours on the grid is
-left out, but for differences between neighbours, which are run beside their points.
+cover it in 95 % of draws over held-out points, and in 84 % over kept ones). Numbers that belong to a point (maps) are
+those of the first sub-grid. What needs neighbours on the grid is left out, but for differences between neighbours,
+which are run beside their points.
+
+Data may lack combinations. What needs a grid is then measured on a sub-grid without gaps, which is sampled in its turn
+where it is too large; errors are of all combinations that are present, or of some of these.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ from recombine.metrics.sampled_means import (
     repeated_estimate,
     stratified_sample,
 )
-from recombine.metrics.sub_grids import draw_sub_grids, has_both_sides
+from recombine.metrics.sub_grids import draw_sub_grids, gap_free_sub_grid, has_both_sides
 from recombine.streams import stream_seed
 
 LIMIT = 4096
@@ -49,6 +52,8 @@ SUFFIX = "_se"
 """Of variables that hold standard errors."""
 REPEATED = ("kernel_agreement", "superposition")
 """Scores of the outputs that are means over sub-grids."""
+
+NO_HELD_OUT = "no sub-grid has held-out points: what needs them is left out, but for errors of the outputs"
 
 
 @dataclass(frozen=True)
@@ -78,12 +83,25 @@ class Plan:
     points: Tensor | None = None
     """Indices of single points, for errors of the outputs; none: all, which are the only part."""
     notes: tuple[str, ...] = ()
+    present: Tensor | None = None
+    """True where data have a point of the grid; none: everywhere."""
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether several sub-grids stand for the grid."""
+        return len(self.parts) > 1
+
+    def kept(self, held_out: Tensor) -> Tensor:
+        """The points that are not held out."""
+        return ~held_out if self.present is None else self.present & ~held_out
 
 
-def plan_of(grid: FactorGrid, held_out: Tensor, points: int | None, seed: int) -> Plan:
+def plan_of(grid: FactorGrid, held_out: Tensor, points: int | None, seed: int, present: Tensor | None = None) -> Plan:
     """What is measured of a grid: everything up to `points` points, a sample of so many above."""
     whole_number("seed", seed, at_least=0)
     budget = LIMIT if points is None else whole_number("points", points)
+    if present is not None and not bool(present.all()):
+        return _without_gaps(grid, held_out, present, points, seed)
     if grid.size <= budget:
         _refuse_large(grid.size, "grid")
         return Plan([Part(grid, held_out)])
@@ -96,6 +114,29 @@ def plan_of(grid: FactorGrid, held_out: Tensor, points: int | None, seed: int) -
     parts, notes = _sub_grids(grid, held_out, max(each, fewest // PARTS), seed)
     notes = [_note(grid, budget, parts[0].grid.shape), *notes]
     return Plan(parts, stratified_sample(held_out, budget, seed), tuple(notes))
+
+
+def _without_gaps(grid: FactorGrid, held_out: Tensor, present: Tensor, points: int | None, seed: int) -> Plan:
+    """The plan of a sub-grid that has no gaps, in the whole grid; single points are any that are present."""
+    core = gap_free_sub_grid(grid, present)
+    inside = held_out[core.indices]
+    if bool(inside.all()):
+        raise InvalidValue("holdout", int(held_out.sum()), f"some kept ones among the {len(inside)} without gaps")
+    inner = plan_of(core.grid, inside, points, seed)
+    parts = [
+        replace(part, indices=core.indices if part.indices is None else core.indices[part.indices])
+        for part in inner.parts
+    ]
+    available = int(present.sum())
+    drawn = stratified_sample(held_out, LIMIT if points is None else points, seed, present)
+    errors = "all of them" if len(drawn) == available else f"{len(drawn)} of them, drawn at random"
+    sides = " × ".join(map(str, core.grid.shape))
+    note = (
+        f"{available} of {grid.size} combinations are present: errors are of {errors}, all else of {sides} of them "
+        "that have no gaps"
+    )
+    lacking = [NO_HELD_OUT] if bool(held_out.any()) and not bool(inside.any()) else []
+    return Plan(parts, drawn, (note, *lacking, *inner.notes), present)
 
 
 def _sub_grids(grid: FactorGrid, held_out: Tensor, points: int, seed: int) -> tuple[list[Part], list[str]]:
@@ -111,7 +152,7 @@ def _sub_grids(grid: FactorGrid, held_out: Tensor, points: int, seed: int) -> tu
     parts = [replace(part, needing_holdout=False) for part in parts]
     others = drawn(held_out, stream_seed(seed, "with held-out points"))
     if not all(has_both_sides(part.held_out) for part in others):
-        return parts, ["no sub-grid has held-out points: what needs them is left out, but for errors of the outputs"]
+        return parts, [NO_HELD_OUT]
     note = (
         f"what needs held-out points is measured on {PARTS} sub-grids drawn until they have some; numbers that compare "
         "these with kept points may be off by more than ± says"
@@ -139,6 +180,8 @@ def _refuse_large(points: int, field: str) -> None:
 def averaged_profile(plan: Plan, profiles: Sequence[StageProfile]) -> tuple[StageProfile, dict[str, list[Estimate]]]:
     """The profile of several sub-grids: means over them, and estimates by column; maps and labels are the first's."""
     columns = {column.name: column for column in STAGE_METRICS.columns()}
+    if not plan.is_sampled:
+        return profiles[0], {}
     combined, estimates = StageProfile(profiles[0].stages), dict[str, list[Estimate]]()
     groups: dict[bool | None, list[StageProfile]] = {}
     for part, profile in zip(plan.parts, profiles, strict=True):
@@ -175,7 +218,7 @@ def averaged_scores(scores: Sequence[dict[str, Any]]) -> dict[str, Any]:
     combined: dict[str, Any] = {}
     for own in scores:
         combined = {**own, **combined}
-    for name in REPEATED:
+    for name in REPEATED if len(scores) > 1 else ():
         if name in combined:
             values = [own[name][1] for own in scores if name in own]
             estimate = repeated_estimate(torch.tensor(values, dtype=torch.float64))
@@ -185,11 +228,13 @@ def averaged_scores(scores: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return combined
 
 
-def error_scores(error: Tensor, constant: Tensor, drawn: Tensor, held_out: Tensor) -> dict[str, Any]:
+def error_scores(error: Tensor, constant: Tensor, plan: Plan, held_out: Tensor) -> dict[str, Any]:
     """Mean errors of each region and their ratio to a constant output's, from the points that were drawn."""
+    assert plan.points is not None
     scores: dict[str, Any] = {}
-    inside = held_out[drawn]
-    for region, here, population in (("id", ~inside, ~held_out), ("ood", inside, held_out)):
+    inside, kept = held_out[plan.points], plan.kept(held_out)
+    is_drawn = len(inside) < int((kept | held_out).sum())
+    for region, here, population in (("id", ~inside, kept), ("ood", inside, held_out)):
         count = int(population.sum())
         if not count:
             continue
@@ -199,8 +244,9 @@ def error_scores(error: Tensor, constant: Tensor, drawn: Tensor, held_out: Tenso
         }
         for name, estimate in estimates.items():
             scores[name] = ((), estimate.value.item())
-            attributes = error_attributes(name, estimate.freedom)
-            scores[f"{name}{SUFFIX}"] = ((), estimate.standard_error.item(), attributes)
+            if is_drawn:
+                attributes = error_attributes(name, estimate.freedom)
+                scores[f"{name}{SUFFIX}"] = ((), estimate.standard_error.item(), attributes)
     return scores
 
 

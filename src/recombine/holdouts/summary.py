@@ -25,25 +25,27 @@ class HoldoutSummary:
     held_out: int
     unseen: tuple[str, ...]
     """Factor values that are held out altogether, as `x=3`."""
+    absent: int = 0
+    """Combinations of which there is no example, and which are neither."""
 
     @classmethod
     @checked
-    def of(cls, mask: Bool[Tensor, " ..."], grid: FactorGrid) -> Self:
-        """The summary of a mask over the grid, True where held out.
+    def of(cls, mask: Bool[Tensor, " ..."], grid: FactorGrid, present: Bool[Tensor, " point"] | None = None) -> Self:
+        """The summary of a mask over the grid, True where held out; `present` says of which points there are examples.
 
         >>> from recombine.factors import Factor
         >>> grid = FactorGrid((Factor("x", 0, 2, 3), Factor("y", 0, 1, 2)))
         >>> HoldoutSummary.of(torch.tensor([[False, False], [False, True], [True, True]]), grid)
-        HoldoutSummary(kept=3, held_out=3, unseen=('x=2',))
+        HoldoutSummary(kept=3, held_out=3, unseen=('x=2',), absent=0)
         """
         if mask.shape not in (grid.shape, (grid.size,)):
             raise InvalidValue("mask", mask, f"a mask over the grid of shape {grid.shape}")
-        kept, unseen = ~mask.reshape(grid.shape), list[str]()
+        available = torch.ones_like(mask) if present is None else present.reshape(mask.shape)
+        held_out, kept, unseen = mask & available, (~mask & available).reshape(grid.shape), list[str]()
         for axis, factor in enumerate(grid.factors):
             seen = kept.movedim(axis, 0).flatten(1).any(dim=1) if kept.ndim > 1 else kept
             unseen += [f"{factor.name}={factor.values[i].item():g}" for i in torch.nonzero(~seen).flatten().tolist()]
-        held_out = int(mask.sum())
-        return cls(grid.size - held_out, held_out, tuple(unseen))
+        return cls(int(kept.sum()), int(held_out.sum()), tuple(unseen), grid.size - int(available.sum()))
 
     @property
     def every_value_seen(self) -> bool:
@@ -56,4 +58,5 @@ class HoldoutSummary:
         unseen = (
             f"never seen: {listed(self.unseen[:MOST_NAMED])}{more}" if self.unseen else "every single value is seen"
         )
-        return f"{self.kept} combinations kept, {self.held_out} held out; {unseen}"
+        absent = f", {self.absent} absent" if self.absent else ""
+        return f"{self.kept} combinations kept, {self.held_out} held out{absent}; {unseen}"

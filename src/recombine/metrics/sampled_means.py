@@ -52,7 +52,9 @@ def quantile(freedom: int, confidence: float = CONFIDENCE) -> float:
 
 
 @checked
-def stratified_sample(held_out: Bool[Tensor, " point"], points: int, seed: int = 0) -> Int[Tensor, " sample"]:
+def stratified_sample(
+    held_out: Bool[Tensor, " point"], points: int, seed: int = 0, present: Bool[Tensor, " point"] | None = None
+) -> Int[Tensor, " sample"]:
     """Some points of a grid, as many held-out as kept ones where there are enough.
 
     Parameters
@@ -63,6 +65,8 @@ def stratified_sample(held_out: Bool[Tensor, " point"], points: int, seed: int =
         How many to draw; all where the grid has no more.
     seed
         Of the draw.
+    present
+        True where a point may be drawn; all by default.
 
     Returns
     -------
@@ -78,6 +82,9 @@ def stratified_sample(held_out: Bool[Tensor, " point"], points: int, seed: int =
     """
     whole_number("points", points)
     whole_number("seed", seed, at_least=0)
+    if present is not None:
+        places = torch.nonzero(present.cpu()).flatten()
+        return places[stratified_sample(held_out.cpu()[places], points, seed)]
     if points >= len(held_out):
         return torch.arange(len(held_out))
     regions = [torch.nonzero(region).flatten() for region in (held_out.cpu(), ~held_out.cpu())]

@@ -10,6 +10,7 @@ the sub-grid's size.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -143,15 +144,63 @@ def _drawn(grid: FactorGrid, shape: tuple[int, ...], generator: torch.Generator,
             torch.randperm(factor.count, generator=generator)[:count].sort().values
             for factor, count in zip(grid.factors, shape, strict=True)
         ]
-        indices = torch.zeros(1, dtype=torch.int64)
-        for factor, own in zip(grid.factors, steps, strict=True):
-            indices = (indices[:, None] * factor.count + own).flatten()
-        if held_out is None or has_both_sides(held_out[indices]):
+        drawn = _sub_grid(grid, steps)
+        if held_out is None or has_both_sides(held_out[drawn.indices]):
             break
-    thinned = FactorGrid(
-        tuple(ThinnedFactor.thinned(factor, own) for factor, own in zip(grid.factors, steps, strict=True))
-    )
-    return SubGrid(thinned, indices)
+    return drawn
+
+
+def _sub_grid(grid: FactorGrid, steps: Sequence[Tensor]) -> SubGrid:
+    """The combinations of these values of each factor."""
+    indices = torch.zeros(1, dtype=torch.int64)
+    for factor, own in zip(grid.factors, steps, strict=True):
+        indices = (indices[:, None] * factor.count + own).flatten()
+    thinned = (ThinnedFactor.thinned(factor, own) for factor, own in zip(grid.factors, steps, strict=True))
+    return SubGrid(FactorGrid(tuple(thinned)), indices)
+
+
+@checked
+def gap_free_sub_grid(grid: FactorGrid, present: Bool[Tensor, " point"]) -> SubGrid:
+    """A sub-grid all of whose points are present: values that lack most are left out until nothing is missing.
+
+    Parameters
+    ----------
+    grid
+        The whole grid.
+    present
+        True where a point is present.
+
+    Returns
+    -------
+    SubGrid
+        With two values of each factor at least, where it has so many.
+
+    Examples
+    --------
+    >>> whole = FactorGrid((Factor("x", 0, 2, 3), Factor("y", 0, 3, 4)))
+    >>> gap_free_sub_grid(whole, torch.arange(12) != 5).grid.shape
+    (2, 4)
+    """
+    if present.shape != (grid.size,):
+        raise InvalidValue("present", tuple(present.shape), f"one truth value for each of {grid.size} points")
+    lacking = ~present.cpu().reshape(grid.shape)
+    axes = range(lacking.ndim)
+    counts = [lacking.movedim(axis, 0).reshape(grid.shape[axis], -1).sum(dim=1) for axis in axes]
+    kept = [torch.ones(count, dtype=torch.bool) for count in grid.shape]
+    while max(int(own.max()) for own in counts):
+        sizes = [int(own.sum()) for own in kept]
+        axis = max(axes, key=lambda k: int(counts[k].max()) * sizes[k])  # the largest share of its points
+        worst = int(counts[axis].argmax())
+        gaps = lacking.select(axis, worst)
+        for other in axes:
+            at = other - (other > axis)
+            counts[other] -= gaps.movedim(at, 0).reshape(grid.shape[other], -1).sum(dim=1) if other != axis else 0
+        counts[axis][worst], kept[axis][worst] = 0, False
+        gaps.zero_()
+    if any(int(own.sum()) < min(FEWEST, len(own)) for own in kept):
+        allowed = "data with all combinations of at least two values of each factor"
+        raise InvalidValue("data", f"{int(present.sum())} of {grid.size} combinations", allowed)
+    return _sub_grid(grid, [torch.nonzero(own).flatten() for own in kept])
 
 
 def points_at(grid: FactorGrid, indices: Tensor | None) -> Float[Tensor, "point factor"]:

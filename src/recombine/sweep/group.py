@@ -148,7 +148,7 @@ def _alike_in_sample(specs: Sequence[RunSpec], members: list[int]) -> list[list[
 
 def _sampling(evaluation: dict[str, torch.Tensor]) -> dict[str, Any]:
     """How many points the scores are of, and how far off they may be, where points were drawn."""
-    if "point" not in evaluation:
+    if "point" not in evaluation or bool((evaluation["weight"] == 1).all()):
         return {}
     return {"points": len(evaluation["point"]), "standard_errors": _without_nan(standard_errors(evaluation))}
 

@@ -1,5 +1,6 @@
 """Tasks: factor values to images, with encoding, hold-out and training set."""
 
+from recombine.tasks.array import ArrayTask
 from recombine.tasks.base import TASKS, AnyTask, Examples, Task
 from recombine.tasks.bump import BumpTask
 from recombine.tasks.bumps import BumpsTask
@@ -11,6 +12,7 @@ __all__ = [
     "TASKS",
     "TRAINING_RULES",
     "AnyTask",
+    "ArrayTask",
     "BallsTask",
     "BumpTask",
     "BumpsTask",

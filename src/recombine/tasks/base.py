@@ -79,6 +79,9 @@ class Task(Variant):
 
     _given_encoding: Encoding | None = PrivateAttr(default=None)
     """The encoding before what follows the factors' forms was written out."""
+    streamed: ClassVar[bool] = False
+    """Whether examples are read, row by row, from a place that holds more of them than memory does."""
+
     _given_holdout: Holdout | None = PrivateAttr(default=None)
     """The hold-out before bounds that follow the grid's size were written out; `replace` begins with it again."""
 
@@ -134,14 +137,19 @@ class Task(Variant):
         return tuple(axis for axis, name in enumerate(self.grid.names) if name not in optional)
 
     @cached_property
+    def present(self) -> Bool[Tensor, " point"]:
+        """For each grid point, whether there is an example of it: data may lack some combinations."""
+        return torch.ones(self.grid.size, dtype=torch.bool)
+
+    @cached_property
     def held_out(self) -> Bool[Tensor, " point"]:
         """For each grid point, whether it is held out."""
-        return self.holdout.mask(self.grid).flatten()
+        return self.holdout.mask(self.grid).flatten() & self.present
 
-    @property
+    @cached_property
     def holdout_summary(self) -> HoldoutSummary:
         """How many combinations are kept and held out, and which single values are never seen."""
-        return HoldoutSummary.of(self.held_out, self.grid)
+        return HoldoutSummary.of(self.held_out, self.grid, self.present)
 
     @property
     def code_sizes(self) -> tuple[int, ...]:
@@ -211,7 +219,7 @@ class Task(Variant):
         return torch.cat([alone, combined])
 
     def _usable(self) -> Bool[Tensor, " point"]:
-        return torch.ones_like(self.held_out) if self.region == "whole" else ~self.held_out
+        return self.present if self.region == "whole" else self.present & ~self.held_out
 
     def _grid_values(self, usable: Bool[Tensor, " point"], seed: int) -> Float[Tensor, "row factor"]:
         places = torch.nonzero(usable).flatten()

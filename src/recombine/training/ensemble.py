@@ -3,7 +3,8 @@
 Members may differ in seed, task data (training set and its size, hold-out, σ, polarity), learning rate, weight decay
 and the weights of all loss terms. They share what makes a program: decoder, shapes, batch size, precision, betas.
 
-Examples live on the device once: members point into one table of the distinct examples they use.
+Examples live on the device once: members point into one table of the distinct examples they use, or into a window of
+data that are too large (`tables`).
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from torch import Tensor
 from recombine.checks import items
 from recombine.errors import InvalidValue
 from recombine.specs import RunSpec
-from recombine.tasks import Examples
 from recombine.training.devices import check_precision
 from recombine.training.objective import WEIGHTS, Loss, Objective
 from recombine.training.schedule import Schedule
+from recombine.training.tables import Wanted, table_of
 
 ABSENT = -1e9
 """Stands for NaN where examples are compared: NaN is equal to nothing."""
@@ -32,7 +33,7 @@ def program_of(spec: RunSpec) -> tuple[object, ...]:
     recipe = spec.recipe
     return (
         spec.decoder, spec.interface, spec.task.direction, recipe.batch, recipe.precision,
-        recipe.beta1, recipe.beta2, recipe.epsilon,
+        recipe.beta1, recipe.beta2, recipe.epsilon, spec.task.streamed,
     )  # fmt: skip
 
 
@@ -81,8 +82,9 @@ class Ensemble:
         decoder = specs[0].module().to(device)
         self.objective = Objective(specs[0].decoder, decoder, self.recipe.precision)
         self.layout = self.objective.layout
-        self.examples, tables = _shared_examples(self.specs)
-        self.examples = Examples(*(part.to(device) for part in self.examples))
+        wanted, tables = _shared_rows(self.specs)
+        self.table = table_of(wanted, device, len(specs) * self.recipe.batch)
+        self.examples = self.table.examples
         self.schedules = [Schedule(spec, table) for spec, table in zip(specs, tables, strict=True)]
         self.totals = [schedule.total for schedule in self.schedules]
         self.batched = device.type == "cuda"
@@ -180,9 +182,9 @@ def group_by_rendering(specs: Sequence[RunSpec]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _shared_examples(specs: Sequence[RunSpec]) -> tuple[Examples, list[Int[Tensor, " row"]]]:
-    """The distinct examples of all members in one table, and each member's training set as rows of it."""
-    parts: list[Examples] = []
+def _shared_rows(specs: Sequence[RunSpec]) -> tuple[list[Wanted], list[Int[Tensor, " row"]]]:
+    """The distinct examples that members want, and each member's training set as rows of them."""
+    wanted: list[Wanted] = []
     tables: dict[int, Tensor] = {}
     offset = 0
     for members in group_by_rendering(specs):
@@ -190,7 +192,6 @@ def _shared_examples(specs: Sequence[RunSpec]) -> tuple[Examples, list[Int[Tenso
         distinct, inverse = _distinct_rows(torch.cat(values))
         for index, rows in zip(members, inverse.split([len(v) for v in values]), strict=True):
             tables[index] = rows + offset
-        parts.append(specs[members[0]].task.examples(distinct))
+        wanted.append(Wanted(specs[members[0]].task, distinct))
         offset += len(distinct)
-    merged = Examples(torch.cat([part.inputs for part in parts]), torch.cat([part.targets for part in parts]))
-    return merged, [tables[index] for index in range(len(specs))]
+    return wanted, [tables[index] for index in range(len(specs))]

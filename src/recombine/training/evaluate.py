@@ -1,12 +1,12 @@
 """A trained member's outputs over the factor grid, reduced to errors and hits.
 
 A grid of more than `EVALUATED` points is sampled, held-out and kept points apart (`recombine.metrics.sampled_means`);
-scores then have standard errors. Examples that would fill memory are rendered chunk by chunk, each time anew.
+scores then have standard errors. Points that data have no example of are never evaluated. Examples that would fill
+memory are rendered chunk by chunk, each time anew.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 
 import torch
@@ -27,6 +27,7 @@ from recombine.metrics import (
 )
 from recombine.tasks import Task
 from recombine.training.devices import arithmetic
+from recombine.training.tables import Wanted
 
 Evaluation = dict[str, Tensor]
 SCORES_VERSION = 1
@@ -56,10 +57,10 @@ class Evaluator:
         whole_number("chunk", chunk)
         whole_number("points", points)
         self.task, self.device, self.chunk = task, device, chunk
-        self.sample = stratified_sample(task.held_out, points, seed) if samples(task, points) else None
-        self.points = task.grid.points if self.sample is None else task.grid.points[self.sample]
-        numbers = sum(task.code_sizes) + math.prod(task.image_shape)
-        bytes_needed = len(self.points) * (numbers * torch.float32.itemsize + self.points[0].nbytes)
+        whole = bool(task.present.all()) and not samples(task, points)
+        self.sample = None if whole else stratified_sample(task.held_out, points, seed, task.present)
+        self.points = task.grid.points if self.sample is None else task.grid.rows(self.sample)
+        bytes_needed = len(self.points) * (Wanted(task, self.points).row_bytes + self.points[0].nbytes)
         self._kept = self._rendered(self.points, device) if bytes_needed <= KEPT_BYTES else None
         self.blank = torch.cat([self._blank_error(targets) for _, targets, _ in self.chunks()]).cpu()
 
@@ -81,8 +82,8 @@ class Evaluator:
     def of(self, forward: Callable[[Tensor], Tensor], held_out: Tensor) -> Evaluation:
         """Per grid point: `error`, `hit`, `blank` (the error of the empty output) and `held_out`.
 
-        `forward` maps a batch of inputs to a batch of outputs. Of a grid that is sampled, `point` says which of its
-        points these are, and `weight` how many of their region each stands for.
+        `forward` maps a batch of inputs to a batch of outputs. Of a grid that is sampled, or that data have gaps in,
+        `point` says which of its points these are, and `weight` how many of their region each stands for.
         """
         errors, hit = [], []
         with arithmetic("float32"):
@@ -96,16 +97,18 @@ class Evaluator:
         evaluation = {"error": torch.cat(errors).cpu(), "blank": self.blank, "hit": torch.cat(hit).cpu()}
         if self.sample is None:
             return {**evaluation, "held_out": held_out}
-        if not torch.equal(held_out, self.task.held_out):
+        present = self.task.present
+        if len(self.sample) < int(present.sum()) and not torch.equal(held_out, self.task.held_out):
             raise InvalidValue("held_out", held_out, "the hold-out that points were drawn for")
         inside = held_out[self.sample]
-        held, kept = (whole.sum().double() / drawn.sum() for whole, drawn in ((held_out, inside), (~held_out, ~inside)))
+        regions = (held_out & present, inside), (~held_out & present, ~inside)
+        held, kept = (whole.sum().double() / drawn.sum() for whole, drawn in regions)
         return {**evaluation, "held_out": inside, "point": self.sample, "weight": torch.where(inside, held, kept)}
 
 
 def samples(task: Task, points: int = EVALUATED) -> bool:
-    """Whether a task's grid is sampled where so many points are evaluated."""
-    return task.grid.size > points
+    """Whether points of a task's grid are drawn where so many are evaluated: whether it has examples of more."""
+    return int(task.present.sum()) > points
 
 
 @checked
@@ -137,8 +140,9 @@ def evaluate(
 
     Returns
     -------
-    `error`, `hit`, `blank` (the error of the empty output) and `held_out`, one value per grid point each; where points
-    were drawn also `point`, their place in the grid, and `weight`, the number of points that each stands for.
+    `error`, `hit`, `blank` (the error of the empty output) and `held_out`, one value per grid point each; where these
+    are some of its points also `point`, their place in the grid, and `weight`, the number of points that each stands
+    for.
     """
 
     def outputs(inputs: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from recombine.training.adamw import adamw_update
 from recombine.training.devices import arithmetic
 from recombine.training.ensemble import Ensemble, State
 from recombine.training.schedule import Batches, batches_of
+from recombine.training.tables import Window
 
 LONGEST_SPAN = 256
 """Largest number of steps between two yields."""
@@ -42,7 +43,7 @@ def fit(ensemble: Ensemble, state: State) -> Iterator[None]:
         began = time.perf_counter()
         stepper.advance(min(span, left))
         took = time.perf_counter() - began
-        span = min(2 * span, LONGEST_SPAN) if took < SPAN_SECONDS[0] else span
+        span = min(2 * span, stepper.longest_span) if took < SPAN_SECONDS[0] else span
         span = max(span // 2, 1) if took > SPAN_SECONDS[1] else span
         yield
     state.alive &= torch.isfinite(state.weights).all(dim=1)
@@ -52,7 +53,8 @@ class Stepper:
     """Takes steps from batches laid out on the device."""
 
     def __init__(self, ensemble: Ensemble, state: State) -> None:
-        self.ensemble, self.state = ensemble, state
+        self.ensemble, self.state, self.table = ensemble, state, ensemble.table
+        self.longest_span = self.table.longest_span(LONGEST_SPAN)
         members, batch, device = len(ensemble), ensemble.recipe.batch, ensemble.device
         self.batches = Batches(
             torch.zeros(LONGEST_SPAN, members, batch, dtype=torch.int64, device=device),
@@ -75,13 +77,14 @@ class Stepper:
     def advance(self, span: int) -> None:
         """Take `span` steps and note each member's errors."""
         first, alive = self.state.step.tolist(), self.state.alive.tolist()
-        for buffer, part in zip(self.batches, self._batches(first, span), strict=True):
+        for buffer, part in zip(self.batches, self._batches(first, alive, span), strict=True):
             buffer[:span].copy_(part[:span])
         self.cursor.zero_()
         with arithmetic(self.ensemble.recipe.precision, benchmark=True):
             if self.ensemble.device.type == "cuda":
                 self.replay(span)
-                self._ahead = self._predicted(first, alive, span)
+                if not self.table.streamed:
+                    self._ahead = self._predicted(first, alive, span)
                 torch.cuda.synchronize(self.ensemble.device)
             else:
                 for _ in range(span):
@@ -119,17 +122,25 @@ class Stepper:
         for _ in range(span):
             self.graph.replay()
 
-    def _batches(self, first: list[int], span: int) -> Batches:
-        """The next batches, those made ahead if they were predicted right."""
+    def _batches(self, first: list[int], alive: list[bool], span: int) -> Batches:
+        """The next batches, those made ahead if they were predicted right; of streamed examples, with those."""
+        if isinstance(self.table, Window):
+            batches = self.table.move(batches_of(self.ensemble.schedules, first, span))
+            self.table.read_ahead(batches_of(self.ensemble.schedules, self._after(first, alive, span), span))
+            return batches
         if self._ahead is not None and self._ahead[0] == first and len(self._ahead[1].rows) >= span:
             return self._ahead[1]
         return batches_of(self.ensemble.schedules, first, span)
 
     def _predicted(self, first: list[int], alive: list[bool], span: int) -> tuple[list[int], Batches]:
         """The batches that will probably be needed next, made while the device is busy."""
-        members = zip(first, self.ensemble.totals, alive, strict=True)
-        after = [min(step + span, total) if on else step for step, total, on in members]
+        after = self._after(first, alive, span)
         return after, batches_of(self.ensemble.schedules, after, min(2 * span, LONGEST_SPAN))
+
+    def _after(self, first: list[int], alive: list[bool], span: int) -> list[int]:
+        """The steps that members will probably have taken after so many more."""
+        members = zip(first, self.ensemble.totals, alive, strict=True)
+        return [min(step + span, total) if on else step for step, total, on in members]
 
     def _captured(self) -> torch.cuda.CUDAGraph:
         """The step as a CUDA graph; the steps taken to warm up are undone."""

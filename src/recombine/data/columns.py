@@ -1,0 +1,151 @@
+"""Columns of factor values: what they may hold, and the grid that they span.
+
+A factor's values are numbers, angles or categories (the forms of `recombine.factors`). Numbers and angles keep their
+values, evenly spaced or not; categories are counted from 0 in rising (for texts: alphabetical) order. Angles are in
+degrees unless a column's full turn is said to be another number. A factor with one value only is left out.
+
+`factor_of` is the one place that makes a factor of a column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from recombine.checks import number
+from recombine.errors import InvalidValue, listed
+from recombine.factors import LARGEST_GRID, TURN, Factor, FactorGrid, Form
+
+EVEN = 1e-4
+"""Share of the spacing that an evenly spaced value may be off: labels are often kept in single precision."""
+ROUNDING = 1e-9
+"""Share of a factor's range below which two values are the same but for rounding."""
+WRITTEN = 1e-5
+"""Share of a turn that values from 0 to a full one may be off it: turns are written with a few digits, as 6.28319."""
+
+
+class Levels(NamedTuple):
+    """A factor, the values that its positions stand for, and the position of each row."""
+
+    factor: Factor
+    values: tuple[Any, ...]
+    positions: np.ndarray
+
+
+class Arrangement(NamedTuple):
+    """The grid that columns span, and which row shows each of its combinations (−1: none)."""
+
+    grid: FactorGrid
+    levels: dict[str, tuple[Any, ...]]
+    row_of_point: np.ndarray
+
+
+def column_of(field: str, values: Any, rows: int) -> np.ndarray:
+    """A column as float64 numbers or texts, a value for each row."""
+    try:
+        array = np.asarray(values)
+    except Exception:  # what a user's own sequence raises, or lists of different lengths
+        raise InvalidValue(field, values, "a list of numbers or of texts") from None
+    if array.ndim != 1 or array.dtype.kind not in "biufUS":
+        is_text = array.ndim == 1 and array.dtype.kind in "OT" and all(isinstance(value, str) for value in array)
+        if not is_text:
+            raise InvalidValue(field, array if array.ndim != 1 else str(array.dtype), "a list of numbers or of texts")
+    if len(array) != rows:
+        raise InvalidValue(field, len(array), f"{rows} values, one per image")
+    if array.dtype.kind in "biuf":
+        numbers = array.astype(np.float64)
+        if not np.isfinite(numbers).all():
+            row = int(np.flatnonzero(~np.isfinite(numbers))[0])
+            raise InvalidValue(field, float(numbers[row]), f"finite numbers (row {row})")
+        return numbers
+    texts = np.char.decode(array, "utf-8", "replace") if array.dtype.kind == "S" else array.astype(str)
+    if (texts == "").any():
+        raise InvalidValue(field, "", f"a value in every row (row {int(np.flatnonzero(texts == '')[0])} has none)")
+    return texts
+
+
+def check_names(field: str, names: Iterable[str]) -> None:
+    """Refuse names that no factor can have, before anything is read."""
+    names = list(names)
+    for name in names:
+        if not (isinstance(name, str) and name.isidentifier()):
+            raise InvalidValue(field, name, "names of factors of letters, digits and underscores")
+    if len(set(names)) < len(names):
+        raise InvalidValue(field, names, "different names of factors")
+
+
+def factor_of(name: str, column: np.ndarray, form: Form = "number", turn: float = TURN, field: str = "data") -> Levels:
+    """The factor of a column, with the values of its levels.
+
+    >>> factor_of("size", np.array([0.5, 1.0, 0.5])).factor
+    Factor(name='size', low=0.5, high=1.0, count=2, form='number', given=None, period=None)
+    >>> factor_of("hue", np.array([0.0, 0.1, 0.5]), "angle", turn=1.0).factor.given
+    (0.0, 0.1, 0.5)
+    >>> factor_of("shape", np.array(["square", "heart"])).values
+    ('heart', 'square')
+    """
+    is_text = column.dtype.kind == "U"
+    if is_text and form == "angle":
+        raise InvalidValue(f"{field}.{name}", str(column[0]), "numbers, since the factor is angular")
+    values, positions = np.unique(column, return_inverse=True)
+    levels, count = tuple(values.tolist()), len(values)
+    if is_text or form == "category":
+        return Levels(Factor(name, 0, count - 1, count, "category"), levels, positions)
+    if count > 1:
+        _refuse_rounding(f"{field}.{name}", values)
+    period = _period(f"{field}.{name}", values, turn) if form == "angle" else None
+    even = np.linspace(values[0], values[-1], count)
+    spacing = (values[-1] - values[0]) / max(1, count - 1)
+    if bool((np.abs(values - even) <= EVEN * spacing).all()):
+        return Levels(Factor(name, levels[0], levels[-1], count, form, None, period), levels, positions)
+    return Levels(Factor.of(name, levels, form, period), levels, positions)
+
+
+def _period(field: str, values: np.ndarray, turn: float) -> float:
+    """A full turn; exactly the span of the values where they go from 0 to a full one, but for rounding."""
+    turn, span = number("turn", turn, above=0), float(values[-1] - values[0])
+    if span > turn * (1 + WRITTEN):
+        raise InvalidValue(field, [float(values[0]), float(values[-1])], f"angles within one turn ({turn:g})")
+    return span if abs(span - turn) <= WRITTEN * turn else turn
+
+
+def _refuse_rounding(field: str, values: np.ndarray) -> None:
+    """Refuse numbers so close that they are one value, written twice."""
+    gaps = np.diff(values)
+    if gaps.min() <= ROUNDING * (values[-1] - values[0]):
+        near = values[int(gaps.argmin()) :][:2].tolist()
+        raise InvalidValue(field, near, "values that differ by more than rounding, or a categorical factor")
+
+
+def arranged(columns: Mapping[str, np.ndarray], forms: Mapping[str, Form], turn: float, field: str) -> Arrangement:
+    """The grid of the factors that vary, and the row of each of its combinations."""
+    every = [factor_of(name, column, forms.get(name, "number"), turn, field) for name, column in columns.items()]
+    varying = [level for level in every if level.factor.count > 1]
+    if not varying:
+        raise InvalidValue(field, listed(columns), "at least one factor that varies")
+    shape = tuple(level.factor.count for level in varying)
+    combinations = int(np.prod(np.array(shape, dtype=np.float64)))
+    if combinations > LARGEST_GRID:
+        counts = ", ".join(f"{level.factor.name} {level.factor.count}" for level in varying)
+        raise InvalidValue(field, counts, f"factors with at most {LARGEST_GRID} combinations in all")
+    flat = np.ravel_multi_index(tuple(level.positions for level in varying), shape)
+    _refuse_repeated(flat, varying, field)
+    row_of_point = np.full(combinations, -1, dtype=np.int64)
+    row_of_point[flat] = np.arange(len(flat))
+    return Arrangement(
+        FactorGrid(tuple(level.factor for level in varying)),
+        {level.factor.name: level.values for level in varying},
+        row_of_point,
+    )
+
+
+def _refuse_repeated(flat: np.ndarray, levels: list[Levels], field: str) -> None:
+    """Refuse two images of one combination."""
+    order = np.argsort(flat, kind="stable")
+    again = np.flatnonzero(np.diff(flat[order]) == 0)
+    if len(again):
+        one, other = (int(row) for row in order[again[0] : again[0] + 2])
+        named = ", ".join(f"{level.factor.name}={level.values[level.positions[one]]}" for level in levels)
+        raise InvalidValue(field, named, f"each combination once (rows {one} and {other} are both this one)")

@@ -1,0 +1,191 @@
+"""The array task: images of a user's own, with the factors that made them.
+
+The grid is the one that the factors' values span. Data may lack combinations: those are neither kept nor held out, and
+nothing is evaluated at them. A spec has the data's identity in the place of a path, so that a run's key is the same
+wherever the file lies, and another one as soon as a pixel changes.
+
+Images have no derivative with respect to factors, and nothing between two values. Factors are coded by their forms
+unless an encoding is given: categories one-hot, angles on the circle. A factor cannot be absent from an image:
+isolated examples are means over the images that may be trained on (`tasks/isolated.py`), each computed once.
+Known answers: the image of a row's values is that row; the blank output is the mean image.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from itertools import islice
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import torch
+from jaxtyping import Bool, Float, Int
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from recombine.checks import checked
+from recombine.data import Arrangement, LabelledImages, arranged, open_images, with_factors
+from recombine.encodings import AnyEncoding, Mixed
+from recombine.errors import InvalidValue, listed
+from recombine.factors import TURN, FactorGrid, Form
+from recombine.tasks.base import TASKS, Task
+
+KEPT_MEANS = 2**26
+"""Bytes of mean images that are kept; others are computed whenever they are asked for."""
+OFF_GRID = 1e-6
+"""Share of a spacing that a value may be off a value of the data."""
+
+
+@TASKS.register
+class ArrayTask(Task):
+    """Images that a file or arrays hold, looked up by their factors' values.
+
+    `ArrayTask(data="sprites.npz")` reads a file (docs/data.md lists layouts), `ArrayTask(images=…, factors={…})` takes
+    arrays.
+
+    Parameters
+    ----------
+    images
+        `(row, y, x)`, or `(row, y, x, channel)` for colour: bytes, or floating numbers from 0 to 1.
+    factors
+        A list of values per factor, numbers or texts, with a value for each image.
+    **fields
+        The task's fields, `data` among them where no arrays are given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> images = np.zeros((6, 8, 8), dtype=np.uint8)
+    >>> task = ArrayTask(images, {"shape": ["heart", "square"] * 3, "x": [0, 0, 1, 1, 2, 2]}, holdout="center")
+    >>> task.grid.shape, task.levels["shape"], int(task.held_out.sum())
+    ((2, 3), ('heart', 'square'), 2)
+    """
+
+    kind: Literal["array"] = "array"
+    encoding: AnyEncoding = Mixed()
+    """How factor values are coded: each by its form, unless an encoding is given."""
+    data: str
+    """File or folder of images and factors (docs/data.md); a spec holds the identity of what is in it instead."""
+    categorical: tuple[str, ...] = ()
+    """Factors whose numbers are names of categories; texts always are."""
+    angular: tuple[str, ...] = ()
+    """Factors that are angles."""
+    turn: Annotated[float, Field(gt=0)] = TURN
+    """A full turn in the units of the angular factors: 360 for degrees, 6.283185 for radians."""
+
+    position_factors: ClassVar[tuple[str, ...]] = ()
+    optional_factors: ClassVar[tuple[str, ...] | None] = ()
+    streamed: ClassVar[bool] = True
+
+    def __init__(self, /, images: Any = None, factors: Any = None, **fields: Any) -> None:
+        if images is not None or factors is not None:
+            if fields.get("data") is not None:
+                raise InvalidValue("data", fields["data"], "either data or images and factors")
+            fields["data"] = with_factors(images, factors)
+        opened = open_images(fields["data"]) if fields.get("data") is not None else None  # kept until the grid is made
+        super().__init__(**({**fields, "data": opened.digest} if opened is not None else fields))
+
+    @cached_property
+    def source(self) -> LabelledImages:
+        """The images and their factors."""
+        return open_images(self.data)
+
+    @cached_property
+    def arrangement(self) -> Arrangement:
+        """The grid that the factors span, and the image of each of its points."""
+        forms: dict[str, Form] = dict.fromkeys(self.categorical, "category")
+        forms |= dict.fromkeys(self.angular, "angle")
+        return arranged(self.source.columns, forms, self.turn, self.source.factors_field)
+
+    @property
+    def levels(self) -> dict[str, tuple[Any, ...]]:
+        """The values of each factor as the data have them, in the order of its positions."""
+        return self.arrangement.levels
+
+    def factor_grid(self) -> FactorGrid:
+        return self.arrangement.grid
+
+    @cached_property
+    def present(self) -> Bool[Tensor, " point"]:
+        return torch.from_numpy(self.arrangement.row_of_point >= 0)
+
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        return self.source.image_shape
+
+    @cached_property
+    def mean_image(self) -> Float[Tensor, " *image"]:
+        """The mean over images from all over the data."""
+        return self.source.images(self.source.sample()).mean(dim=0)
+
+    @cached_property
+    def background(self) -> float:
+        return self.source.images(self.source.sample()).median().item()
+
+    @cached_property
+    def blank(self) -> Float[Tensor, " ..."]:
+        """The output that ignores the input: the mean image, or the mean code over the data."""
+        if self.direction == "decode":
+            return self.mean_image
+        present, means = self.present.reshape(self.grid.shape), []
+        for axis, factor in enumerate(self.grid.factors):
+            count = present.movedim(axis, 0).reshape(factor.count, -1).sum(dim=1).double()
+            means.append(count @ self.encoding.code(factor.values, factor).double() / count.sum())
+        return torch.cat(means).float()
+
+    @checked
+    def rows(self, values: Float[Tensor, "row factor"]) -> Int[Tensor, " row"]:
+        """Which image of the data shows each row of factor values."""
+        self.check_columns(values)
+        values = values.detach().cpu()
+        points = self.grid.nearest(values)
+        for k, factor in enumerate(self.grid.factors):
+            position = factor.position(values[:, k])
+            if bool(((position - position.round()).abs() > OFF_GRID).any()):
+                raise InvalidValue("values", factor.name, "values that the data have: there is nothing between images")
+        rows = torch.from_numpy(self.arrangement.row_of_point)[points]
+        if bool((rows < 0).any()):
+            missing = values[int((rows < 0).nonzero()[0])].tolist()
+            raise InvalidValue("values", missing, f"combinations of {listed(self.grid.names)} that the data have")
+        return rows
+
+    @checked
+    def render(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row *channel y x"]:
+        return self.source.images(self.rows(values).numpy()).to(values.device)
+
+    def images(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row ..."]:
+        absent = torch.isnan(values).any(dim=1)
+        if not bool(absent.any()):
+            return self.render(values)
+        images = torch.empty(len(values), *self.image_shape)
+        images[~absent] = self.render(values[~absent])
+        images[absent] = self._mean_images(values[absent])
+        return images
+
+    def _mean_images(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row ..."]:
+        """Means over absent factors: many images each, so that they are read once."""
+        names = [tuple(row) for row in values.nan_to_num(nan=torch.inf).tolist()]
+        new = list({name: row for row, name in enumerate(names) if name not in self.means}.values())
+        computed = dict(zip((names[row] for row in new), super().images(values[new]), strict=True)) if new else {}
+        fitting = KEPT_MEANS // (torch.float32.itemsize * math.prod(self.image_shape)) - len(self.means)
+        self.means.update(islice(computed.items(), max(0, fitting)))
+        return torch.stack([self.means[name] if name in self.means else computed[name] for name in names])
+
+    @cached_property
+    def means(self) -> dict[tuple[float, ...], Tensor]:
+        """Mean images that were computed so far, by the values that they show; infinity stands for what is absent."""
+        return {}
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for field in ("categorical", "angular"):
+            for name in getattr(self, field):
+                if name not in self.source.columns:
+                    raise InvalidValue(field, name, f"names of factors of the data: {listed(self.source.columns)}")
+        if both := set(self.categorical) & set(self.angular):
+            raise InvalidValue("angular", listed(sorted(both)), "factors that are not categorical too")
+        numbers = {name for name, column in self.source.columns.items() if column.dtype.kind == "f"}
+        object.__setattr__(self, "categorical", tuple(sorted(numbers.intersection(self.categorical))))
+        object.__setattr__(self, "angular", tuple(sorted(set(self.angular))))  # so that equal tasks are equal specs
+        if self.centers == "real":
+            raise InvalidValue("centers", self.centers, "integer, since there is nothing between two images")
+        return super()._check()  # type: ignore[operator]  # a plain method once the class is made

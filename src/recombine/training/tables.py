@@ -1,0 +1,111 @@
+"""Where the examples of an ensemble are: all on the device, or a window that moves along with the batches.
+
+Generated examples, and data that are small enough, are one table on the device. Of larger data a **window** holds the
+distinct examples of the next steps, whichever members want them, so that one read serves all; batches point into the
+window instead of the table. The next window is read by a thread while the device works on this one. What a member sees
+at a step is the same either way, bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from recombine.tasks import Examples, Task
+from recombine.training.schedule import Batches
+
+RESIDENT_BYTES = 2**28
+"""Bytes of read examples that are kept on the device as a whole; more are streamed."""
+WINDOW_BYTES = {"cpu": 2**26, "cuda": 2**30}
+"""Bytes of a window; one step of all members fits it in any case."""
+NUMBER_BYTES = 4
+
+
+class Wanted(NamedTuple):
+    """The distinct factor values of tasks that render alike, each of which is an example."""
+
+    task: Task
+    values: Float[Tensor, "row factor"]
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of an example on the device."""
+        return NUMBER_BYTES * (sum(self.task.code_sizes) + math.prod(self.task.image_shape))
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the examples are read from data and too many to be kept."""
+        return self.task.streamed and len(self.values) * self.row_bytes > RESIDENT_BYTES
+
+
+class Resident:
+    """Every example, on the device."""
+
+    streamed = False
+
+    def __init__(self, wanted: Sequence[Wanted], device: torch.device) -> None:
+        parts = [part.task.examples(part.values) for part in wanted]
+        merged = Examples(torch.cat([part.inputs for part in parts]), torch.cat([part.targets for part in parts]))
+        self.examples = Examples(*(part.to(device) for part in merged))
+
+    def longest_span(self, longest: int) -> int:
+        """Steps whose batches fit: any number."""
+        return longest
+
+
+class Window:
+    """The examples of a few steps, on the device, at addresses that stay."""
+
+    streamed = True
+
+    def __init__(self, wanted: Sequence[Wanted], device: torch.device, per_step: int) -> None:
+        self.wanted, self.per_step = wanted, per_step
+        self.starts = torch.tensor([0, *(len(part.values) for part in wanted)]).cumsum(0)
+        fitting = WINDOW_BYTES[device.type] // max(part.row_bytes for part in wanted)
+        self.capacity = max(1, fitting // per_step) * per_step
+        one = wanted[0].task.examples(wanted[0].values[:1])
+        self.examples = Examples(
+            *(torch.zeros(self.capacity, *part.shape[1:], dtype=part.dtype, device=device) for part in one)
+        )
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="recombine-window")
+        self._ahead: tuple[Tensor, Future[tuple[Examples, Tensor]]] | None = None
+
+    def longest_span(self, longest: int) -> int:
+        """Steps whose batches fit the window."""
+        return min(longest, self.capacity // self.per_step)
+
+    def move(self, batches: Batches) -> Batches:
+        """Bring the examples of some steps into the window; the batches with rows that point into it."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and torch.equal(ahead[0], batches.rows):
+            examples, rows = ahead[1].result()
+        else:
+            examples, rows = self._read(batches.rows)
+        for buffer, part in zip(self.examples, examples, strict=True):
+            buffer[: len(part)].copy_(part)
+        return batches._replace(rows=rows)
+
+    def read_ahead(self, batches: Batches) -> None:
+        """Begin to read the examples of the steps that will probably come next."""
+        self._ahead = batches.rows, self._reader.submit(self._read, batches.rows)
+
+    def _read(self, rows: Int[Tensor, "step member batch"]) -> tuple[Examples, Int[Tensor, "step member batch"]]:
+        """The distinct examples among some rows of the table, and which of them each row is."""
+        distinct, places = torch.unique(rows, return_inverse=True)
+        parts = []
+        for part, first, last in zip(self.wanted, self.starts[:-1], self.starts[1:], strict=True):
+            own = distinct[(distinct >= first) & (distinct < last)] - first
+            if len(own):
+                parts.append(part.task.examples(part.values[own]))
+        return Examples(torch.cat([p.inputs for p in parts]), torch.cat([p.targets for p in parts])), places
+
+
+def table_of(wanted: Sequence[Wanted], device: torch.device, per_step: int) -> Resident | Window:
+    """The examples on the device as a whole, unless they are read from data that are too large for that."""
+    return Window(wanted, device, per_step) if any(part.is_large for part in wanted) else Resident(wanted, device)

@@ -1,0 +1,12 @@
+"""A cache that no other test sees."""
+
+import pytest
+
+from recombine.data import cache
+
+
+@pytest.fixture(autouse=True)
+def cache_folder(tmp_path_factory, monkeypatch):
+    folder = tmp_path_factory.mktemp("cache") / "data"
+    monkeypatch.setattr(cache, "folder", lambda: folder)
+    return folder
