@@ -202,9 +202,6 @@ METRICS = {
         "draws": 2, "seed": 0,
     },
     "schmidt_spectrum": lambda: {"gram": gram(), "shape": SHAPE},
-    "nearest_values": lambda: {
-        "outputs": randn(2, POINTS, 4), "targets": randn(POINTS, 4), "shape": grid().shape,
-    },
     "squared_error": lambda: {"outputs": randn(2, POINTS, 4), "targets": randn(POINTS, 4)},
     "stage_sizes": lambda: {"reader": reader(), "points": spec().task.grid.points[:4], "members": 0},
     "peak_scores": lambda: {
