@@ -61,6 +61,10 @@ class Quantity:
             low = self.low + step if self.open_end == "low" else self.low
             high = self.high - step if self.open_end == "high" else self.high
         if self.form == "category":
+            if count - 1 > self.most:
+                raise InvalidValue(
+                    "factors", f"{self.name}={count}", f"at most {self.most + 1:g} values of {self.name}"
+                )
             low, high = 0.0, count - 1.0
         for end in (low, high):
             self.check(end)
