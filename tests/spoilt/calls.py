@@ -22,7 +22,8 @@ NOT_CALLED = {
     "TRAINING_RULES": "likewise", "PRESETS": "a dictionary", "STUDIES": "a dictionary",
     "DecoderSpec": "abstract", "Encoding": "abstract", "Holdout": "abstract", "Task": "abstract", "Study": "abstract",
     "DeviceError": "an exception", "InvalidValue": "an exception", "RecombineError": "an exception",
-    "StoreError": "an exception", "Diagnosis": "an xarray Dataset that diagnose makes",
+    "StoreError": "an exception", "ExplorerPage": "a page that explore makes",
+    "Diagnosis": "an xarray Dataset that diagnose makes",
     "Reader": "a type", "Tap": "a type", "__version__": "a text",
 }  # fmt: skip
 SHAPE = (3, 3)
@@ -233,6 +234,10 @@ ENGINE = {
         "targets": randn(POINTS, 3), "background": 0.0, "memory": 1 << 20, "geometry": "auto",
     },
     "evaluate": lambda: {"task": spec().task, "forward": network(), "device": CPU, "chunk": 16},
+    "explore": lambda: {
+        "module": MODULE, "grid": grid(), "encode": lambda values: values, "holdout": held_out(),
+        "targets": randn(POINTS, 3), "background": 0.0, "image_shape": (1, 3), "title": "a title",
+    },
     "fit": lambda: {"ensemble": ensemble(), "state": ensemble().initial()},
     "module_reader": lambda: {"module": MODULE, "encode": lambda values: values, "names": ["0"]},
     "parse_grid": lambda: {"text": "x=0:2,y=0:1:5"},
