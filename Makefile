@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 OUT    ?= report
 STORE  ?= runs
 
-.PHONY: setup check test test-slow test-gpu reproduce lint docs bench clean
+.PHONY: setup page check test test-slow test-gpu reproduce lint docs bench clean
 
 setup: $(STAMP)
 
@@ -22,6 +22,9 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check src tests benchmarks docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+page:  # the script of explorer pages, by the tools of its world
+	npm install --silent && npm run --silent lint && npm test
 
 check: lint  # a minute, between edits
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q tests -m 'not integration and not slow and not gpu and not browser'

@@ -10,7 +10,8 @@ import { Side, element } from "./side.js";
 /** @typedef {import("./types.js").PageData} PageData */
 /** @typedef {import("./address.js").State} State */
 
-const BUDGET = 24; // milliseconds of a frame that details may begin in
+const BUDGET = 16; // milliseconds of a frame that details may begin in
+const PATIENCE = 6; // frames after which one detail is drawn all the same
 const PACE = 7; // steps of the grid a second, along the way
 const QUIET = 350; // milliseconds without a change before the address and the spoken text follow
 
@@ -31,6 +32,8 @@ class Explorer {
   /** Length of the way gone, in steps; null while nothing plays. @type {number | null} */
   #gone = null;
   #clock = 0;
+  /** Frames without a detail. */
+  #starved = 0;
 
   constructor() {
     /** @type {PageData} */
@@ -214,13 +217,17 @@ class Explorer {
     const start = performance.now();
     if (this.#gone !== null && !this.calm.matches) this.#advance((Math.min(time - this.#clock, 100) / 1000) * PACE);
     this.#clock = time;
-    if (this.#changed) {
+    const moving = this.#changed;
+    if (moving) {
       this.#changed = false;
       for (const side of this.sides) side.draw(this.state.at, this.state.stage);
       this.#tasks = this.sides.flatMap((side) => side.details(this.state.at));
     }
-    do this.#tasks.shift()?.();
-    while (this.#tasks.length && performance.now() - start < BUDGET);
+    this.#starved = moving ? this.#starved + 1 : PATIENCE;
+    while (this.#tasks.length && (this.#starved >= PATIENCE || performance.now() - start < BUDGET)) {
+      this.#starved = 0;
+      this.#tasks.shift()?.();
+    }
     this.#drawPlane();
     if (this.#tasks.length || this.#gone !== null) this.#request();
   }

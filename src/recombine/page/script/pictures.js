@@ -24,6 +24,32 @@ export function diverging(share) {
   return /** @type {[number, number, number]} */ (end.map((level) => 247 + (level - 247) * size));
 }
 
+/** Colours in 256 steps, as four bytes each, by the function that gives them. @type {Map<Function, Uint32Array>} */
+const PALETTES = new Map();
+
+/**
+ * @param {(share: number) => [number, number, number]} colour
+ * @returns {Uint32Array}
+ */
+function palette(colour) {
+  let steps = PALETTES.get(colour);
+  if (!steps) {
+    const bytes = new Uint8ClampedArray(1024);
+    for (let step = 0; step < 256; step += 1) bytes.set([...colour(step / 255), 255], 4 * step);
+    steps = new Uint32Array(bytes.buffer);
+    PALETTES.set(colour, steps);
+  }
+  return steps;
+}
+
+/**
+ * @param {number} share
+ * @returns {number} the step of a palette: 0 … 255
+ */
+function stepOf(share) {
+  return share > 0 ? Math.min(255, Math.round(255 * share)) : 0;
+}
+
 /**
  * Draws an image of one channel, three (as colours), or any other number (side by side).
  * @param {HTMLCanvasElement} canvas
@@ -41,11 +67,15 @@ export function drawImage(canvas, numbers, shape, low, high, colour = grey) {
   }
   const picture = blank(canvas, rows, columns);
   const span = high - low || 1;
-  for (let k = 0; k < rows * columns; k += 1) {
-    const own = channels === 3
-      ? [0, 1, 2].map((c) => grey((numbers[c * rows * columns + k] - low) / span)[0])
-      : colour((numbers[k] - low) / span);
-    picture.data.set([own[0], own[1], own[2], 255], 4 * k);
+  const area = rows * columns;
+  const colours = palette(colour);
+  const pixels = new Uint32Array(picture.data.buffer);
+  for (let k = 0; k < area; k += 1) {
+    if (channels === 1) pixels[k] = colours[stepOf((numbers[k] - low) / span)];
+    else {
+      for (let c = 0; c < 3; c += 1) picture.data[4 * k + c] = stepOf((numbers[c * area + k] - low) / span);
+      picture.data[4 * k + 3] = 255;
+    }
   }
   canvas.getContext("2d")?.putImageData(picture, 0, 0);
 }
@@ -66,14 +96,16 @@ export function drawTiles(canvas, numbers, count, rows, columns, place, low, hig
   const across = Math.max(1, Math.min(count, Math.round(Math.sqrt((2 * count * rows) / columns))));
   const height = Math.ceil(count / across) * (rows + GAP) - GAP;
   const picture = blank(canvas, height, across * (columns + GAP) - GAP);
+  const colours = palette(colour);
+  const pixels = new Uint32Array(picture.data.buffer);
   const span = high - low || 1;
   for (let tile = 0; tile < count; tile += 1) {
     const top = Math.floor(tile / across) * (rows + GAP);
     const left = (tile % across) * (columns + GAP);
     for (let y = 0; y < rows; y += 1) {
       for (let x = 0; x < columns; x += 1) {
-        const own = colour((numbers[place(tile, y, x)] - low) / span);
-        picture.data.set([own[0], own[1], own[2], 255], 4 * ((top + y) * picture.width + left + x));
+        const step = stepOf((numbers[place(tile, y, x)] - low) / span);
+        pixels[(top + y) * picture.width + left + x] = colours[step];
       }
     }
   }

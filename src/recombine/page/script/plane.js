@@ -118,7 +118,8 @@ export class Plane {
         point[across] = i;
         if (across !== down) point[down] = j;
         if (!isHeldOut(view.held, nearestPoint(view.factors, point))) continue;
-        pen.fillRect(MARGIN + i * dx, j * dy, dx + 0.4, dy + 0.4);
+        const [left, top] = [Math.round(MARGIN + i * dx), Math.round(j * dy)]; // whole pixels leave no seams
+        pen.fillRect(left, top, Math.round(MARGIN + (i + 1) * dx) - left, Math.round((j + 1) * dy) - top);
       }
     }
   }
