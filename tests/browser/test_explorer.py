@@ -1,6 +1,7 @@
 """The explorer page in a real browser, from disk, with the network off."""
 
 import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from tests.page.decoders import arguments, points, subject, trained, values_at
 
 pytestmark = pytest.mark.browser
 
+AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
 SMALL = rc.MLP(width=8, depth=2)
 HOSTILE = [
     "<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>", "\"'`&lt;${alert(3)}",
@@ -196,3 +198,14 @@ def test_the_policy_refuses_what_is_not_the_pages_own(browser, saved):  # noqa: 
     page = browser.new_context(offline=True).new_page()
     page.goto(saved.as_uri())
     assert page.evaluate(ATTEMPTS) == []
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason="no npm install here")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_fault(browser, saved, scheme):  # noqa: F811
+    page = browser.new_context(offline=True, color_scheme=scheme, bypass_csp=True).new_page()
+    page.goto(saved.as_uri())
+    until(page, "() => window.explorer && window.explorer.sides[0].shown !== null")
+    page.evaluate(AXE.read_text() + ";0")
+    faults = page.evaluate("() => axe.run().then(found => found.violations.map(v => `${v.impact}: ${v.help}`))")
+    assert faults == []

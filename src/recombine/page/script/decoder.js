@@ -27,6 +27,8 @@ export class Decoder {
     this.bytes = bytes;
     this.kernel = kernel;
     this.held = bytes.subarray(data.held.start, data.held.start + data.held.length);
+    /** Whether anything is held out. */
+    this.hasHoldout = this.held.some((bits) => bits > 0);
     this.pixels = data.image[0] * data.image[1] * data.image[2];
   }
 

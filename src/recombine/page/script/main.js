@@ -43,13 +43,12 @@ class Explorer {
     this.decoders = this.data.models.map((model) => new Decoder(model, this.data.factors, bytes, kernel));
     this.state = parsed(location.hash, initialState(this.data), this.data);
     this.calm = window.matchMedia("(prefers-reduced-motion: reduce)");
-    this.plane = new Plane(byId("plane"), (across, down) => {
-      const at = this.state.at.slice();
-      const [a, d] = this.state.plane;
-      at[a] = across;
-      if (a !== d) at[d] = down;
+    const move = (/** @type {number} */ across, /** @type {number} */ down) => {
       this.stop();
-      this.set({ at });
+      this.set({ at: this.#moved(across, down) });
+    };
+    this.plane = new Plane(byId("plane"), move, (across, down) => {
+      move(this.state.at[this.state.plane[0]] + across, this.state.at[this.state.plane[1]] + down);
     });
     /** @type {HTMLInputElement[]} */
     this.sliders = [];
@@ -63,9 +62,29 @@ class Explorer {
     this.set({});
   }
 
+  /**
+   * Positions with those of the plane's two factors changed.
+   * @param {number} across
+   * @param {number} down
+   */
+  #moved(across, down) {
+    const at = this.state.at.slice();
+    const [first, second] = this.state.plane;
+    at[first] = across;
+    if (first !== second) at[second] = down;
+    return at;
+  }
+
   /** Fills in what depends on the data. */
   #controls() {
     byId("title").textContent = this.data.title;
+    const anyHeld = this.decoders.some((decoder) => decoder.hasHoldout);
+    byId("lead").hidden = !anyHeld;
+    byId("held-key").hidden = !anyHeld;
+    byId("memory-key").hidden = !this.data.models.some((model) => model.truth);
+    this.path = anyHeld ? "a path through the hold-out" : "a path";
+    if (this.data.factors.length === 1) byId("plane").style.aspectRatio = "4 / 1";
+    this.#label();
     const names = this.data.models.map((model) => model.name);
     this.#options(byId("decoder"), names);
     this.#options(byId("beside"), ["nothing", ...names]);
@@ -270,8 +289,8 @@ class Explorer {
   }
 
   #label() {
-    const words = this.#gone === null ? "Play a path through the hold-out" : "Stop";
-    byId("play").textContent = this.calm.matches ? "Next step of a path through the hold-out" : words;
+    const words = this.#gone === null ? `Play ${this.path}` : "Stop";
+    byId("play").textContent = this.calm.matches ? `Next step of ${this.path}` : words;
     byId("play").setAttribute("aria-pressed", String(this.#gone !== null && !this.calm.matches));
   }
 
@@ -289,11 +308,7 @@ class Explorer {
     while (leg < lengths.length - 1 && rest > lengths[leg]) rest -= lengths[leg++];
     const share = lengths[leg] ? rest / lengths[leg] : 0;
     const [from, to] = [way[leg], way[leg + 1]];
-    const at = this.state.at.slice();
-    const [across, down] = this.state.plane;
-    at[across] = from[0] + (to[0] - from[0]) * share;
-    if (across !== down) at[down] = from[1] + (to[1] - from[1]) * share;
-    this.set({ at });
+    this.set({ at: this.#moved(from[0] + (to[0] - from[0]) * share, from[1] + (to[1] - from[1]) * share) });
   }
 }
 

@@ -17,10 +17,12 @@ export class Plane {
   /**
    * @param {HTMLCanvasElement} canvas
    * @param {(across: number, down: number) => void} moved is told new positions of the two factors
+   * @param {(across: number, down: number) => void} stepped is told by how many steps they are to change
    */
-  constructor(canvas, moved) {
+  constructor(canvas, moved, stepped) {
     this.canvas = canvas;
     this.moved = moved;
+    this.stepped = stepped;
     /** @type {PlaneView | null} */
     this.view = null;
     canvas.addEventListener("pointerdown", (event) => {
@@ -56,11 +58,10 @@ export class Plane {
   /** @param {KeyboardEvent} event */
   #key(event) {
     if (!this.view || event.altKey || event.ctrlKey || event.metaKey) return;
-    const [across, down] = this.view.plane;
-    const [x, y] = [this.view.at[across], this.view.at[down]];
     const [columns, rows] = this.#counts();
     const step = STEPS[event.key];
-    if (step) this.moved(x + step[0] * (event.shiftKey ? 5 : 1), y + step[1] * (event.shiftKey ? 5 : 1));
+    const times = event.shiftKey ? 5 : 1;
+    if (step) this.stepped(times * step[0], times * step[1]);
     else if (event.key === "Home") this.moved(0, 0);
     else if (event.key === "End") this.moved(columns - 1, rows - 1);
     else return;

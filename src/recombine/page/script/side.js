@@ -115,8 +115,8 @@ export class Side {
     }
     this.error = truth ? decoder.error(output, truth) : null;
     const place = decoder.isHeldOut(at) ? "held out" : "in training range";
-    const wrong = this.error === null ? "" : ` · error ${this.error.toFixed(3)} of a blank image`;
-    this.numbers.textContent = place + wrong;
+    const wrong = this.error === null ? "" : `error ${this.error.toFixed(3)} of a blank image`;
+    this.numbers.textContent = [decoder.hasHoldout ? place : "", wrong].filter(Boolean).join(" · ");
     this.root.classList.toggle("outside", decoder.isHeldOut(at));
     if (this.hasStages && program && decoder.program) {
       const own = program.stages[Math.min(stage, program.stages.length - 1)];
