@@ -9,6 +9,7 @@ import os
 import tempfile
 from functools import cache, partial
 from pathlib import Path
+from unittest import mock
 
 import torch
 from torch import nn
@@ -312,10 +313,21 @@ def record_calls():
             yield f"{name}.resolved", (part().resolved, lambda: {"grid": grid()})
 
 
+def without_exporting(explore):
+    """The function, taking every module for too large to be translated: exporting takes a second each time."""
+
+    def call(**arguments):
+        with mock.patch("recombine.page.model.LARGEST_PROGRAM", -1):
+            return explore(**arguments)
+
+    return call
+
+
 def all_calls():
     """Every call by name."""
     calls = {name: (getattr(metrics, name), maker) for name, maker in METRICS.items()}
     calls |= {name: (getattr(rc, name, None) or getattr(diagnosis, name), maker) for name, maker in ENGINE.items()}
+    calls["explore"] = (without_exporting(rc.explore), calls["explore"][1])
     for name in ("features", "fit"):
         calls[name] = (exhausted(calls[name][0]), calls[name][1])
     for registry in ("DECODERS", "ENCODINGS", "HOLDOUTS", "TASKS", "TRAINING_RULES"):

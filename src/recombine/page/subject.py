@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recombine.checks import number
+from recombine.checks import number, users_function
 from recombine.diagnosis.arguments import encode_values, holdout_mask, valid_encoding, valid_grid, valid_module
 from recombine.diagnosis.hooks import tensors_in
 from recombine.diagnosis.isolation import refuse_unfinished, uncompiled
@@ -44,7 +44,8 @@ class Subject:
 
     def inputs(self, values: Tensor) -> Tensor:
         """The module's inputs for rows of factor values."""
-        inputs = encode_values(values, self.encoding, self.grid)
+        with users_function("encode", self.encoding):
+            inputs = encode_values(values, self.encoding, self.grid)
         return inputs.float() if inputs.is_floating_point() else inputs
 
     @cached_property
