@@ -8,7 +8,7 @@ STORE  ?= runs
 # Compiled modules are kept: tests start hundreds of processes, and to compile torch takes longer than to import it.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup check test test-slow test-gpu reproduce lint docs bench clean
+.PHONY: setup page check test test-slow test-gpu reproduce lint docs bench clean
 
 setup: $(STAMP)
 
@@ -24,6 +24,9 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check src tests benchmarks docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+page:  # the script of explorer pages, by the tools of its world
+	npm install --silent && npm run --silent lint && npm test
 
 check: lint  # a minute, between edits
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q tests -m 'not integration and not slow and not gpu and not browser'

@@ -26,12 +26,12 @@ INTEGRATION = (
     "diagnosis/test_command.py", "diagnosis/test_derivatives.py", "diagnosis/test_kinds.py", "diagnosis/test_names.py",
     "diagnosis/test_public_modules.py", "metrics/test_geometry.py", "store/test_index.py", "store/test_killed.py",
     "store/test_strangers.py", "test_diagnosis.py", "test_digests.py", "test_editions.py", "kernels",
-    "papers", "reproduction/test_results.py", "data/test_end_to_end.py",
+    "page", "papers", "reproduction/test_results.py", "data/test_end_to_end.py",
 )  # fmt: skip
 """Files and folders of tests that start processes, draw figures, or train or differentiate for seconds."""
 
 
-LONGEST = ("smoke", "reproduction", "campaigns", "sweep", "store", "browser", "kernels", "cli")
+LONGEST = ("smoke", "reproduction", "campaigns", "sweep", "store", "browser", "kernels", "page", "cli")
 """Folders whose tests begin first, so that no process works on them alone in the end."""
 
 

@@ -41,6 +41,8 @@ from .holdouts import Mask as Mask
 from .holdouts import Nothing as Nothing
 from .holdouts import Orthogonal as Orthogonal
 from .holdouts import Scattered as Scattered
+from .page import ExplorerPage as ExplorerPage
+from .page import explore as explore
 from .papers.forced_rendering import PRESETS as PRESETS
 from .papers.forced_rendering import STUDIES as STUDIES
 from .papers.forced_rendering import Preset as Preset

@@ -18,6 +18,7 @@ from tests.command import run
 CHOICES = {
     "train": [*(kind for registry in SPEC_PARTS.values() for kind in registry), *TASKS, *DEVICES, "bf16", "integer"],
     "diagnose": [*SPEC_PARTS["encoding"], *SPEC_PARTS["holdout"], "exact", "differences"],
+    "explore": [*SPEC_PARTS["encoding"], *SPEC_PARTS["holdout"]],
     "reproduce": [*DEFAULT.studies, list(DEFAULT.claims)[-1], "conventions", *DEFAULT.presets, *DEVICES],
     "figure": list(DEFAULT.figures),
     "claims": list(DEFAULT.claims),

@@ -235,6 +235,7 @@ def test_there_are_many_kinds():
 def test_mistake_is_one_line_and_changes_nothing(kind, filled, places, monkeypatch, capsys):
     line, expected = MISTAKES[kind]
     monkeypatch.setenv("RECOMBINE_STORE", str(filled))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # of a module that is imported there
     monkeypatch.chdir(places)
     before = snapshot(filled), snapshot(places)
     code = run(*line.format(places=places, small=SMALL, filled=filled).split())

@@ -9,6 +9,7 @@ import os
 import tempfile
 from functools import cache, partial
 from pathlib import Path
+from unittest import mock
 
 import torch
 from torch import nn
@@ -22,7 +23,8 @@ NOT_CALLED = {
     "TRAINING_RULES": "likewise", "PRESETS": "a dictionary", "STUDIES": "a dictionary",
     "DecoderSpec": "abstract", "Encoding": "abstract", "Holdout": "abstract", "Task": "abstract", "Study": "abstract",
     "DeviceError": "an exception", "InvalidValue": "an exception", "RecombineError": "an exception",
-    "StoreError": "an exception", "Diagnosis": "an xarray Dataset that diagnose makes",
+    "StoreError": "an exception", "ExplorerPage": "a page that explore makes",
+    "Diagnosis": "an xarray Dataset that diagnose makes",
     "Reader": "a type", "Tap": "a type", "__version__": "a text",
 }  # fmt: skip
 SHAPE = (3, 3)
@@ -241,6 +243,10 @@ ENGINE = {
         "targets": randn(POINTS, 3), "background": 0.0, "memory": 1 << 20, "geometry": "auto",
     },
     "evaluate": lambda: {"task": spec().task, "forward": network(), "device": CPU, "chunk": 16},
+    "explore": lambda: {
+        "module": MODULE, "grid": grid(), "encode": lambda values: values, "holdout": held_out(),
+        "targets": randn(POINTS, 3), "background": 0.0, "image_shape": (1, 3), "title": "a title",
+    },
     "fit": lambda: {"ensemble": ensemble(), "state": ensemble().initial()},
     "module_reader": lambda: {"module": MODULE, "encode": lambda values: values, "names": ["0"]},
     "parse_grid": lambda: {"text": "x=0:2,y=0:1:5"},
@@ -334,10 +340,21 @@ def record_calls():
             yield f"{name}.resolved", (part().resolved, lambda: {"grid": grid()})
 
 
+def without_exporting(explore):
+    """The function, taking every module for too large to be translated: exporting takes a second each time."""
+
+    def call(**arguments):
+        with mock.patch("recombine.page.model.LARGEST_PROGRAM", -1):
+            return explore(**arguments)
+
+    return call
+
+
 def all_calls():
     """Every call by name."""
     calls = {name: (getattr(metrics, name), maker) for name, maker in METRICS.items()}
     calls |= {name: (getattr(rc, name, None) or getattr(diagnosis, name), maker) for name, maker in ENGINE.items()}
+    calls["explore"] = (without_exporting(rc.explore), calls["explore"][1])
     for name in ("features", "fit"):
         calls[name] = (exhausted(calls[name][0]), calls[name][1])
     for registry in ("DECODERS", "ENCODINGS", "HOLDOUTS", "TASKS", "TRAINING_RULES"):

@@ -40,6 +40,14 @@ COMMANDS = {
         "Geometry, factorization, probes, tuning, kernels and superposition, stage by stage.\n\n"
         "Example: recombine diagnose mycode:decoder --grid x=0:27,y=0:27 --encoding bump --holdout center:6:22",
     ),
+    "explore": (
+        "explore",
+        "Write a page on which decoders run live while one moves through their factors.\n\n"
+        "One HTML file that opens from disk. What cannot run in a browser is named, and shown by outputs computed "
+        "beforehand.\n\n"
+        "Example: recombine explore mycode:decoder --grid x=0:27,y=0:27 --encoding bump --holdout center:6:22 "
+        "--out page.html",
+    ),
     "reproduce": (
         "reproduce",
         "Train, measure and judge figures and claims of the paper; write a report.\n\n"

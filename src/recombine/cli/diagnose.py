@@ -26,7 +26,7 @@ from recombine.encodings import ENCODINGS
 from recombine.errors import InvalidValue, RecombineError, listed, reason_of
 from recombine.files import one_line_errors, read_given, write
 from recombine.holdouts import HOLDOUTS
-from recombine.store import Store
+from recombine.store import Run, Store
 from recombine.tasks import ArrayTask
 
 LARGEST_MEMORY = 2**30
@@ -140,7 +140,8 @@ def _run_of_a_store(key: str, store: Path | None, flags: Mapping[str, Any]) -> t
     for name, value in flags.items():
         if value is not None:
             raise InvalidValue(name, str(value), "nothing for a stored run: its spec says it")
-    task, module = _stored(key, store)
+    run = stored_run(key, store)
+    task, module = run.spec.task, run.module()
     if isinstance(task, ArrayTask):
         return module, None, {"data": task}
     settings = {"encode": task.encoding, "holdout": task.held_out, "background": task.background}
@@ -164,9 +165,9 @@ def _module_of_a_user(factory: str, flags: Mapping[str, Any]) -> tuple[Any, Any,
             raise InvalidValue(name, given, "nothing without --data")
     points, module = parse_grid(flags["grid"]), module_from(factory)
     if flags["weights"] is not None:
-        _load(module, flags["weights"])
+        load_weights(module, flags["weights"])
     settings = {"encode": flags["encoding"], "holdout": flags["holdout"], "background": flags["background"] or 0.0}
-    return module, points, {**settings, "targets": _targets(flags["targets"])}
+    return module, points, {**settings, "targets": target_array(flags["targets"])}
 
 
 def _module_on_data(factory: str, flags: Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
@@ -182,7 +183,7 @@ def _module_on_data(factory: str, flags: Mapping[str, Any]) -> tuple[Any, Any, d
     )  # fmt: skip
     module = module_from(factory)
     if flags["weights"] is not None:
-        _load(module, flags["weights"])
+        load_weights(module, flags["weights"])
     return module, None, {"data": task} | ({"encode": _as_they_are} if encoding is None else {})
 
 
@@ -201,8 +202,8 @@ def _print(result: Any) -> None:
         paragraph(line)
 
 
-def _stored(key: str, store: Path | None) -> tuple[Any, Any]:
-    """Task and trained network of a finished run."""
+def stored_run(key: str, store: Path | None) -> Run:
+    """A finished run that decodes, whole and with all its parts known."""
     run = Store(store, create=False).resolve(key)
     if problems := run.problems():
         raise InvalidValue("factory", f"{RUN}{key}", f"a run whose files are whole ({problems[0]})")
@@ -213,10 +214,11 @@ def _stored(key: str, store: Path | None) -> tuple[Any, Any]:
         raise InvalidValue(error.field, error.value, allowed) from None
     if spec.task.direction != "decode":
         raise InvalidValue("factory", f"{RUN}{key}", "a run that decodes; give an encoder as package.module:name")
-    return spec.task, run.module()
+    return run
 
 
-def _load(module: Any, weights: Path) -> None:
+def load_weights(module: Any, weights: Path) -> None:
+    """Give a module the state of a .safetensors file."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 
@@ -229,7 +231,8 @@ def _load(module: Any, weights: Path) -> None:
         raise InvalidValue("weights", str(weights), f"the state of this module ({reason_of(error)})") from error
 
 
-def _targets(path: Path | None) -> Any:
+def target_array(path: Path | None) -> Any:
+    """The right outputs of a file."""
     return None if path is None else as_numbers(read_array(path, "targets"), "targets")
 
 

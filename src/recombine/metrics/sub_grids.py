@@ -179,7 +179,7 @@ def gap_free_sub_grid(grid: FactorGrid, present: Bool[Tensor, " point"]) -> SubG
     --------
     >>> whole = FactorGrid((Factor("x", 0, 2, 3), Factor("y", 0, 3, 4)))
     >>> gap_free_sub_grid(whole, torch.arange(12) != 5).grid.shape
-    (2, 4)
+    (3, 3)
     """
     if present.shape != (grid.size,):
         raise InvalidValue("present", tuple(present.shape), f"one truth value for each of {grid.size} points")

@@ -1,0 +1,102 @@
+"""`recombine explore`: decoders in a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from recombine.cli.destinations import require_file
+from recombine.cli.diagnose import RUN, WITH_FIELDS, load_weights, stored_run, target_array
+from recombine.cli.factories import module_from
+from recombine.cli.options import SomePath, StorePath
+from recombine.cli.screen import say
+from recombine.encodings import ENCODINGS
+from recombine.errors import InvalidValue, RecombineError, listed
+from recombine.holdouts import HOLDOUTS
+
+
+def explore(
+    *factories: str,
+    out: SomePath,
+    grid: str | None = None,
+    weights: Path | None = None,
+    encoding: Annotated[
+        str | None,
+        Parameter(help=f"How values become inputs: {listed(ENCODINGS)}; {WITH_FIELDS}. Default: as they are."),
+    ] = None,
+    holdout: Annotated[
+        str | None,
+        Parameter(help=f"Which combinations were held out of training: {listed(HOLDOUTS)}; {WITH_FIELDS}."),
+    ] = None,
+    targets: Path | None = None,
+    background: Annotated[float | None, Parameter(help="Grey value of an empty output. Default: 0.")] = None,
+    image: str | None = None,
+    title: str | None = None,
+    store: StorePath = None,
+) -> None:
+    """Write a page on which decoders run live.
+
+    Parameters
+    ----------
+    factories
+        package.module:name or file.py:name of functions or classes that return modules (or of modules), or run:KEY for
+        finished runs of a store, whose specs say everything else. Several are compared side by side.
+    out
+        The HTML file to write.
+    grid
+        Factors and their values: x=0:27,y=0:27, both ends included; x=0:1:5 has five values.
+    weights
+        A .safetensors file with the module's state.
+    targets
+        A .npy array of the right outputs, a row per grid point, last factor fastest.
+    image
+        Rows and columns of an output, as 28,28, or channels first, as 3,28,28, where its own shape does not say it.
+    title
+        Heading of the page.
+    """
+    if not factories:
+        raise RecombineError(f"explore: no module was given; allowed: package.module:name, file.py:name or {RUN}KEY")
+    require_file(out, "out")
+    stored = [factory.startswith(RUN) for factory in factories]
+    flags: dict[str, Any] = {"grid": grid, "encode": encoding, "holdout": holdout, "background": background}
+    if all(stored):
+        flags |= {"weights": weights, "targets": targets}
+        for name, value in flags.items():
+            if value is not None:
+                raise InvalidValue(
+                    "encoding" if name == "encode" else name, str(value), "nothing for stored runs: their specs say it"
+                )
+        flags = {}
+    elif any(stored) or store is not None:
+        raise InvalidValue("store" if store else "explore", str(store or factories), f"modules, or {RUN}KEY only")
+    elif grid is None:
+        raise RecombineError(
+            f"--grid: none was given; allowed: factors and values, as x=0:27,y=0:27 ({RUN}KEY brings its own)"
+        )
+    from recombine.page import explore as engine
+
+    if all(stored):
+        decoders: list[Any] = [stored_run(factory.removeprefix(RUN), store) for factory in factories]
+    else:
+        decoders = [module_from(factory) for factory in factories]
+        flags["targets"] = target_array(targets)
+        if weights is not None:
+            if len(decoders) > 1:
+                raise InvalidValue("weights", str(weights), "nothing for several modules, which bring their own")
+            load_weights(decoders[0], weights)
+    page = engine(decoders, **flags, image_shape=_image(image), title=title)
+    page.save(out)
+    for note in page.notes:
+        say(note)
+    say(f"written to {out} ({len(page.html) / 1e6:.1f} MB)")
+
+
+def _image(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InvalidValue("image", text, "rows and columns, as 28,28, or channels first, as 3,28,28") from None

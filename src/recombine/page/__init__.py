@@ -1,0 +1,7 @@
+"""Decoders in a browser: programs translated from torch modules, and the explorer page that runs them."""
+
+from recombine.page.explore import ExplorerPage, explore
+from recombine.page.program import Program
+from recombine.page.translate import translate
+
+__all__ = ["ExplorerPage", "Program", "explore", "translate"]

@@ -1,0 +1,191 @@
+"""One decoder as the page has it: a program that runs there, or outputs that were computed here; truth; hold-out."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from recombine.decoders import StagedDecoder
+from recombine.diagnosis.hooks import printable
+from recombine.diagnosis.parts import module_parts
+from recombine.diagnosis.targets import target_rows
+from recombine.errors import InvalidValue, RecombineError
+from recombine.page.aten import Untranslatable
+from recombine.page.blobs import Blobs
+from recombine.page.codes import Encoded, code_sizes, mean_code, page_codes, smooth_factors
+from recombine.page.interpret import outputs as program_outputs
+from recombine.page.program import Program
+from recombine.page.subject import Subject
+from recombine.page.translate import translate
+
+LARGEST_PROGRAM = 16_000_000
+"""Numbers of a module's weights that a page may hold."""
+LARGEST_TABLE = 16 << 20
+"""Bytes of outputs, or of right outputs, that a page may hold for one decoder."""
+TOLERANCE = 1e-4
+"""How far a program's outputs may be from torch's, and twenty times how far rounded weights may move them."""
+PROBES = 12
+"""Points at which a translation is checked, in and out of the hold-out each, and between grid points."""
+SAMPLE = 4096
+"""Points of the grid at which outputs are looked at."""
+LARGE = 4096
+"""Numbers of a constant that is worth rounding to float16."""
+
+
+def page_model(subject: Subject, blobs: Blobs, image_shape: tuple[int, ...] | None) -> dict[str, Any]:
+    """The decoder as JSON has it; its numbers are added to the page's."""
+    grid = subject.grid
+    sample = torch.arange(grid.size) if grid.size <= SAMPLE else torch.linspace(0, grid.size - 1, SAMPLE).long()
+    outputs = subject.outputs(grid.rows(sample))
+    if not bool(outputs.isfinite().all()):
+        raise InvalidValue("module", subject.name, "a module whose outputs are finite numbers at every grid point")
+    notes = list(subject.notes)
+    codes = page_codes(subject.encoding, grid)
+    program, table = None, None
+    try:
+        program = _program(subject, blobs, codes is not None)
+    except Untranslatable as error:
+        table = _table(subject, outputs, blobs, str(error))
+        notes.append(f"Not run here: {error}. Shown are outputs computed beforehand at grid points.")
+        if subject.is_random:
+            notes.append("Outputs are random: every point was run with the same random numbers.")
+    truth, low, high = _truth(subject, outputs, blobs, notes)
+    blocks = codes is not None and program is not None
+    return {
+        "name": subject.name, "notes": notes, "program": program, "table": table, "codes": codes if blocks else None,
+        "sizes": code_sizes(subject.encoding, grid) if blocks else None,
+        "mean": mean_code(subject.encoding, grid, subject.held_out).tolist() if blocks else None,
+        "held": blobs.add(np.packbits(subject.held_out.numpy(), bitorder="little").tobytes()),
+        "truth": truth, "background": float(subject.background), "image": list(_image(outputs, image_shape)),
+        "low": low, "high": high,
+        "smooth": smooth_factors(subject.encoding, grid) if program is not None else [False] * len(grid.factors),
+    }  # fmt: skip
+
+
+def _program(subject: Subject, blobs: Blobs, encoded_by_page: bool) -> dict[str, Any]:
+    """The translated module, checked against torch."""
+    numbers = sum(parameter.numel() for parameter in subject.module.parameters())
+    if numbers > LARGEST_PROGRAM:
+        raise Untranslatable(f"{numbers:,} parameters are more than the {LARGEST_PROGRAM:,} that a page may hold")
+    if subject.is_random:
+        raise Untranslatable(f"random outputs ({_reason(subject)})")
+    values = _probes(subject).float()
+    module = subject.module
+    if encoded_by_page:
+        rows, prefix = subject.inputs(values), ""
+    else:
+        assert subject.encoding is not None
+        module, rows, prefix = Encoded(module, subject.encoding, subject.grid).eval(), values, "module."
+    names = {prefix + path: path for path in _stages(subject)}
+    program = translate(module, rows[0], list(names))
+    program.stages = {_stage_name(subject.module, names[path]): value for path, value in program.stages.items()}
+    if program.numbers > LARGEST_PROGRAM:
+        raise Untranslatable(f"{program.numbers:,} numbers are more than the {LARGEST_PROGRAM:,} that a page may hold")
+    right = torch.cat([subject.outputs(row[None]).flatten(1) for row in values])
+    ours = program_outputs(program, rows)
+    scale = max(1.0, float(right.abs().max()))
+    if ours.shape != right.shape or float((ours - right).abs().max()) > TOLERANCE * scale:
+        raise Untranslatable("the translation has other outputs than the module")
+    return blobs.program(program, _roundable(program, rows, ours, TOLERANCE * scale / 20))
+
+
+def _reason(subject: Subject) -> str:
+    """Where a random module draws its numbers, if that can be seen."""
+    try:
+        translate(subject.module, subject.inputs(subject.grid.rows(torch.tensor([0])))[0])
+    except Untranslatable as error:
+        return str(error)
+    return "the same input has different outputs"
+
+
+def _roundable(program: Program, rows: Tensor, right: Tensor, tolerance: float) -> frozenset[int]:
+    """Large constants that may be float16 together without moving the outputs, largest first."""
+    large = [n for n, tensor in program.constants.items() if tensor.is_floating_point() and tensor.numel() >= LARGE]
+    rounded: dict[int, Tensor] = {}
+    for number in sorted(large, key=lambda n: -program.constants[n].numel())[:PROBES]:
+        half = program.constants[number].half().float()
+        attempt = {**rounded, number: half}
+        exact = torch.equal(half, program.constants[number])
+        if exact or float((program_outputs(program, rows[:4], attempt) - right[:4]).abs().max()) <= tolerance:
+            rounded = attempt
+    return frozenset(rounded)
+
+
+def _probes(subject: Subject) -> Tensor:
+    """Grid points, kept and held out, and points between them where factors allow that."""
+    generator = torch.Generator().manual_seed(0)
+    chosen = []
+    for mask in (subject.held_out, ~subject.held_out):
+        places = torch.nonzero(mask).flatten()
+        chosen.append(places[torch.randint(len(places), (PROBES,), generator=generator)] if len(places) else places)
+    values = subject.grid.rows(torch.cat(chosen)).double()
+    smooth = torch.tensor(smooth_factors(subject.encoding, subject.grid))
+    factors = subject.grid.factors
+    low, high = (torch.tensor([getattr(f, end) for f in factors], dtype=torch.float64) for end in ("low", "high"))
+    between = low + (high - low) * torch.rand(PROBES, len(factors), dtype=torch.float64, generator=generator)
+    return torch.cat([values, torch.where(smooth, between, values[:PROBES])])
+
+
+def _stages(subject: Subject) -> list[str]:
+    """Paths of the submodules whose outputs are shown."""
+    if isinstance(subject.module, StagedDecoder):
+        return [f"stages.{name}" for name in subject.module.stage_names[:-1]]
+    points = subject.grid.rows(torch.linspace(0, subject.grid.size - 1, min(subject.grid.size, 16)).long())
+    try:
+        return module_parts(subject.module, subject.module, subject.inputs, points, None).names
+    except RecombineError:
+        return []  # which is less to look at, and no reason to refuse
+
+
+def _stage_name(module: nn.Module, path: str) -> str:
+    return path.removeprefix("stages.") if isinstance(module, StagedDecoder) else printable(path)
+
+
+def _table(subject: Subject, outputs: Tensor, blobs: Blobs, reason: str) -> dict[str, Any]:
+    """Outputs at all points of the grid."""
+    size = subject.grid.size * outputs[0].numel()
+    if size > LARGEST_TABLE:
+        allowed = f"a module that can be run in the page ({reason}), or a grid of at most {LARGEST_TABLE} outputs"
+        raise InvalidValue("module", subject.name, f"{allowed} (here {size})")
+    whole = outputs if len(outputs) == subject.grid.size else subject.outputs(subject.grid.points)
+    table = blobs.images(whole.flatten(1), LARGEST_TABLE)
+    assert table is not None
+    return table
+
+
+def _truth(
+    subject: Subject, outputs: Tensor, blobs: Blobs, notes: list[str]
+) -> tuple[dict[str, Any] | None, float, float]:
+    """Right outputs at all points of the grid, and the smallest and largest number that is drawn."""
+    low, high = float(outputs.min()), float(outputs.max())
+    pixels = outputs[0].numel()
+    if subject.targets is None:
+        return None, low, high
+    if subject.grid.size * pixels > LARGEST_TABLE:
+        notes.append(f"No right outputs here: {subject.grid.size} of {pixels} numbers are too many for a page.")
+        return None, low, high
+    rows = target_rows(subject.targets, subject.grid)
+    assert rows is not None
+    rows = rows.cpu().float().reshape(len(rows), -1)
+    if rows.shape[1] != pixels:
+        raise InvalidValue(
+            "targets", tuple(rows.shape), f"{pixels} numbers for each of {subject.grid.size} grid points"
+        )
+    return blobs.images(rows, LARGEST_TABLE), float(rows.min()), float(rows.max())
+
+
+def _image(outputs: Tensor, image_shape: tuple[int, ...] | None) -> tuple[int, int, int]:
+    """Channels, rows and columns of what is drawn."""
+    pixels, shape = outputs[0].numel(), tuple(outputs.shape[1:])
+    if image_shape is not None:
+        if len(image_shape) not in (2, 3) or math.prod(image_shape) != pixels:
+            raise InvalidValue("image_shape", image_shape, f"(y, x) or (channel, y, x) of {pixels} numbers")
+        shape = tuple(image_shape)
+    if len(shape) >= 2:
+        return math.prod(shape[:-2]), shape[-2], shape[-1]
+    side = math.isqrt(pixels)
+    return (1, side, side) if side * side == pixels and side > 3 else (1, 1, pixels)

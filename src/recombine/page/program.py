@@ -1,0 +1,114 @@
+"""The small language that a browser runs: values, constants, and operations in order.
+
+A program maps one row of inputs to one row of outputs. *Values* are dense float32 arrays in row-major order, numbered
+from 0, which is the input; each has a shape, and some are constants. *Operations* each write one value:
+
+========== ============================== =================================================================
+name       inputs                         settings
+========== ============================== =================================================================
+view       x                              the same numbers under another shape
+map        x                              `f`, and its numbers `a` and `b`: see `interpret.MAPS`
+zip        x, y (broadcast)               `f`: see `interpret.ZIPS`
+where      condition, x, y (broadcast)
+matmul     (batch, m, k), (batch, k, n)   one batch may be 1; optionally a row of n numbers that is added
+conv       x, weight, optionally bias     `stride`, `padding`, `dilation`, `extra`, `groups`, `transposed`
+maxpool    x                              `kernel`, `stride`, `padding`, `dilation`
+move       any number of x                `fill`, and `pieces`: boxes copied, one after another, into the output
+take       x, whole numbers               out[i] = x[table[i]]
+embedding  table, whole numbers           rows of the table
+reduce     (row, n)                       `f`: sum, mean, max, min, prod, any, all, norm or var (with `correction`)
+softmax    (row, n)                       `log`: of the logarithms
+normalize  (row, n)                       `epsilon`: each row less its mean, over its standard deviation
+========== ============================== =================================================================
+
+`extra` is torch's output padding.
+A piece of `move` is `{"of": which input, "shape": …, "from": offset, "by": strides, "to": offset, "step": strides}`.
+Conditions are 0 and 1. The same table, as code: `interpret.py` here, `script/operations.js` in the page.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One step of a program."""
+
+    name: str
+    inputs: tuple[int, ...]
+    output: int
+    settings: dict[str, Any]
+
+
+@dataclass
+class Program:
+    """Values, constants and operations; `stages` are values that one may look at, by name."""
+
+    shapes: list[Shape]
+    constants: dict[int, Tensor] = field(default_factory=dict)
+    operations: list[Operation] = field(default_factory=list)
+    output: int = 0
+    stages: dict[str, int] = field(default_factory=dict)
+
+    def constant(self, tensor: Tensor) -> int:
+        """A new value that holds these numbers: whole ones stay whole, all others are float32."""
+        whole = tensor.dtype in (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
+        number = self._value(tuple(tensor.shape))
+        self.constants[number] = tensor.detach().cpu().to(torch.int32 if whole else torch.float32).contiguous()
+        return number
+
+    def emit(self, name: str, inputs: Sequence[int], shape: Sequence[int], **settings: Any) -> int:
+        """A new value that an operation writes."""
+        number = self._value(tuple(shape))
+        self.operations.append(Operation(name, tuple(inputs), number, settings))
+        return number
+
+    def view(self, value: int, shape: Sequence[int]) -> int:
+        """The value under another shape."""
+        shape = tuple(shape)
+        assert math.prod(shape) == math.prod(self.shapes[value])
+        if shape == self.shapes[value]:
+            return value
+        if value in self.constants:
+            return self.constant(self.constants[value].reshape(shape))
+        return self.emit("view", [value], shape)
+
+    def _value(self, shape: Shape) -> int:
+        self.shapes.append(shape)
+        return len(self.shapes) - 1
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers the constants have in all."""
+        return sum(tensor.numel() for tensor in self.constants.values())
+
+    def pruned(self) -> Program:
+        """The program without what neither its output nor a stage depends on."""
+        needed = {self.output, *self.stages.values()}
+        kept = []
+        for operation in reversed(self.operations):
+            if operation.output in needed:
+                needed.update(operation.inputs)
+                kept.append(operation)
+        constants = {number: tensor for number, tensor in self.constants.items() if number in needed}
+        return replace(self, operations=kept[::-1], constants=constants)
+
+    def header(self) -> dict[str, Any]:
+        """All but the constants' numbers, as JSON has it."""
+        return {
+            "shapes": [list(shape) for shape in self.shapes],
+            "operations": [
+                {"name": o.name, "inputs": list(o.inputs), "output": o.output, **o.settings} for o in self.operations
+            ],
+            "output": self.output,
+            "stages": [{"name": name, "value": value} for name, value in self.stages.items()],
+        }

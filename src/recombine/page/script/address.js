@@ -1,0 +1,77 @@
+/** The state of the page, and its form in the address: a view is shared by sharing the address. */
+
+import { clamped } from "./grid.js";
+
+/** @typedef {import("./types.js").PageData} PageData */
+/**
+ * @typedef {{at: number[], decoder: number, beside: number, plane: [number, number], stage: number,
+ *   snap: boolean}} State `beside` is −1 where one decoder is shown alone
+ */
+
+/**
+ * @param {PageData} data
+ * @returns {State} in the middle of the grid, where a hold-out usually is
+ */
+export function initialState(data) {
+  return {
+    at: data.factors.map((factor) => Math.floor((factor.count - 1) / 2)),
+    decoder: 0,
+    beside: data.models.length > 1 ? 1 : -1,
+    plane: [0, Math.min(1, data.factors.length - 1)],
+    stage: 0,
+    snap: true,
+  };
+}
+
+/**
+ * @param {State} state
+ * @returns {string} what follows # in the address
+ */
+export function written(state) {
+  const numbers = state.at.map((position) => String(Math.round(position * 1000) / 1000));
+  return [
+    `at=${numbers.join(",")}`,
+    `decoder=${state.decoder}`,
+    `beside=${state.beside}`,
+    `plane=${state.plane.join(",")}`,
+    `stage=${state.stage}`,
+    `snap=${state.snap ? 1 : 0}`,
+  ].join("&");
+}
+
+/**
+ * The state of an address; what it does not say, or says wrongly, is as it was.
+ * @param {string} text
+ * @param {State} state
+ * @param {PageData} data
+ * @returns {State}
+ */
+export function parsed(text, state, data) {
+  const given = new Map(text.replace(/^#/, "").split("&").map((part) => /** @type {[string, string]} */ (split(part))));
+  const [factors, models] = [data.factors, data.models.length];
+  const list = (/** @type {string} */ name) => (given.get(name) ?? "").split(",").map((part) => parseFloat(part));
+  const whole = (/** @type {string} */ name, /** @type {number} */ low, /** @type {number} */ end) => {
+    const number = Number(given.get(name) ?? NaN);
+    return Number.isInteger(number) && number >= low && number < end ? number : null;
+  };
+  const at = list("at");
+  const plane = list("plane");
+  const inside = plane.length === 2 && plane.every((k) => Number.isInteger(k) && k >= 0 && k < factors.length);
+  const apart = plane[0] !== plane[1] || factors.length === 1;
+  return {
+    at: at.length === factors.length && at.every(Number.isFinite)
+      ? at.map((position, k) => clamped(factors[k], position))
+      : state.at,
+    decoder: whole("decoder", 0, models) ?? state.decoder,
+    beside: whole("beside", -1, models) ?? state.beside,
+    plane: inside && apart ? [plane[0], plane[1]] : state.plane,
+    stage: whole("stage", 0, 1000) ?? state.stage,
+    snap: given.has("snap") ? given.get("snap") !== "0" : state.snap,
+  };
+}
+
+/** @param {string} part */
+function split(part) {
+  const equals = part.indexOf("=");
+  return equals < 0 ? [part, ""] : [part.slice(0, equals), part.slice(equals + 1)];
+}

@@ -1,0 +1,163 @@
+/** A decoder of the page: its outputs, by running it or from a table; the right outputs; what it may have memorised. */
+
+import { codeOf } from "./codes.js";
+import { gridSize, isHeldOut, nearestPoint, valueAt } from "./grid.js";
+import { fromHalf } from "./memory.js";
+import { Program } from "./program.js";
+
+/** @typedef {import("./types.js").Factor} Factor */
+/** @typedef {import("./types.js").ModelData} ModelData */
+/** @typedef {import("./types.js").Table} Table */
+
+export class Decoder {
+  /** @type {Program | null} */
+  #program = null;
+  /** @type {Map<string, Float32Array>} */
+  #tables = new Map();
+
+  /**
+   * @param {ModelData} data
+   * @param {Factor[]} factors
+   * @param {Uint8Array} bytes
+   * @param {BufferSource | null} kernel
+   */
+  constructor(data, factors, bytes, kernel) {
+    this.data = data;
+    this.factors = factors;
+    this.bytes = bytes;
+    this.kernel = kernel;
+    this.held = bytes.subarray(data.held.start, data.held.start + data.held.length);
+    /** Whether anything is held out. */
+    this.hasHoldout = this.held.some((bits) => bits > 0);
+    this.pixels = data.image[0] * data.image[1] * data.image[2];
+  }
+
+  /** The program, made when it is first needed. */
+  get program() {
+    if (!this.#program && this.data.program) {
+      this.#program = new Program(this.data.program, this.bytes, this.kernel);
+    }
+    return this.#program;
+  }
+
+  /**
+   * @param {number[]} positions
+   * @returns {Float32Array} a copy
+   */
+  output(positions) {
+    if (!this.program) return this.#row(this.data.table, nearestPoint(this.factors, positions));
+    return this.program.run(this.input(positions)).slice();
+  }
+
+  /**
+   * @param {number[]} positions
+   * @returns {number[]} what the module is given: codes side by side, or the values themselves
+   */
+  input(positions) {
+    const { codes } = this.data;
+    if (!codes) return this.factors.map((factor, k) => valueAt(factor, positions[k]));
+    return this.factors.flatMap((factor, k) => codeOf(positions[k], factor, codes[k]));
+  }
+
+  /** Whether codes have a block for each factor, so that the others can be replaced by their mean. */
+  get hasHalves() {
+    return Boolean(this.program && this.data.sizes && this.factors.length > 1);
+  }
+
+  /**
+   * The output for one factor with all others replaced by their mean code over training.
+   * @param {number[]} positions
+   * @param {number} factor
+   */
+  half(positions, factor) {
+    const { mean, sizes } = this.data;
+    if (!this.program || !mean || !sizes) throw new Error("codes have no blocks");
+    const code = this.input(positions);
+    const start = sizes.slice(0, factor).reduce((sum, size) => sum + size, 0);
+    const mixed = mean.map((number, k) => (k >= start && k < start + sizes[factor] ? code[k] : number));
+    return this.program.run(mixed).slice();
+  }
+
+  /**
+   * The sum of the halves over the background.
+   * @param {Float32Array[]} halves
+   */
+  superposed(halves) {
+    const { background } = this.data;
+    return halves[0].map((_, k) => halves.reduce((sum, half) => sum + half[k] - background, background));
+  }
+
+  /** @param {number[]} positions @returns {Float32Array | null} */
+  truth(positions) {
+    return this.data.truth ? this.#row(this.data.truth, nearestPoint(this.factors, positions)) : null;
+  }
+
+  /** @param {number} point @returns {Float32Array} */
+  truthAt(point) {
+    return this.#row(this.data.truth, point);
+  }
+
+  /** @param {number[]} positions */
+  isHeldOut(positions) {
+    return isHeldOut(this.held, nearestPoint(this.factors, positions));
+  }
+
+  /**
+   * The kept grid points whose right outputs are nearest to an output.
+   * @param {Float32Array} output
+   * @param {number} count
+   * @returns {number[]} points, nearest first
+   */
+  nearest(output, count) {
+    if (!this.data.truth) return [];
+    const rows = this.#numbers(this.data.truth);
+    /** @type {{point: number, distance: number}[]} */
+    const best = [];
+    for (let point = 0; point < gridSize(this.factors); point += 1) {
+      if (isHeldOut(this.held, point)) continue;
+      const bound = best.length < count ? Infinity : best[best.length - 1].distance;
+      let distance = 0;
+      for (let k = 0, at = point * this.pixels; k < this.pixels && distance < bound; k += 1) {
+        distance += (output[k] - rows[at + k]) ** 2;
+      }
+      if (distance >= bound) continue;
+      best.push({ point, distance });
+      best.sort((one, other) => one.distance - other.distance);
+      best.length = Math.min(best.length, count);
+    }
+    return best.map((one) => one.point);
+  }
+
+  /**
+   * Mean squared error over that of an empty image.
+   * @param {Float32Array} output
+   * @param {Float32Array} truth
+   */
+  error(output, truth) {
+    let [wrong, blank] = [0, 0];
+    for (let k = 0; k < truth.length; k += 1) {
+      wrong += (output[k] - truth[k]) ** 2;
+      blank += (truth[k] - this.data.background) ** 2;
+    }
+    return blank ? wrong / blank : wrong;
+  }
+
+  /** @param {Table | null} table @param {number} point */
+  #row(table, point) {
+    if (!table) throw new Error("no table");
+    return this.#numbers(table).subarray(point * this.pixels, (point + 1) * this.pixels);
+  }
+
+  /** @param {Table} table @returns {Float32Array} */
+  #numbers(table) {
+    const key = `${table.start}`;
+    let numbers = this.#tables.get(key);
+    if (!numbers) {
+      const bytes = this.bytes.subarray(table.start, table.start + table.length);
+      const scale = (table.high - table.low) / 255;
+      numbers = table.type === "float16" ? fromHalf(bytes) : Float32Array.from(bytes, (b) => table.low + b * scale);
+      this.#tables.set(key, numbers);
+    }
+    return numbers;
+  }
+}

@@ -1,0 +1,107 @@
+/**
+ * Factors and their grid. A point is given by its positions: values counted in steps, 0 at a factor's lowest value.
+ * Points of the grid are numbered with the last factor fastest.
+ */
+
+/** @typedef {import("./types.js").Factor} Factor */
+
+/**
+ * @param {Factor} factor
+ * @param {number} position
+ * @returns {number} the value, on straight lines between neighbouring values of the grid
+ */
+export function valueAt(factor, position) {
+  if (!factor.given) {
+    const steps = Math.max(1, factor.count - 1);
+    return factor.low + ((factor.high - factor.low) * position) / steps;
+  }
+  const below = Math.max(0, Math.min(Math.floor(position), factor.count - 2));
+  const next = factor.given[Math.min(below + 1, factor.count - 1)];
+  return factor.given[below] + (next - factor.given[below]) * (position - below);
+}
+
+/**
+ * @param {Factor} factor
+ * @param {number} position
+ * @returns {string} the value with as many digits as one can tell apart
+ */
+export function valueText(factor, position) {
+  const value = valueAt(factor, position);
+  const size = Math.abs((factor.high - factor.low) / Math.max(1, factor.count - 1));
+  const digits = Number.isInteger(value) ? 0 : Math.max(1, Math.min(6, 1 - Math.floor(Math.log10(size || 1))));
+  return value.toFixed(digits);
+}
+
+/**
+ * @param {Factor} factor
+ * @param {number} position
+ */
+export function clamped(factor, position) {
+  return Math.max(0, Math.min(factor.count - 1, position));
+}
+
+/**
+ * The number of the grid point that is nearest.
+ * @param {Factor[]} factors
+ * @param {number[]} positions
+ */
+export function nearestPoint(factors, positions) {
+  return factors.reduce((flat, factor, k) => flat * factor.count + Math.round(clamped(factor, positions[k])), 0);
+}
+
+/**
+ * Positions of a grid point.
+ * @param {Factor[]} factors
+ * @param {number} point
+ * @returns {number[]}
+ */
+export function positionsOf(factors, point) {
+  const positions = new Array(factors.length).fill(0);
+  for (let k = factors.length - 1; k >= 0; k -= 1) {
+    positions[k] = point % factors[k].count;
+    point = Math.floor(point / factors[k].count);
+  }
+  return positions;
+}
+
+/** @param {Factor[]} factors */
+export function gridSize(factors) {
+  return factors.reduce((size, factor) => size * factor.count, 1);
+}
+
+/**
+ * Whether a point is held out, of one bit for each point, lowest bit first.
+ * @param {Uint8Array} bits
+ * @param {number} point
+ */
+export function isHeldOut(bits, point) {
+  return ((bits[point >> 3] >> (point & 7)) & 1) === 1;
+}
+
+/**
+ * A way through a plane of the grid: from corner to corner through the middle of the held-out points, and back.
+ * @param {Factor[]} factors
+ * @param {number[]} positions
+ * @param {[number, number]} plane
+ * @param {Uint8Array} bits
+ * @returns {[number, number][]} corners of the way, in steps
+ */
+export function wayThrough(factors, positions, plane, bits) {
+  const [across, down] = plane;
+  const ends = [factors[across].count - 1, across === down ? 0 : factors[down].count - 1];
+  let [count, x, y] = [0, 0, 0];
+  const point = positions.slice();
+  for (let i = 0; i <= ends[0]; i += 1) {
+    for (let j = 0; j <= ends[1]; j += 1) {
+      point[across] = i;
+      if (across !== down) point[down] = j;
+      if (!isHeldOut(bits, nearestPoint(factors, point))) continue;
+      count += 1;
+      x += i;
+      y += j;
+    }
+  }
+  /** @type {[number, number]} */
+  const middle = count ? [x / count, y / count] : [ends[0] / 2, ends[1] / 2];
+  return [[0, 0], middle, [ends[0], ends[1]], [ends[0], 0], middle, [0, ends[1]], [0, 0]];
+}

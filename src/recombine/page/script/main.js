@@ -1,0 +1,315 @@
+/** The page: its controls, its state, and what is drawn when. */
+
+import { initialState, parsed, written } from "./address.js";
+import { Decoder } from "./decoder.js";
+import { clamped, valueText, wayThrough } from "./grid.js";
+import { decoded } from "./memory.js";
+import { Plane } from "./plane.js";
+import { Side, element } from "./side.js";
+
+/** @typedef {import("./types.js").PageData} PageData */
+/** @typedef {import("./address.js").State} State */
+
+const BUDGET = 16; // milliseconds of a frame that details may begin in
+const PATIENCE = 6; // frames after which one detail is drawn all the same
+const PACE = 7; // steps of the grid a second, along the way
+const QUIET = 350; // milliseconds without a change before the address and the spoken text follow
+
+/** @param {string} id @returns {any} */
+function byId(id) {
+  const found = document.getElementById(id);
+  if (!found) throw new Error(`no ${id}`);
+  return found;
+}
+
+class Explorer {
+  /** @type {(() => void)[]} */
+  #tasks = [];
+  #waiting = false;
+  #changed = true;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #later;
+  /** Length of the way gone, in steps; null while nothing plays. @type {number | null} */
+  #gone = null;
+  #clock = 0;
+  /** Frames without a detail. */
+  #starved = 0;
+
+  constructor() {
+    /** @type {PageData} */
+    this.data = JSON.parse(byId("data").textContent);
+    const bytes = decoded(byId("numbers").textContent.trim());
+    const kernel = /** @type {BufferSource} */ (decoded(byId("kernel").textContent.trim()));
+    this.decoders = this.data.models.map((model) => new Decoder(model, this.data.factors, bytes, kernel));
+    this.state = parsed(location.hash, initialState(this.data), this.data);
+    this.calm = window.matchMedia("(prefers-reduced-motion: reduce)");
+    const move = (/** @type {number} */ across, /** @type {number} */ down) => {
+      this.stop();
+      this.set({ at: this.#moved(across, down) });
+    };
+    this.plane = new Plane(byId("plane"), move, (across, down) => {
+      move(this.state.at[this.state.plane[0]] + across, this.state.at[this.state.plane[1]] + down);
+    });
+    /** @type {HTMLInputElement[]} */
+    this.sliders = [];
+    /** @type {Side[]} */
+    this.sides = [];
+    this.#controls();
+    this.#rebuild();
+    window.addEventListener("hashchange", () => this.set(parsed(location.hash, this.state, this.data)));
+    window.addEventListener("resize", () => this.refresh());
+    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.refresh());
+    this.set({});
+  }
+
+  /**
+   * Positions with those of the plane's two factors changed.
+   * @param {number} across
+   * @param {number} down
+   */
+  #moved(across, down) {
+    const at = this.state.at.slice();
+    const [first, second] = this.state.plane;
+    at[first] = across;
+    if (first !== second) at[second] = down;
+    return at;
+  }
+
+  /** Fills in what depends on the data. */
+  #controls() {
+    byId("title").textContent = this.data.title;
+    const anyHeld = this.decoders.some((decoder) => decoder.hasHoldout);
+    byId("lead").hidden = !anyHeld;
+    byId("held-key").hidden = !anyHeld;
+    byId("memory-key").hidden = !this.data.models.some((model) => model.truth);
+    this.path = anyHeld ? "a path through the hold-out" : "a path";
+    if (this.data.factors.length === 1) byId("plane").style.aspectRatio = "4 / 1";
+    this.#label();
+    const names = this.data.models.map((model) => model.name);
+    this.#options(byId("decoder"), names);
+    this.#options(byId("beside"), ["nothing", ...names]);
+    byId("models").hidden = names.length < 2;
+    for (const id of ["across", "down"]) this.#options(byId(id), this.data.factors.map((factor) => factor.name));
+    byId("axes").hidden = this.data.factors.length < 3;
+    const choose = (/** @type {string} */ id, /** @type {(number: number) => Partial<State>} */ change) =>
+      byId(id).addEventListener("change", () => this.set(change(byId(id).selectedIndex)));
+    choose("decoder", (decoder) => ({ decoder }));
+    choose("beside", (number) => ({ beside: number - 1 }));
+    choose("stage", (stage) => ({ stage }));
+    choose("across", (across) => ({ plane: this.#apart(across, this.state.plane[1], 1) }));
+    choose("down", (down) => ({ plane: this.#apart(this.state.plane[0], down, 0) }));
+    byId("snap").addEventListener("change", () => this.set({ snap: byId("snap").checked }));
+    byId("play").addEventListener("click", () => this.play());
+    this.calm.addEventListener("change", () => this.stop());
+    this.#sliderRows();
+  }
+
+  #sliderRows() {
+    for (const [k, factor] of this.data.factors.entries()) {
+      const row = element("div", "slider");
+      const slider = document.createElement("input");
+      Object.assign(slider, { type: "range", min: "0", max: String(factor.count - 1), id: `factor${k}` });
+      const label = /** @type {HTMLLabelElement} */ (element("label", "", factor.name));
+      label.htmlFor = slider.id;
+      label.title = factor.name;
+      slider.addEventListener("input", () => {
+        const at = this.state.at.slice();
+        at[k] = Number(slider.value);
+        this.stop();
+        this.set({ at });
+      });
+      row.append(label, slider, element("output"));
+      byId("sliders").append(row);
+      this.sliders.push(slider);
+    }
+  }
+
+  /**
+   * @param {HTMLSelectElement} select
+   * @param {string[]} names
+   */
+  #options(select, names) {
+    select.replaceChildren(...names.map((name) => {
+      const option = document.createElement("option");
+      option.textContent = name.length > 80 ? `${name.slice(0, 79)}…` : name;
+      return option;
+    }));
+  }
+
+  /**
+   * Two factors of a plane; the one that was not chosen gives way.
+   * @param {number} across
+   * @param {number} down
+   * @param {0 | 1} yields
+   * @returns {[number, number]}
+   */
+  #apart(across, down, yields) {
+    if (across !== down) return [across, down];
+    const other = this.state.plane[yields === 0 ? 1 : 0];
+    return yields === 0 ? [other, down] : [across, other];
+  }
+
+  /** Columns of the decoders that are shown. */
+  #rebuild() {
+    const shown = [this.state.decoder, ...(this.state.beside >= 0 ? [this.state.beside] : [])];
+    const wanted = shown.map((number) => this.decoders[number]);
+    if (wanted.length === this.sides.length && wanted.every((decoder, k) => this.sides[k].decoder === decoder)) return;
+    this.sides = wanted.map((decoder) => new Side(decoder));
+    byId("sides").replaceChildren(...this.sides.map((side) => side.root));
+    byId("sides").classList.toggle("two", this.sides.length > 1);
+    const stages = this.sides[0].decoder.data.program?.stages ?? [];
+    this.#options(byId("stage"), stages.map((stage) => stage.name));
+    byId("stages").hidden = stages.length === 0;
+  }
+
+  /** Whether a factor may lie between grid values. @param {number} factor */
+  #isSmooth(factor) {
+    return !this.state.snap && this.sides.every((side) => side.decoder.data.smooth[factor]);
+  }
+
+  /**
+   * Changes the state, and draws.
+   * @param {Partial<State>} change
+   */
+  set(change) {
+    Object.assign(this.state, change);
+    this.#rebuild();
+    this.state.at = this.state.at.map((position, k) => {
+      const inside = clamped(this.data.factors[k], position);
+      return this.#isSmooth(k) ? inside : Math.round(inside);
+    });
+    this.#show();
+    this.refresh();
+    clearTimeout(this.#later);
+    this.#later = setTimeout(() => this.#settle(), QUIET);
+  }
+
+  /** Lets the controls show the state. */
+  #show() {
+    const { state } = this;
+    byId("decoder").selectedIndex = state.decoder;
+    byId("beside").selectedIndex = state.beside + 1;
+    byId("across").selectedIndex = state.plane[0];
+    byId("down").selectedIndex = state.plane[1];
+    byId("stage").selectedIndex = Math.min(state.stage, byId("stage").options.length - 1);
+    byId("snap").checked = state.snap;
+    byId("snap").disabled = !this.sides.some((side) => side.decoder.data.smooth.some(Boolean));
+    for (const [k, slider] of this.sliders.entries()) {
+      const text = valueText(this.data.factors[k], state.at[k]);
+      slider.step = this.#isSmooth(k) ? "0.05" : "1";
+      slider.value = String(state.at[k]);
+      slider.setAttribute("aria-valuetext", text);
+      /** @type {HTMLElement} */ (slider.nextElementSibling).textContent = text;
+    }
+  }
+
+  /** Once nothing has changed for a while: the address, and what a screen reader says. */
+  #settle() {
+    const { factors } = this.data;
+    try {
+      history.replaceState(null, "", `#${written(this.state)}`);
+    } catch {
+      // A frame of a notebook has no address of its own.
+    }
+    const point = factors.map((factor, k) => `${factor.name.slice(0, 60)} ${valueText(factor, this.state.at[k])}`);
+    const said = this.sides.map((side) => `${side.decoder.data.name.slice(0, 60)}: ${side.numbers.textContent}`);
+    byId("spoken").textContent = [point.join(", "), ...said].join(". ");
+  }
+
+  /** Draws at the next frame. */
+  refresh() {
+    this.#changed = true;
+    this.#request();
+  }
+
+  #request() {
+    if (this.#waiting) return;
+    this.#waiting = true;
+    requestAnimationFrame((time) => {
+      this.#waiting = false;
+      this.#frame(time);
+    });
+  }
+
+  /** @param {number} time */
+  #frame(time) {
+    const start = performance.now();
+    if (this.#gone !== null && !this.calm.matches) this.#advance((Math.min(time - this.#clock, 100) / 1000) * PACE);
+    this.#clock = time;
+    const moving = this.#changed;
+    if (moving) {
+      this.#changed = false;
+      for (const side of this.sides) side.draw(this.state.at, this.state.stage);
+      this.#tasks = this.sides.flatMap((side) => side.details(this.state.at));
+    }
+    this.#starved = moving ? this.#starved + 1 : PATIENCE;
+    while (this.#tasks.length && (this.#starved >= PATIENCE || performance.now() - start < BUDGET)) {
+      this.#starved = 0;
+      this.#tasks.shift()?.();
+    }
+    this.#drawPlane();
+    if (this.#tasks.length || this.#gone !== null) this.#request();
+  }
+
+  #drawPlane() {
+    const { decoder } = this.sides[0];
+    this.plane.draw({
+      factors: this.data.factors,
+      at: this.state.at,
+      plane: this.state.plane,
+      held: decoder.held,
+      memories: this.sides[0].nearest,
+      way: this.#gone === null ? null : this.#way(),
+    });
+  }
+
+  #way() {
+    const { held } = this.sides[0].decoder;
+    return wayThrough(this.data.factors, this.state.at, this.state.plane, held);
+  }
+
+  /** Starts or stops; where motion is unwelcome, goes one step. */
+  play() {
+    if (this.calm.matches) {
+      this.#gone ??= 0;
+      this.#advance(1);
+    } else if (this.#gone !== null) {
+      this.stop();
+    } else {
+      this.#gone = 0;
+      this.#clock = performance.now();
+    }
+    this.#label();
+    this.#request();
+  }
+
+  stop() {
+    this.#gone = null;
+    this.#label();
+  }
+
+  #label() {
+    const words = this.#gone === null ? `Play ${this.path}` : "Stop";
+    byId("play").textContent = this.calm.matches ? `Next step of ${this.path}` : words;
+    byId("play").setAttribute("aria-pressed", String(this.#gone !== null && !this.calm.matches));
+  }
+
+  /**
+   * Goes on along the way.
+   * @param {number} steps
+   */
+  #advance(steps) {
+    if (this.#gone === null) return;
+    const way = this.#way();
+    const lengths = way.slice(1).map(([x, y], k) => Math.max(Math.abs(x - way[k][0]), Math.abs(y - way[k][1])));
+    const whole = lengths.reduce((sum, length) => sum + length, 0) || 1;
+    this.#gone = (this.#gone + steps) % whole;
+    let [rest, leg] = [this.#gone, 0];
+    while (leg < lengths.length - 1 && rest > lengths[leg]) rest -= lengths[leg++];
+    const share = lengths[leg] ? rest / lengths[leg] : 0;
+    const [from, to] = [way[leg], way[leg + 1]];
+    this.set({ at: this.#moved(from[0] + (to[0] - from[0]) * share, from[1] + (to[1] - from[1]) * share) });
+  }
+}
+
+Object.assign(window, { explorer: new Explorer() });

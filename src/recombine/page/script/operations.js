@@ -1,0 +1,348 @@
+/** What the operations of a program do, except products and convolutions. `heap` holds all values. */
+
+/** @typedef {import("./types.js").Operation} Operation */
+
+/**
+ * The error function, to about 1e-7 (Abramowitz and Stegun 7.1.26 is too coarse: a series, and a continued fraction).
+ * @param {number} x
+ */
+export function erf(x) {
+  const size = Math.abs(x);
+  if (size < 2.5) {
+    let term = size;
+    let sum = size;
+    for (let n = 1; n < 60 && Math.abs(term) > 1e-17; n += 1) {
+      term *= (-size * size) / n;
+      sum += term / (2 * n + 1);
+    }
+    return (Math.sign(x) * 2 * sum) / Math.sqrt(Math.PI);
+  }
+  if (size > 6) return Math.sign(x);
+  let fraction = 0;
+  for (let n = 40; n > 0; n -= 1) fraction = n / 2 / (size + fraction);
+  return Math.sign(x) * (1 - Math.exp(-size * size) / (Math.sqrt(Math.PI) * (size + fraction)));
+}
+
+/** @param {number} x */
+function roundEven(x) {
+  const down = Math.floor(x);
+  const rest = x - down;
+  if (rest !== 0.5) return Math.round(x);
+  return down % 2 === 0 ? down : down + 1;
+}
+
+/** @type {Record<string, (x: number, a: number, b: number) => number>} */
+export const MAPS = {
+  relu: (x) => (x > 0 ? x : 0),
+  sigmoid: (x) => 1 / (1 + Math.exp(-x)),
+  tanh: Math.tanh,
+  exp: Math.exp,
+  expm1: Math.expm1,
+  log: Math.log,
+  log1p: Math.log1p,
+  log2: Math.log2,
+  sqrt: Math.sqrt,
+  rsqrt: (x) => 1 / Math.sqrt(x),
+  reciprocal: (x) => 1 / x,
+  sin: Math.sin,
+  cos: Math.cos,
+  tan: Math.tan,
+  atan: Math.atan,
+  sinh: Math.sinh,
+  cosh: Math.cosh,
+  asin: Math.asin,
+  acos: Math.acos,
+  erf,
+  neg: (x) => -x,
+  abs: Math.abs,
+  sign: Math.sign,
+  floor: Math.floor,
+  ceil: Math.ceil,
+  round: roundEven,
+  trunc: Math.trunc,
+  not: (x) => (x === 0 ? 1 : 0),
+  truth: (x) => (x === 0 ? 0 : 1),
+  gelu: (x) => 0.5 * x * (1 + erf(x * Math.SQRT1_2)),
+  gelu_tanh: (x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x * x * x))),
+  leaky: (x, a) => (x > 0 ? x : a * x),
+  elu: (x, a, b) => (x > 0 ? b * x : a * b * Math.expm1(x)),
+  least: (x, a) => (x < a ? a : x),
+  most: (x, a) => (x > a ? a : x),
+  power: (x, a) => x ** a,
+  scale: (x, a, b) => a * x + b,
+};
+
+/** @type {Record<string, (x: number, y: number) => number>} */
+export const ZIPS = {
+  add: (x, y) => x + y,
+  sub: (x, y) => x - y,
+  mul: (x, y) => x * y,
+  div: (x, y) => x / y,
+  pow: (x, y) => x ** y,
+  max: Math.max,
+  min: Math.min,
+  atan2: Math.atan2,
+  fmod: (x, y) => x % y,
+  mod: (x, y) => x - y * Math.floor(x / y),
+  gt: (x, y) => (x > y ? 1 : 0),
+  ge: (x, y) => (x >= y ? 1 : 0),
+  lt: (x, y) => (x < y ? 1 : 0),
+  le: (x, y) => (x <= y ? 1 : 0),
+  eq: (x, y) => (x === y ? 1 : 0),
+  ne: (x, y) => (x === y ? 0 : 1),
+  and: (x, y) => (x && y ? 1 : 0),
+  or: (x, y) => (x || y ? 1 : 0),
+  prelu: (x, y) => (x > 0 ? x : x * y),
+};
+
+/**
+ * @param {Float32Array} heap
+ * @param {Operation} operation
+ * @param {number} from
+ * @param {number} to
+ * @param {number} count
+ */
+export function map(heap, operation, from, to, count) {
+  const { f, a, b } = operation;
+  if (f === "relu") {
+    for (let k = 0; k < count; k += 1) heap[to + k] = heap[from + k] > 0 ? heap[from + k] : 0;
+  } else if (f === "scale") {
+    for (let k = 0; k < count; k += 1) heap[to + k] = a * heap[from + k] + b;
+  } else {
+    const g = MAPS[f];
+    for (let k = 0; k < count; k += 1) heap[to + k] = g(heap[from + k], a, b);
+  }
+}
+
+/**
+ * Axes of an output with the strides of its inputs, of which some are broadcast; neighbouring axes are merged.
+ * @param {number[]} shape
+ * @param {number[][]} inputs shapes
+ * @returns {{shape: number[], strides: number[][]}}
+ */
+export function broadcast(shape, inputs) {
+  const strides = inputs.map((own) => {
+    const lead = shape.length - own.length;
+    let step = 1;
+    const result = new Array(shape.length).fill(0);
+    for (let axis = own.length - 1; axis >= 0; axis -= 1) {
+      result[lead + axis] = own[axis] === 1 ? 0 : step;
+      step *= own[axis];
+    }
+    return result;
+  });
+  /** @type {{shape: number[], strides: number[][]}} */
+  const merged = { shape: [], strides: inputs.map(() => []) };
+  for (let axis = 0; axis < shape.length; axis += 1) {
+    if (shape[axis] === 1) continue;
+    const last = merged.shape.length - 1;
+    const joins = last >= 0 && strides.every((own, k) => merged.strides[k][last] === own[axis] * shape[axis]);
+    if (joins) merged.shape[last] *= shape[axis];
+    else merged.shape.push(shape[axis]);
+    strides.forEach((own, k) => {
+      if (joins) merged.strides[k][last] = own[axis];
+      else merged.strides[k].push(own[axis]);
+    });
+  }
+  return merged;
+}
+
+/**
+ * Calls a function for every stretch along the last axis: with places of the inputs, and of the output.
+ * @param {{shape: number[], strides: number[][]}} axes
+ * @param {number[]} starts
+ * @param {number} to
+ * @param {(places: number[], to: number, count: number, steps: number[]) => void} stretch
+ */
+function everyStretch(axes, starts, to, stretch) {
+  const outer = axes.shape.length - 1;
+  const count = outer < 0 ? 1 : axes.shape[outer];
+  const steps = axes.strides.map((own) => (outer < 0 ? 0 : own[outer]));
+  const places = starts.slice();
+  const index = new Array(Math.max(outer, 0)).fill(0);
+  for (;;) {
+    stretch(places, to, count, steps);
+    to += count;
+    let axis = outer - 1;
+    for (; axis >= 0; axis -= 1) {
+      index[axis] += 1;
+      for (let k = 0; k < places.length; k += 1) places[k] += axes.strides[k][axis];
+      if (index[axis] < axes.shape[axis]) break;
+      for (let k = 0; k < places.length; k += 1) places[k] -= axes.strides[k][axis] * axes.shape[axis];
+      index[axis] = 0;
+    }
+    if (axis < 0) return;
+  }
+}
+
+/**
+ * @param {Float32Array} heap
+ * @param {string} f
+ * @param {{shape: number[], strides: number[][]}} axes
+ * @param {number[]} starts of the two inputs
+ * @param {number} to
+ */
+export function zip(heap, f, axes, starts, to) {
+  const g = ZIPS[f];
+  everyStretch(axes, starts, to, ([x, y], out, count, [dx, dy]) => {
+    if (f === "add") for (let k = 0; k < count; k += 1) heap[out + k] = heap[x + k * dx] + heap[y + k * dy];
+    else if (f === "mul") for (let k = 0; k < count; k += 1) heap[out + k] = heap[x + k * dx] * heap[y + k * dy];
+    else if (f === "prelu") {
+      for (let k = 0; k < count; k += 1) {
+        const number = heap[x + k * dx];
+        heap[out + k] = number > 0 ? number : number * heap[y + k * dy];
+      }
+    } else for (let k = 0; k < count; k += 1) heap[out + k] = g(heap[x + k * dx], heap[y + k * dy]);
+  });
+}
+
+/**
+ * @param {Float32Array} heap
+ * @param {{shape: number[], strides: number[][]}} axes
+ * @param {number[]} starts of condition and both inputs
+ * @param {number} to
+ */
+export function where(heap, axes, starts, to) {
+  everyStretch(axes, starts, to, ([c, x, y], out, count, [dc, dx, dy]) => {
+    for (let k = 0; k < count; k += 1) heap[out + k] = heap[c + k * dc] ? heap[x + k * dx] : heap[y + k * dy];
+  });
+}
+
+/**
+ * @param {Float32Array} heap
+ * @param {Operation} operation
+ * @param {number[]} starts of the inputs
+ * @param {number} to
+ * @param {number} count
+ */
+export function move(heap, operation, starts, to, count) {
+  const covered = operation.pieces.length === 1 && volume(operation.pieces[0].shape) === count;
+  if (!covered) heap.fill(operation.fill, to, to + count);
+  for (const piece of operation.pieces) box(heap, piece, starts[piece.of] + piece.from, to + piece.to, 0);
+}
+
+/**
+ * @param {Float32Array} heap
+ * @param {{shape: number[], by: number[], step: number[]}} piece
+ * @param {number} from
+ * @param {number} to
+ * @param {number} axis
+ */
+function box(heap, piece, from, to, axis) {
+  const [count, by, step] = [piece.shape[axis], piece.by[axis], piece.step[axis]];
+  if (axis === piece.shape.length - 1) {
+    if (by === 1 && step === 1 && count > 16) heap.copyWithin(to, from, from + count);
+    else for (let k = 0; k < count; k += 1) heap[to + k * step] = heap[from + k * by];
+    return;
+  }
+  for (let k = 0; k < count; k += 1) box(heap, piece, from + k * by, to + k * step, axis + 1);
+}
+
+/** @type {Record<string, (heap: Float32Array, from: number, n: number, correction: number) => number>} */
+const REDUCTIONS = {
+  sum: total,
+  mean: (heap, from, n) => total(heap, from, n) / n,
+  max: (heap, from, n) => folded(heap, from, n, -Infinity, Math.max),
+  min: (heap, from, n) => folded(heap, from, n, Infinity, Math.min),
+  prod: (heap, from, n) => folded(heap, from, n, 1, ZIPS.mul),
+  any: (heap, from, n) => folded(heap, from, n, 0, ZIPS.or),
+  all: (heap, from, n) => folded(heap, from, n, 1, ZIPS.and),
+  norm: (heap, from, n) => Math.sqrt(folded(heap, from, n, 0, (sum, x) => sum + x * x)),
+  var: (heap, from, n, correction) => squares(heap, from, n) / Math.max(0, n - correction),
+};
+
+/**
+ * @param {Float32Array} heap
+ * @param {Operation} operation
+ * @param {number} from
+ * @param {number} to
+ * @param {number} rows
+ * @param {number} n
+ */
+export function reduce(heap, operation, from, to, rows, n) {
+  const f = REDUCTIONS[operation.f];
+  for (let row = 0; row < rows; row += 1) heap[to + row] = f(heap, from + row * n, n, operation.correction);
+}
+
+/**
+ * @param {Float32Array} heap
+ * @param {number} from
+ * @param {number} n
+ */
+function total(heap, from, n) {
+  let sum = 0;
+  for (let k = 0; k < n; k += 1) sum += heap[from + k];
+  return sum;
+}
+
+/**
+ * Sum of squared distances from the mean.
+ * @param {Float32Array} heap
+ * @param {number} from
+ * @param {number} n
+ */
+function squares(heap, from, n) {
+  const mean = total(heap, from, n) / n;
+  let sum = 0;
+  for (let k = 0; k < n; k += 1) sum += (heap[from + k] - mean) ** 2;
+  return sum;
+}
+
+/**
+ * @param {Float32Array} heap
+ * @param {number} from
+ * @param {number} n
+ * @param {number} result
+ * @param {(result: number, x: number) => number} f
+ */
+function folded(heap, from, n, result, f) {
+  for (let k = 0; k < n; k += 1) result = f(result, heap[from + k]);
+  return result;
+}
+
+/**
+ * @param {Float32Array} heap
+ * @param {boolean} log
+ * @param {number} from
+ * @param {number} to
+ * @param {number} rows
+ * @param {number} n
+ */
+export function softmax(heap, log, from, to, rows, n) {
+  for (let row = 0; row < rows; row += 1, from += n, to += n) {
+    let most = -Infinity;
+    for (let k = 0; k < n; k += 1) if (heap[from + k] > most) most = heap[from + k];
+    let sum = 0;
+    for (let k = 0; k < n; k += 1) {
+      const power = Math.exp(heap[from + k] - most);
+      sum += power;
+      heap[to + k] = log ? heap[from + k] - most : power;
+    }
+    const shift = Math.log(sum);
+    for (let k = 0; k < n; k += 1) heap[to + k] = log ? heap[to + k] - shift : heap[to + k] / sum;
+  }
+}
+
+/**
+ * @param {Float32Array} heap
+ * @param {number} epsilon
+ * @param {number} from
+ * @param {number} to
+ * @param {number} rows
+ * @param {number} n
+ */
+export function normalize(heap, epsilon, from, to, rows, n) {
+  for (let row = 0; row < rows; row += 1, from += n, to += n) {
+    const mean = total(heap, from, n) / n;
+    const scale = 1 / Math.sqrt(squares(heap, from, n) / n + epsilon);
+    for (let k = 0; k < n; k += 1) heap[to + k] = (heap[from + k] - mean) * scale;
+  }
+}
+
+/**
+ * How many numbers an array of this shape has.
+ * @param {number[]} shape
+ */
+export function volume(shape) {
+  return shape.reduce((product, count) => product * count, 1);
+}

@@ -1,0 +1,159 @@
+/** Arrays of numbers as pictures on canvases: one pixel for each number, which the style makes larger. */
+
+const GAP = 1;
+
+/**
+ * Grey from black to white.
+ * @param {number} share 0 … 1
+ * @returns {[number, number, number]}
+ */
+export function grey(share) {
+  const level = 255 * Math.max(0, Math.min(1, share));
+  return [level, level, level];
+}
+
+/**
+ * Blue below the middle, white there, red above.
+ * @param {number} share 0 … 1
+ * @returns {[number, number, number]}
+ */
+export function diverging(share) {
+  const t = Math.max(-1, Math.min(1, 2 * share - 1));
+  const end = t < 0 ? [33, 102, 172] : [178, 24, 43];
+  const size = Math.abs(t) ** 0.7;
+  return /** @type {[number, number, number]} */ (end.map((level) => 247 + (level - 247) * size));
+}
+
+/** Colours in 256 steps, as four bytes each, by the function that gives them. @type {Map<Function, Uint32Array>} */
+const PALETTES = new Map();
+
+/**
+ * @param {(share: number) => [number, number, number]} colour
+ * @returns {Uint32Array}
+ */
+function palette(colour) {
+  let steps = PALETTES.get(colour);
+  if (!steps) {
+    const bytes = new Uint8ClampedArray(1024);
+    for (let step = 0; step < 256; step += 1) bytes.set([...colour(step / 255), 255], 4 * step);
+    steps = new Uint32Array(bytes.buffer);
+    PALETTES.set(colour, steps);
+  }
+  return steps;
+}
+
+/**
+ * @param {number} share
+ * @returns {number} the step of a palette: 0 … 255
+ */
+function stepOf(share) {
+  return share > 0 ? Math.min(255, Math.round(255 * share)) : 0;
+}
+
+/**
+ * Draws an image of one channel, three (as colours), or any other number (side by side).
+ * @param {HTMLCanvasElement} canvas
+ * @param {ArrayLike<number>} numbers
+ * @param {[number, number, number]} shape channels, rows, columns
+ * @param {number} low
+ * @param {number} high
+ * @param {(share: number) => [number, number, number]} colour
+ */
+export function drawImage(canvas, numbers, shape, low, high, colour = grey) {
+  const [channels, rows, columns] = shape;
+  if (channels !== 1 && (channels !== 3 || colour !== grey)) {
+    drawTiles(canvas, numbers, channels, rows, columns, (k, y, x) => (k * rows + y) * columns + x, low, high, colour);
+    return;
+  }
+  const picture = blank(canvas, rows, columns);
+  const span = high - low || 1;
+  const area = rows * columns;
+  const colours = palette(colour);
+  const pixels = new Uint32Array(picture.data.buffer);
+  for (let k = 0; k < area; k += 1) {
+    if (channels === 1) pixels[k] = colours[stepOf((numbers[k] - low) / span)];
+    else {
+      for (let c = 0; c < 3; c += 1) picture.data[4 * k + c] = stepOf((numbers[c * area + k] - low) / span);
+      picture.data[4 * k + 3] = 255;
+    }
+  }
+  canvas.getContext("2d")?.putImageData(picture, 0, 0);
+}
+
+/**
+ * Draws many small maps in rows.
+ * @param {HTMLCanvasElement} canvas
+ * @param {ArrayLike<number>} numbers
+ * @param {number} count
+ * @param {number} rows
+ * @param {number} columns
+ * @param {(tile: number, y: number, x: number) => number} place
+ * @param {number} low
+ * @param {number} high
+ * @param {(share: number) => [number, number, number]} colour
+ */
+export function drawTiles(canvas, numbers, count, rows, columns, place, low, high, colour) {
+  const across = Math.max(1, Math.min(count, Math.round(Math.sqrt((2 * count * rows) / columns))));
+  const height = Math.ceil(count / across) * (rows + GAP) - GAP;
+  const picture = blank(canvas, height, across * (columns + GAP) - GAP);
+  const colours = palette(colour);
+  const pixels = new Uint32Array(picture.data.buffer);
+  const span = high - low || 1;
+  for (let tile = 0; tile < count; tile += 1) {
+    const top = Math.floor(tile / across) * (rows + GAP);
+    const left = (tile % across) * (columns + GAP);
+    for (let y = 0; y < rows; y += 1) {
+      for (let x = 0; x < columns; x += 1) {
+        const step = stepOf((numbers[place(tile, y, x)] - low) / span);
+        pixels[(top + y) * picture.width + left + x] = colours[step];
+      }
+    }
+  }
+  canvas.getContext("2d")?.putImageData(picture, 0, 0);
+}
+
+/**
+ * Draws the activity of a stage as maps of its channels.
+ * @param {HTMLCanvasElement} canvas
+ * @param {Float32Array} numbers
+ * @param {number[]} shape with the axis of the batch, which is 1
+ * @param {[number, number, number]} image of the output: tokens may be its pixels
+ * @returns {string} what is drawn
+ */
+export function drawStage(canvas, numbers, shape, image) {
+  const own = shape.slice(1);
+  let most = 0;
+  for (const number of numbers) most = Math.max(most, Math.abs(number));
+  const draw = (/** @type {number} */ count, /** @type {number} */ rows, /** @type {number} */ columns,
+    /** @type {(tile: number, y: number, x: number) => number} */ place) =>
+    drawTiles(canvas, numbers, Math.min(count, 64), rows, columns, place, -most, most, diverging);
+  const shown = (/** @type {number} */ count) => (count > 64 ? `the first 64 of ${count}` : `${count}`);
+  if (own.length === 3) {
+    const [channels, rows, columns] = own;
+    draw(channels, rows, columns, (k, y, x) => (k * rows + y) * columns + x);
+    return `${shown(channels)} maps of ${rows} × ${columns}`;
+  }
+  if (own.length === 2 && own[0] === image[1] * image[2]) {
+    draw(own[1], image[1], image[2], (k, y, x) => (y * image[2] + x) * own[1] + k);
+    return `${shown(own[1])} features of ${own[0]} pixels`;
+  }
+  const count = numbers.length;
+  const columns = own.length === 2 ? own[1] : Math.min(count, 32);
+  const rows = Math.ceil(count / columns);
+  draw(1, rows, columns, (_, y, x) => y * columns + x);
+  return own.length === 2 ? `${own[0]} rows of ${own[1]} numbers` : `${count} numbers`;
+}
+
+/**
+ * @param {HTMLCanvasElement} canvas
+ * @param {number} rows
+ * @param {number} columns
+ * @returns {ImageData} transparent
+ */
+function blank(canvas, rows, columns) {
+  if (canvas.width !== columns || canvas.height !== rows) {
+    canvas.width = columns;
+    canvas.height = rows;
+  }
+  return new ImageData(columns, rows);
+}

@@ -1,0 +1,189 @@
+/** One decoder's column: output, truth, difference, superposed halves, nearest training images, a stage. */
+
+import { nearestPoint, positionsOf, valueText } from "./grid.js";
+import { diverging, drawImage, drawStage, grey } from "./pictures.js";
+
+/** @typedef {import("./decoder.js").Decoder} Decoder */
+
+const MEMORIES = 3;
+
+/**
+ * @param {string} tag
+ * @param {string} [name] of its class
+ * @param {string} [text]
+ * @returns {HTMLElement}
+ */
+export function element(tag, name = "", text = "") {
+  const made = document.createElement(tag);
+  if (name) made.className = name;
+  if (text) made.textContent = text;
+  return made;
+}
+
+/** A picture with its caption. */
+class Picture {
+  /** @param {string} caption */
+  constructor(caption) {
+    this.figure = element("figure");
+    this.canvas = /** @type {HTMLCanvasElement} */ (document.createElement("canvas"));
+    this.canvas.setAttribute("role", "img");
+    this.words = element("figcaption");
+    this.figure.append(this.canvas, this.words);
+    this.caption(caption);
+  }
+
+  /** @param {string} text */
+  caption(text) {
+    if (this.words.textContent === text) return;
+    this.words.textContent = text;
+    this.canvas.setAttribute("aria-label", text);
+  }
+}
+
+export class Side {
+  /** Positions for which each half was computed. @type {(number | null)[]} */
+  #halfAt = [];
+  /** @type {Float32Array[]} */
+  #halves = [];
+
+  /** @param {Decoder} decoder */
+  constructor(decoder) {
+    this.decoder = decoder;
+    const { data, factors } = decoder;
+    this.root = element("section", "side");
+    this.heading = element("h2", "", data.name);
+    this.heading.title = data.name;
+    this.numbers = element("p", "numbers");
+    this.root.append(this.heading, this.numbers, ...data.notes.map((note) => element("p", "note", note)));
+    this.output = new Picture("output");
+    this.truth = new Picture("truth");
+    this.difference = new Picture("output − truth");
+    this.#row("", data.truth ? [this.output, this.truth, this.difference] : [this.output]);
+    this.halves = factors.map((factor) => new Picture(`D(${factor.name})`));
+    this.sum = new Picture("their sum");
+    if (decoder.hasHalves) {
+      const title = factors.length === 2 ? "Two superposed halves" : "Superposed parts";
+      const text = "What the decoder draws for one factor while every other one has its mean code over training.";
+      this.#row(title, [...this.halves, this.sum], text);
+    }
+    this.memories = Array.from({ length: data.truth ? MEMORIES : 0 }, () => new Picture(""));
+    const likest = "Kept combinations that look most like the output.";
+    if (data.truth) this.#row("Nearest training images", this.memories, likest);
+    this.stage = new Picture("");
+    this.stage.figure.classList.add("wide");
+    this.hasStages = Boolean(data.program && data.program.stages.length);
+    if (this.hasStages) this.#row("Inside", [this.stage]);
+    /** Nearest kept points, as positions. @type {number[][]} */
+    this.nearest = [];
+    /** @type {Float32Array | null} */
+    this.shown = null;
+    this.error = /** @type {number | null} */ (null);
+  }
+
+  /**
+   * @param {string} title
+   * @param {Picture[]} pictures
+   * @param {string} [text]
+   */
+  #row(title, pictures, text = "") {
+    if (title) this.root.append(element("h3", "", title));
+    if (text) this.root.append(element("p", "soft", text));
+    const row = element("div", "pictures");
+    row.append(...pictures.map((picture) => picture.figure));
+    this.root.append(row);
+  }
+
+  /**
+   * Runs the decoder and draws what comes of one run: output, truth, difference, stage.
+   * @param {number[]} at
+   * @param {number} stage
+   */
+  draw(at, stage) {
+    const { decoder } = this;
+    const { image, low, high, program } = decoder.data;
+    const output = decoder.output(at);
+    this.shown = output;
+    drawImage(this.output.canvas, output, image, low, high);
+    const truth = decoder.truth(at);
+    if (truth) {
+      drawImage(this.truth.canvas, truth, image, low, high);
+      const span = high - low || 1;
+      const difference = output.map((number, k) => number - truth[k]);
+      drawImage(this.difference.canvas, difference, image, -span, span, diverging);
+      const between = at.some((position) => Math.abs(position - Math.round(position)) > 1e-6);
+      this.truth.caption(between ? "truth at the nearest grid point" : "truth");
+    }
+    this.error = truth ? decoder.error(output, truth) : null;
+    const place = decoder.isHeldOut(at) ? "held out" : "in training range";
+    const wrong = this.error === null ? "" : `error ${this.error.toFixed(3)} of a blank image`;
+    this.numbers.textContent = [decoder.hasHoldout ? place : "", wrong].filter(Boolean).join(" · ");
+    this.root.classList.toggle("outside", decoder.isHeldOut(at));
+    if (this.hasStages && program && decoder.program) {
+      const own = program.stages[Math.min(stage, program.stages.length - 1)];
+      const what = drawStage(this.stage.canvas, decoder.program.value(own.value), program.shapes[own.value], image);
+      this.stage.caption(`${own.name}: ${what}; blue is below 0, red above`);
+    }
+  }
+
+  /**
+   * What takes longer, as things to do one by one; each is done only if it has changed.
+   * @param {number[]} at
+   * @returns {(() => void)[]}
+   */
+  details(at) {
+    const { decoder } = this;
+    const tasks = [];
+    if (decoder.hasHalves) {
+      for (const [k, position] of at.entries()) {
+        if (this.#halfAt[k] !== position) tasks.push(() => this.#drawHalf(at, k));
+      }
+    }
+    if (decoder.data.truth) tasks.push(() => this.#drawNearest());
+    return tasks;
+  }
+
+  /**
+   * @param {number[]} at
+   * @param {number} factor
+   */
+  #drawHalf(at, factor) {
+    const { image, low, high, background } = this.decoder.data;
+    const { factors } = this.decoder;
+    this.#halfAt[factor] = at[factor];
+    this.#halves[factor] = this.decoder.half(at, factor);
+    const others = factors.length === 2 ? `mean ${factors[1 - factor].name}` : "all others at their mean";
+    this.halves[factor].caption(`${factors[factor].name} = ${valueText(factors[factor], at[factor])}, ${others}`);
+    if (Object.keys(this.#halves).length < factors.length) return;
+    const sum = this.decoder.superposed(this.#halves);
+    const gain = this.#gain(sum);
+    const drawn = [...this.#halves, sum].map((part) => part.map((x) => background + gain * (x - background)));
+    drawn.forEach((part, k) => drawImage((this.halves[k] ?? this.sum).canvas, part, image, low, high));
+    this.sum.caption(gain > 1.05 ? `their sum (all ${gain.toFixed(gain < 9.95 ? 1 : 0)} times brighter)` : "their sum");
+  }
+
+  /**
+   * How much brighter a faint picture may be drawn: its amplitude is no part of the claim.
+   * @param {Float32Array} picture
+   */
+  #gain(picture) {
+    const { background, low, high } = this.decoder.data;
+    let most = 0;
+    for (const number of picture) most = Math.max(most, Math.abs(number - background));
+    return most > 1e-4 * (high - low) ? Math.max(1, (0.9 * (high - low)) / most) : 1;
+  }
+
+  #drawNearest() {
+    if (!this.shown) return;
+    const { decoder } = this;
+    const { image, low, high } = decoder.data;
+    this.nearest = decoder.nearest(this.shown, MEMORIES).map((point) => positionsOf(decoder.factors, point));
+    this.memories.forEach((picture, k) => {
+      const positions = this.nearest[k];
+      picture.figure.hidden = !positions;
+      if (!positions) return;
+      drawImage(picture.canvas, decoder.truthAt(nearestPoint(decoder.factors, positions)), image, low, high, grey);
+      const values = decoder.factors.map((factor, f) => `${factor.name} ${valueText(factor, positions[f])}`);
+      picture.caption(values.join(", "));
+    });
+  }
+}

@@ -1,0 +1,19 @@
+/**
+ * What the page is given, as `recombine.page` writes it.
+ *
+ * @typedef {{name: string, inputs: number[], output: number, [setting: string]: any}} Operation
+ * @typedef {{value: number, type: "float32" | "float16" | "int32", start: number, length: number}} Constant
+ * @typedef {{shapes: number[][], operations: Operation[], output: number,
+ *   stages: {name: string, value: number}[], constants: Constant[]}} ProgramData
+ *
+ * @typedef {{name: string, low: number, high: number, count: number, form: "number" | "category" | "angle",
+ *   given: number[] | null, period: number | null}} Factor
+ * @typedef {{kind: string, [setting: string]: any}} Code
+ *
+ * @typedef {{type: "uint8" | "float16", start: number, length: number, low: number, high: number}} Table
+ * @typedef {{name: string, notes: string[], program: ProgramData | null, table: Table | null, codes: Code[] | null,
+ *   sizes: number[] | null, mean: number[] | null, held: {start: number, length: number}, truth: Table | null,
+ *   background: number, image: [number, number, number], low: number, high: number, smooth: boolean[]}} ModelData
+ * @typedef {{title: string, factors: Factor[], models: ModelData[], version: string}} PageData
+ */
+export {};

@@ -1,0 +1,148 @@
+"""A module beside all that the page needs to know of it, and its outputs at points of the grid."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from recombine.checks import number, users_function
+from recombine.diagnosis.arguments import encode_values, holdout_mask, valid_encoding, valid_grid, valid_module
+from recombine.diagnosis.hooks import tensors_in
+from recombine.diagnosis.isolation import refuse_unfinished, uncompiled
+from recombine.diagnosis.targets import TargetFunction, valid_targets
+from recombine.encodings import Encoding
+from recombine.errors import InvalidValue, reason_of
+from recombine.factors import FactorGrid
+from recombine.metrics.stages import Encode
+from recombine.store import Run
+
+AT_ONCE = 64
+"""Rows that a module is given at a time."""
+SEED = 0
+"""Of the random numbers that every row is run with where a module draws some."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A module on the CPU in evaluation mode, a copy of the user's."""
+
+    name: str
+    module: nn.Module
+    grid: FactorGrid
+    encoding: Encode | Encoding | None
+    held_out: Tensor
+    targets: Tensor | np.ndarray | TargetFunction | None
+    background: float
+    notes: list[str] = field(default_factory=list)
+
+    def inputs(self, values: Tensor) -> Tensor:
+        """The module's inputs for rows of factor values."""
+        with users_function("encode", self.encoding):
+            inputs = encode_values(values, self.encoding, self.grid)
+        return inputs.float() if inputs.is_floating_point() else inputs
+
+    @cached_property
+    def is_random(self) -> bool:
+        """Whether the same row has different outputs."""
+        row = self.inputs(self.grid.rows(torch.tensor([0])))
+        return not torch.equal(*(self._batch(row.clone()).nan_to_num() for _ in range(2)))
+
+    def outputs(self, values: Tensor) -> Tensor:
+        """The `(row, …)` outputs at rows of factor values; where they are random, all with the same random numbers."""
+        parts = []
+        for part in self.inputs(values).split(1 if self.is_random else AT_ONCE):
+            if self.is_random:
+                torch.manual_seed(SEED)
+            parts.append(self._batch(part.clone()))
+        return torch.cat(parts)
+
+    @torch.no_grad()
+    def _batch(self, inputs: Tensor) -> Tensor:
+        try:
+            returned = self.module(inputs)
+        except Exception as error:  # whatever a user's module raises
+            allowed = f"a module that runs at every grid point ({reason_of(error)})"
+            raise InvalidValue("module", self.name, allowed) from error
+        rows = next((t for t in tensors_in(returned) if t.shape[:1] == inputs.shape[:1]), None)
+        if rows is None or rows.numel() == 0:
+            allowed = "a module whose output has a row of real numbers per input row"
+            raise InvalidValue("module", self.name, allowed)
+        return rows.float()
+
+
+def subjects_of(given: Any, **settings: Any) -> list[Subject]:
+    """The subjects of a module or a run, of several, or of several by name."""
+    if isinstance(given, Mapping):
+        named = [(_name(name), part) for name, part in given.items()]
+    else:
+        parts = list(given) if isinstance(given, Sequence) and not isinstance(given, (str, bytes)) else [given]
+        named = [(_default_name(part), part) for part in parts]
+    if not named:
+        raise InvalidValue("module", given, "at least one module or run")
+    subjects = [_of_run(name, part, settings) if isinstance(part, Run) else _of_module(name, part, settings)
+                for name, part in _distinct(named)]  # fmt: skip
+    for subject in subjects[1:]:
+        if subject.grid != subjects[0].grid:
+            allowed = f"runs on one grid: {subjects[0].name} has {subjects[0].grid.shape} {subjects[0].grid.names}"
+            raise InvalidValue("module", subject.name, allowed)
+    return subjects
+
+
+def _name(name: Any) -> str:
+    if not isinstance(name, str):
+        raise InvalidValue("module", name, "names of modules as text")
+    return name
+
+
+def _default_name(part: Any) -> str:
+    if isinstance(part, Run):
+        spec = part.spec
+        return f"{spec.decoder} · {spec.task.encoding}" + (" · isolated factors" if spec.task.isolated else "")
+    return type(part).__name__
+
+
+def _distinct(named: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """The same, with names that occur more than once numbered."""
+    names = [name for name, _ in named]
+    return [
+        (name if names.count(name) == 1 else f"{name} · {names[: k + 1].count(name)}", part)
+        for k, (name, part) in enumerate(named)
+    ]
+
+
+def _of_run(name: str, run: Run, settings: Mapping[str, Any]) -> Subject:
+    for field_name, value in settings.items():
+        if value is not None:
+            raise InvalidValue(field_name, value, "nothing for a stored run: its spec says it")
+    task = run.spec.task
+    if task.direction != "decode":
+        raise InvalidValue("module", name, "a run that decodes")
+    return Subject(name, run.module().cpu(), task.grid, task.encoding, task.held_out, task.render, task.background)
+
+
+def _of_module(name: str, module: Any, settings: Mapping[str, Any]) -> Subject:
+    own = uncompiled(valid_module(module))
+    refuse_unfinished(own)
+    if settings["grid"] is None:
+        raise InvalidValue("grid", None, 'a FactorGrid, or a text as "x=0:27,y=0:27"')
+    grid = valid_grid(settings["grid"], frozenset())
+    encoding = valid_encoding(settings["encode"], grid)
+    mask = holdout_mask(settings["holdout"], grid)
+    targets = valid_targets(settings["targets"], grid)
+    background = 0.0 if settings["background"] is None else number("background", settings["background"])
+    return Subject(name, _copied(own, name), grid, encoding, mask, targets, background)
+
+
+def _copied(module: nn.Module, name: str) -> nn.Module:
+    """A copy on the CPU, in float32 and evaluation mode."""
+    try:
+        return copy.deepcopy(module).cpu().float().eval()
+    except Exception as error:  # hooks and handles that cannot be copied
+        raise InvalidValue("module", name, f"a module that can be copied ({reason_of(error)})") from error

@@ -1,0 +1,201 @@
+"""A torch module as a program for the page: exported by `torch.export` for one row, and walked call by call.
+
+What does not depend on the input (weights turned round, low-rank images multiplied out, positions) is computed here and
+becomes a constant. A call that the page has no word for raises `Untranslatable`, which says what and where.
+"""
+
+from __future__ import annotations
+
+import logging
+import operator
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from recombine.errors import reason_of
+from recombine.page.aten import TRANSLATORS, Call, Live, Untranslatable
+from recombine.page.movement import moved
+from recombine.page.program import Program
+
+LIKE = {"full_like", "zeros_like", "ones_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty"}
+"""Calls that read no number of their tensor, only its shape."""
+KEPT = (torch.ops.aten.prelu.default, torch.ops.aten._prelu_kernel.default)
+"""Calls that are left whole, being faster so."""
+IGNORED = {"_assert_tensor_metadata", "_assert_async", "_assert_scalar"}
+
+
+@torch.no_grad()
+def translate(module: nn.Module, row: Tensor, stages: Sequence[str] = ()) -> Program:
+    """The program of a module in evaluation mode.
+
+    Parameters
+    ----------
+    module
+        Maps a batch of inputs to a batch of outputs, each row by itself.
+    row
+        An input, without the axis of the batch.
+    stages
+        Paths of submodules whose outputs the page may show.
+
+    Returns
+    -------
+    Program
+        Which maps one input to one output.
+
+    Examples
+    --------
+    >>> program = translate(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), torch.zeros(2), ["0"])
+    >>> [operation.name for operation in program.operations], program.stages
+    (['matmul', 'view', 'map'], {'0': 4})
+    """
+    graph, held = _exported(module, row[None])
+    program = Program([tuple(row[None].shape)])
+    known: dict[fx.Node, Any] = {}
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            known[node] = held[node.name] if node.name in held else Live(0)
+        elif node.op == "call_function":
+            known[node] = _called(program, node, known)
+        elif node.op == "output":
+            program.output = _output(program, fx.node.map_arg(node.args[0], lambda n: known[n]))
+        else:
+            raise Untranslatable(f"{node.op} {node.target}")
+    program.stages = _stages(graph, known, stages)
+    return program.pruned()
+
+
+def _exported(module: nn.Module, inputs: Tensor) -> tuple[fx.Graph, Mapping[str, Tensor]]:
+    """The graph in core ATen, and the tensors that its placeholders stand for."""
+    with _plainly():
+        try:
+            table = torch.export.default_decompositions()
+            for kept in KEPT:
+                table.pop(kept, None)
+            exported = torch.export.export(module, (inputs,)).run_decompositions(table)
+        except Exception as error:  # whatever a user's module makes of being traced
+            raise Untranslatable(f"torch.export refuses the module ({reason_of(error)})") from error
+    signature, held = exported.graph_signature, dict[str, Tensor]()
+    for names, source in (
+        (signature.inputs_to_parameters, exported.state_dict),
+        (signature.inputs_to_buffers, {**dict(exported.named_buffers()), **exported.constants, **exported.state_dict}),
+        (signature.inputs_to_lifted_tensor_constants, exported.constants),
+    ):
+        held.update({name: source[path].detach().cpu() for name, path in names.items()})
+    return exported.graph, held
+
+
+@contextmanager
+def _plainly() -> Iterator[None]:
+    """Without fused attention, and without what tracing writes to the screen."""
+    fast, level = torch.backends.mha.get_fastpath_enabled(), logging.root.manager.disable
+    torch.backends.mha.set_fastpath_enabled(False)
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(), sdpa_kernel(SDPBackend.MATH):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(level)
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+def _called(program: Program, node: fx.Node, known: Mapping[fx.Node, Any]) -> Any:
+    """What a call returns: a tensor or number where nothing depends on the input, else a live value."""
+    args: Any = fx.node.map_arg(node.args, lambda n: known[n])
+    kwargs: Any = fx.node.map_arg(node.kwargs, lambda n: known[n])
+    if node.target is operator.getitem:
+        return args[0][args[1]]
+    target: Any = node.target
+    schema = getattr(target, "_schema", None)
+    name = schema.name.removeprefix("aten::") if schema else str(target)
+    if name in IGNORED:
+        return None
+    tags = getattr(target, "tags", ())
+    if torch.Tag.nondeterministic_seeded in tags:
+        raise Untranslatable(f"random numbers ({_where(node, name)})")
+    if schema is None:
+        raise Untranslatable(_where(node, name))
+    arguments = {a.name: args[k] if k < len(args) else kwargs.get(a.name, a.default_value)
+                 for k, a in enumerate(schema.arguments)}  # fmt: skip
+    if name in LIKE:
+        arguments = {key: _blank(program, value) for key, value in arguments.items()}
+    if not any(_is_live(value) for value in arguments.values()):
+        return target(**_on_cpu(arguments))
+    return _translated(program, node, name, arguments)
+
+
+def _translated(program: Program, node: fx.Node, name: str, arguments: dict[str, Any]) -> Any:
+    """The live value, or values, of a call."""
+    fake = node.meta["val"]
+    first = fake[0] if isinstance(fake, (tuple, list)) else fake
+    if first.is_complex():
+        raise Untranslatable(f"complex numbers ({_where(node, name)})")
+    if name in ("split_with_sizes", "split", "unbind", "chunk"):
+        return _parts(program, node, arguments)
+    translator = TRANSLATORS.get(name)
+    if translator is None:
+        raise Untranslatable(_where(node, name))
+    try:
+        value = Live(translator(Call(program, node.target, arguments, tuple(first.shape))))
+    except Untranslatable as error:
+        raise Untranslatable(f"{_where(node, name)} {error}") from None
+    return (value, *[None] * (len(fake) - 1)) if isinstance(fake, (tuple, list)) else value
+
+
+def _parts(program: Program, node: fx.Node, arguments: dict[str, Any]) -> tuple[Live, ...]:
+    """A value cut into parts, each a movement of its own."""
+    target: Any = node.target
+
+    def part(number: int) -> Live:
+        cut = lambda origin: target(**{**arguments, "self": origin})[number]  # noqa: E731
+        return Live(moved(program, arguments["self"].number, cut))
+
+    return tuple(part(number) for number in range(len(node.meta["val"])))
+
+
+def _output(program: Program, returned: Any) -> int:
+    """The first floating tensor that is returned."""
+    candidates = [value for value in returned if isinstance(value, (Live, Tensor))]
+    if not candidates:
+        raise Untranslatable("no tensor is returned")
+    first = candidates[0]
+    if isinstance(first, Live):
+        return first.number
+    return program.constant(first)  # the same for every input
+
+
+def _stages(graph: fx.Graph, known: Mapping[fx.Node, Any], stages: Sequence[str]) -> dict[str, int]:
+    """The last value that each submodule computes."""
+    last: dict[str, int] = {}
+    for node in graph.nodes:
+        if isinstance(known.get(node), Live):
+            for path, _ in node.meta.get("nn_module_stack", {}).values():
+                last[path] = known[node].number
+    return {path: last[path] for path in stages if path in last}
+
+
+def _is_live(value: Any) -> bool:
+    return isinstance(value, Live) or (isinstance(value, (list, tuple)) and any(map(_is_live, value)))
+
+
+def _blank(program: Program, value: Any) -> Any:
+    return torch.zeros(program.shapes[value.number]) if isinstance(value, Live) else value
+
+
+def _on_cpu(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: torch.device("cpu") if isinstance(value, torch.device) else value for name, value in arguments.items()
+    }
+
+
+def _where(node: fx.Node, name: str) -> str:
+    """The operation, and the submodule that calls it."""
+    stack = list(node.meta.get("nn_module_stack", {}).values())
+    path, kind = stack[-1] if stack else ("", "")
+    kind = kind if isinstance(kind, str) else kind.__name__
+    return f"{name} in {kind.rpartition('.')[2]} {path}".rstrip() if kind else name

@@ -1,0 +1,211 @@
+"""The explorer page in a real browser, from disk, with the network off."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import recombine as rc
+from tests.browser.test_report import browser  # noqa: F401  a fixture
+from tests.page.decoders import arguments, points, subject, trained, values_at
+
+pytestmark = pytest.mark.browser
+
+AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
+SMALL = rc.MLP(width=8, depth=2)
+HOSTILE = [
+    "<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>", "\"'`&lt;${alert(3)}",
+    "\u202eright to left\u202d\u0000\u2028", "long " * 2000,
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A page of two small decoders on one task."""
+    task, module = trained("cnn")
+    settings = {
+        **arguments("cnn"),
+        "module": {"trained": module, "untrained": rc.RunSpec(task=task, decoder=SMALL).module()},
+    }
+    return rc.explore(**settings).save(tmp_path_factory.mktemp("page") / "page.html")
+
+
+@pytest.fixture
+def opened(browser, saved):  # noqa: F811
+    """Opens the page, and looks afterwards that it logged nothing and asked for nothing."""
+    trouble, contexts = [], []
+
+    def opener(path=saved, address="", **settings):
+        contexts.append(browser.new_context(offline=True, **{"viewport": {"width": 1200, "height": 900}, **settings}))
+        page = contexts[-1].new_page()
+        page.on("console", lambda message: trouble.append(message.text))
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        page.on("dialog", lambda dialog: trouble.append(dialog.message))
+        page.on("request", lambda r: trouble.append(r.url) if not r.url.startswith(path.as_uri()) else None)
+        page.goto(path.as_uri() + address)
+        until(page, "() => window.explorer && window.explorer.sides[0].shown !== null")
+        return page
+
+    yield opener
+    assert trouble == []
+    for context in contexts:
+        context.close()
+
+
+def until(page, condition):
+    """Waits for something to be true; playwright's own way of waiting is `eval`, which the page's policy forbids."""
+    for _ in range(200):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError(condition)
+
+
+def pixels(page, which=0):
+    """What a picture of the first decoder shows."""
+    return page.evaluate("k => document.querySelectorAll('.side figure canvas')[k].toDataURL()", which)
+
+
+def test_dragging_into_the_holdout_changes_the_output(opened):
+    page = opened(address="#at=0,0")
+    assert "in training range" in page.locator(".numbers").first.inner_text()
+    before = pixels(page)
+    box = page.locator("#plane").bounding_box()
+    page.mouse.move(box["x"] + 40, box["y"] + 10)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2 + 13, box["y"] + box["height"] / 2 - 13, steps=5)
+    page.mouse.up()
+    until(page, "() => document.querySelector('.numbers').textContent.startsWith('held out')")
+    assert pixels(page) != before
+    assert page.evaluate("window.explorer.state.at.every(p => p >= 3 && p <= 6)")
+
+
+def test_touch_moves_the_point(opened):
+    page = opened(viewport={"width": 400, "height": 800}, has_touch=True)
+    box = page.locator("#plane").bounding_box()
+    page.touchscreen.tap(box["x"] + box["width"] - 4, box["y"] + 4)
+    until(page, "() => window.explorer.state.at.join() === '9,0'")
+    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+
+
+def test_every_control_works_by_keyboard(opened):
+    page = opened(address="#at=2,2&beside=-1&snap=1")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "plane"
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Shift+ArrowDown")
+    assert page.evaluate("window.explorer.state.at") == [3, 7]
+    page.keyboard.press("Home")
+    assert page.evaluate("window.explorer.state.at") == [0, 0]
+    reached = []
+    for _ in range(8):
+        page.keyboard.press("Tab")
+        focused = page.evaluate("document.activeElement.id")
+        reached.append(focused)
+        page.keyboard.press(
+            {"snap": "Space", "play": "Enter"}.get(focused, "ArrowDown" if "factor" not in focused else "ArrowRight")
+        )
+        if focused == "play":
+            until(page, "() => window.explorer.state.at[0] > 0.9")
+            page.keyboard.press("Enter")
+    assert reached[:7] == ["factor0", "factor1", "snap", "play", "decoder", "beside", "stage"]
+    state = page.evaluate("window.explorer.state")
+    assert (state["snap"], state["decoder"], state["beside"], state["stage"]) == (False, 1, 0, 1)
+
+
+def test_an_address_restores_every_control(opened):
+    page = opened()
+    page.evaluate("window.explorer.set({at: [4.25, 6.5], decoder: 1, beside: -1, stage: 2, snap: false})")
+    until(page, "() => location.hash.includes('4.25')")
+    again = opened(address=page.evaluate("location.hash"))
+    assert again.evaluate("window.explorer.state") == page.evaluate("window.explorer.state")
+    for control in ("decoder", "beside", "stage", "across", "down"):
+        there, here = (p.evaluate("id => document.getElementById(id).selectedIndex", control) for p in (page, again))
+        assert there == here
+    assert not again.locator("#snap").is_checked()
+    assert again.locator("#factor0").input_value() == "4.25"
+    until(again, "() => document.getElementById('spoken').textContent.includes('x 4.3, y 6.5')")
+
+
+def test_the_browser_equals_torch(opened):
+    own = subject("cnn")
+    positions = points(own, 200)
+    page = opened()
+    ours = page.evaluate("all => all.map(at => [...window.explorer.decoders[0].output(at)])", positions.tolist())
+    right = own.outputs(values_at(own.grid, positions)).flatten(1)
+    assert (torch.tensor(ours) - right).abs().max() < 1e-4
+
+
+def test_halves_are_those_of_the_metric(opened):
+    task, module = trained("cnn")
+    own = task.codes(task.grid.rows(torch.tensor([44]))).float()
+    kept = task.codes(task.grid.points[~task.held_out]).float()
+    right = rc.metrics.averaged_prediction(
+        lambda codes: module(codes) - task.background, own, list(task.code_sizes), kept
+    )
+    page = opened()
+    sum_of_halves = page.evaluate(
+        "() => { const d = window.explorer.decoders[0]; return [...d.superposed([0, 1].map(k => d.half([4, 4], k)))] }"
+    )
+    assert (torch.tensor(sum_of_halves) - right.detach().flatten() - task.background).abs().max() < 1e-4
+
+
+def test_reduced_motion_goes_step_by_step(opened):
+    page = opened(address="#at=5,2", reduced_motion="reduce")
+    page.locator("#play").click()
+    first = page.evaluate("window.explorer.state.at")
+    page.wait_for_timeout(300)
+    assert page.evaluate("window.explorer.state.at") == first == [1, 1]
+
+
+def test_hostile_names_stay_text(opened, tmp_path):
+    decoders = {name: nn.Linear(3, 9) for name in (HOSTILE[1], "".join(HOSTILE))}
+    path = rc.explore(decoders, "x=0:2,y=0:2,z=0:2", title="".join(HOSTILE[:3])).save(tmp_path / "page.html")
+    assert not re.search("<img|alert\\(2\\)</script>", path.read_text())
+    page = opened(path)
+    assert page.locator("h1").inner_text().startswith("<img src=x onerror=alert(1)>")
+    assert page.locator("img").count() == 0
+    assert page.locator("script").count() == 4
+    for number, name in enumerate(decoders):
+        page.locator("#decoder").select_option(index=number)
+        assert page.locator(".side h2").first.text_content() == name
+        assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+
+
+ATTEMPTS = """() => new Promise(done => setTimeout(async () => {
+  const attempts = {
+    eval: () => new Function('return 1')(),
+    html: () => { document.body.innerHTML = '<b>x</b>' },
+    script: () => new Promise((loaded, refused) => {
+      const script = document.createElement('script');
+      Object.assign(script, {onload: loaded, onerror: refused});
+      script.src = 'data:text/javascript,1';
+      document.body.append(script);
+    }),
+    request: () => fetch('data:text/plain,x'),
+  };
+  const done_ones = [];
+  for (const [name, attempt] of Object.entries(attempts)) {
+    try { await attempt(); done_ones.push(name) } catch { /* as it should be */ }
+  }
+  done(done_ones);
+}))"""
+
+
+def test_the_policy_refuses_what_is_not_the_pages_own(browser, saved):  # noqa: F811
+    page = browser.new_context(offline=True).new_page()
+    page.goto(saved.as_uri())
+    assert page.evaluate(ATTEMPTS) == []
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason="no npm install here")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_fault(browser, saved, scheme):  # noqa: F811
+    page = browser.new_context(offline=True, color_scheme=scheme, bypass_csp=True).new_page()
+    page.goto(saved.as_uri())
+    until(page, "() => window.explorer && window.explorer.sides[0].shown !== null")
+    page.evaluate(AXE.read_text() + ";0")
+    faults = page.evaluate("() => axe.run().then(found => found.violations.map(v => `${v.impact}: ${v.help}`))")
+    assert faults == []

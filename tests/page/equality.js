@@ -1,0 +1,21 @@
+/** Compares the script's outputs with torch's: `node equality.js FILE.json FILE.bin`, as test_script.py writes them. */
+
+import fs from "node:fs";
+import { Decoder } from "../../src/recombine/page/script/decoder.js";
+
+const [cases, numbers] = process.argv.slice(2);
+const bytes = new Uint8Array(fs.readFileSync(numbers));
+const kernel = fs.readFileSync(new URL("../../src/recombine/page/matmul.wasm", import.meta.url));
+for (const { model, factors, positions, outputs } of JSON.parse(fs.readFileSync(cases, "utf8"))) {
+  const decoder = new Decoder(model, factors, bytes, kernel);
+  let worst = 0;
+  positions.forEach((/** @type {number[]} */ at, /** @type {number} */ row) => {
+    const ours = decoder.output(at);
+    if (ours.length !== outputs[row].length) worst = Infinity;
+    for (let k = 0; k < ours.length; k += 1) {
+      const wrong = Math.abs(ours[k] - outputs[row][k]);
+      worst = wrong > worst || Number.isNaN(wrong) ? wrong : worst;
+    }
+  });
+  console.log(JSON.stringify([model.name, decoder.program !== null, worst]));
+}

@@ -1,0 +1,139 @@
+"""`explore` and its command: what is refused, what falls back, and what a page holds."""
+
+import json
+import re
+
+import pytest
+import torch
+from torch import nn
+
+import recombine as rc
+from recombine.errors import RecombineError
+from recombine.page import model as limits
+from tests.command import captured
+from tests.page.decoders import trained
+
+SMALL = "x=0:3,y=0:2"
+
+
+class Calls(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+        self.linear = nn.Linear(2, 16)
+
+    def forward(self, x):
+        return self.function(self.linear(x))
+
+
+def data_of(page):
+    return json.loads(re.search('id="data">(.*?)</script>', page.html)[1])
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda x: torch.fft.ifft(torch.fft.fft(x)).real, "complex numbers"),
+        (lambda x: x + torch.randn_like(x), "random"),
+        (lambda x: torch.cumsum(x, 1), "cumsum in Calls"),
+    ],
+)
+def test_what_cannot_run_in_a_browser_is_computed_beforehand(function, words):
+    module = Calls(function)
+    page = rc.explore(module, SMALL, holdout="mask:points=1,1")
+    (model,) = data_of(page)["models"]
+    assert model["program"] is None
+    assert model["table"]["length"] == 2 * 12 * 16  # float16
+    assert model["smooth"] == [False, False]
+    assert re.search(f"Calls: Not run here: .*{words}.*computed beforehand at grid points", page.notes[0])
+
+
+def test_a_large_module_falls_back(monkeypatch):
+    monkeypatch.setattr(limits, "LARGEST_PROGRAM", 40)
+    page = rc.explore(nn.Linear(2, 16), SMALL)
+    assert "48 parameters are more than the 40 that a page may hold" in page.notes[0]
+
+
+def test_a_fallback_that_is_too_large_is_refused(monkeypatch):
+    monkeypatch.setattr(limits, "LARGEST_PROGRAM", 40)
+    monkeypatch.setattr(limits, "LARGEST_TABLE", 100)
+    with pytest.raises(rc.InvalidValue, match=r"48 parameters .*at most 100 outputs .*here 192"):
+        rc.explore(nn.Linear(2, 16), SMALL)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"module": Calls(lambda x: x / 0 * 0)}, "finite numbers"),
+        ({"module": Calls(lambda x: torch.complex(x, x))}, "real numbers"),
+        ({"module": Calls(lambda x: x.sum())}, "a row of real numbers per input row"),
+        ({"module": nn.Linear(5, 2)}, "runs at every grid point"),
+        ({"module": "linear"}, "a torch.nn.Module"),
+        ({"module": []}, "at least one module"),
+        ({"module": {1: nn.Linear(2, 4)}}, "names of modules as text"),
+        ({"grid": None}, "FactorGrid"),
+        ({"image_shape": (3, 5)}, "of 16 numbers"),
+        ({"image_shape": "wide"}, r"\(y, x\)"),
+        ({"targets": torch.zeros(12, 5)}, "16 numbers"),
+        ({"title": 3}, "a text"),
+        ({"holdout": torch.ones(12, dtype=torch.bool)}, "at least one combination"),
+    ],
+)
+def test_mistakes_are_one_line(arguments, words):
+    with pytest.raises(RecombineError, match=words) as error:
+        rc.explore(**{"module": nn.Linear(2, 16), "grid": SMALL, **arguments})
+    assert "\n" not in str(error.value)
+
+
+def test_what_a_page_holds():
+    task, module = trained("mlp")
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    page = rc.explore(module.train(), task.grid, encode=task.encoding, holdout=task.held_out, targets=task.render)
+    (model,) = data_of(page)["models"]
+    assert page.notes == ()
+    assert model["image"] == [1, 10, 10]
+    assert model["sizes"] == list(task.code_sizes)
+    assert [stage["name"] for stage in model["program"]["stages"]] == ["layer1", "layer2"]
+    kept = task.codes(task.grid.points)[~task.held_out].mean(dim=0)
+    assert torch.allclose(torch.tensor(model["mean"]).double(), kept, atol=1e-6)
+    assert module.training
+    assert all(torch.equal(before[name], tensor) for name, tensor in module.eval().state_dict().items())
+    assert "http" not in re.sub("http-equiv", "", page.html.partition('id="numbers"')[0])
+    assert page._repr_html_().startswith("<iframe")
+
+
+def test_a_function_of_the_users_is_part_of_the_program():
+    page = rc.explore(nn.Linear(3, 4), "a=0:5", encode=lambda v: torch.cat([v, v.sin(), v.cos()], dim=1))
+    (model,) = data_of(page)["models"]
+    assert model["codes"] is None
+    assert model["program"]["shapes"][0] == [1, 1]
+
+
+def test_the_command(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("from torch import nn\ndef decoder():\n    return nn.Linear(2, 9)\n")
+    code, out, err = captured("explore mine.py:decoder --grid x=0:2,y=0:2 --image 3,3 --out page.html", capsys)
+    assert (code, err) == (0, "")
+    assert "written to page.html" in out
+    assert data_of(type("Page", (), {"html": (tmp_path / "page.html").read_text()}))["models"][0]["image"] == [1, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("explore --out page.html", "no module was given"),
+        ("explore torch.nn:ReLU --out page.html", "--grid: none was given"),
+        ("explore torch.nn:ReLU --grid x=0:2 --out none/page.html", "a folder that exists"),
+        ("explore torch.nn:ReLU --grid x=0:2 --image a --out page.html", "rows and columns"),
+        ("explore run:aa torch.nn:ReLU --out page.html", "run:KEY only"),
+        ("explore run:aa --grid x=0:2 --out page.html", "nothing for stored runs"),
+    ],
+)
+def test_mistakes_of_the_command(words, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = captured(words, capsys)
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1
