@@ -5,8 +5,9 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 OUT    ?= report
 STORE  ?= runs
-# Compiled modules are kept: tests start hundreds of processes, and to compile torch takes longer than to import it.
-export PYTHONDONTWRITEBYTECODE =
+# Libraries are compiled when they are installed, as tests start hundreds of processes, and never later: a test whose
+# disk is full would leave half a module.
+export PYTHONDONTWRITEBYTECODE = 1
 
 .PHONY: setup page check test test-slow test-gpu reproduce lint docs bench clean
 
@@ -17,6 +18,7 @@ $(BIN)/python:
 
 $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m compileall -q -j 2 -x '/tests?/' $(VENV)/lib || true
 	touch $(STAMP)
 
 lint: $(STAMP)
