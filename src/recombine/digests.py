@@ -34,7 +34,10 @@ from recombine.files import (
 LIST = "digests.json"
 MISSING = "missing"
 FOLDERS = ("", "data", "figures")
-OURS = re.compile(r"(provenance|runs|criteria|claims)\.json|index\.html|data/\w+\.nc|figures/\w+\.(png|svg)", re.ASCII)
+OURS = re.compile(
+    r"(provenance|runs|criteria|claims)\.json|index\.html|explorer\.safetensors|data/\w+\.nc|figures/\w+\.(png|svg)",
+    re.ASCII,
+)
 """Files of a results folder that this package writes."""
 OPTIONAL = ("index.html",)
 """Files that may be deleted, as `recombine report` writes them again and nothing reads them."""

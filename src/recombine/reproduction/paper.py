@@ -13,10 +13,12 @@ from typing import Any
 
 from recombine.errors import InvalidValue, listed
 from recombine.reproduction.claims import Claim
+from recombine.reproduction.explorer import DecoderChoice
 from recombine.reproduction.figures import FigureSpec, full_name
 from recombine.reproduction.fingerprints import versions
 from recombine.reproduction.preset import Preset, assembled
 from recombine.reproduction.registration import numbers_of
+from recombine.reproduction.sections import Section
 from recombine.reproduction.study import Study
 
 REFERENCE = "reference.json"
@@ -43,6 +45,10 @@ class Paper:
     """By name, in the order of their numbers."""
     figures: Mapping[str, FigureSpec]
     """By name: the paper's in the order of their numbers, then extra ones."""
+    sections: tuple[Section, ...] = ()
+    """Parts of a report, in the order of the argument."""
+    explorer: DecoderChoice | None = None
+    """Which of the trained decoders a report's explorer has."""
 
     @classmethod
     def assemble(cls, package: str, questions: Sequence[str], **about: str) -> Paper:
@@ -52,7 +58,8 @@ class Paper:
         ----------
         package
             Name of the package. A folder in it has `study.py`, which defines `STUDY`, `figure.py`, which defines
-            `FIGURES`, and may have `claims.py`, which defines `CLAIMS`.
+            `FIGURES`, and may have `claims.py`, which defines `CLAIMS`. The package itself may have `sections.py`, which
+            defines `SECTIONS`, and `explorer.py`, which defines `EXPLORER`.
         questions
             Names of the folders, in the order in which a report tells them.
         about
@@ -73,6 +80,8 @@ class Paper:
             studies=_by_name("study", studies),
             claims=_by_name("claim", sorted(claims, key=lambda claim: _number(claim.name))),
             figures=_by_name("figure", sorted(figures, key=lambda spec: (not spec.numbered, _number(spec.name)))),
+            sections=tuple(_optional(f"{package}.sections", "SECTIONS", ())),
+            explorer=_optional(f"{package}.explorer", "EXPLORER", None),
             **about,
         )
 
@@ -133,9 +142,12 @@ class Paper:
 
 def _claims(package: str, question: str) -> tuple[Claim, ...]:
     """The claims of a question; extras have none."""
-    if find_spec(f"{package}.{question}.claims") is None:
-        return ()
-    return tuple(import_module(f"{package}.{question}.claims").CLAIMS)
+    return tuple(_optional(f"{package}.{question}.claims", "CLAIMS", ()))
+
+
+def _optional(module: str, name: str, default: Any) -> Any:
+    """What a module defines, if there is one."""
+    return default if find_spec(module) is None else getattr(import_module(module), name)
 
 
 def _by_name(kind: str, records: Sequence[Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import torch
 from recombine.checks import items
 from recombine.digests import LIST
 from recombine.errors import InvalidValue, listed
+from recombine.reproduction.explorer import collect
 from recombine.reproduction.fingerprints import content_digest, dataset_fingerprint, versions
 from recombine.reproduction.paper import Paper
 from recombine.reproduction.preset import Preset
@@ -71,7 +72,8 @@ def reproduce(
     say
         Called with a line of text about each step.
     paper
-        Whose claims' criteria are registered in the folder before anything is trained.
+        Whose claims' criteria are registered in the folder before anything is trained, and whose choice of decoders is
+        kept there for the report's explorer.
 
     Returns
     -------
@@ -107,6 +109,8 @@ def reproduce(
                 replaced = []
             results.note_runs(study.name, list(runs[study.name].values()))
             note_time()
+        if paper is not None:
+            collect(results, paper, preset, store, say)
     finally:  # time that ended in an interruption was spent too
         if results.studies and not replaced:
             note_time()

@@ -33,6 +33,10 @@ PROVENANCE = "provenance.json"
 RUNS = "runs.json"
 CRITERIA = "criteria.json"
 """Digests of the criteria under which the data of a folder were collected."""
+EXPLORER = "explorer.safetensors"
+"""Decoders for the report's explorer (`explorer`)."""
+NOTES = (PROVENANCE, RUNS, CRITERIA, EXPLORER)
+"""What is read back beside Datasets."""
 SOURCE = "measured_by"
 """Attribute of a Dataset with its fingerprint."""
 SETTINGS = "settings"
@@ -92,7 +96,7 @@ class Results:
 
     def damaged(self) -> dict[str, str]:
         """Files that are read back and are not as they were written, and how."""
-        read_back = [n for n in self.digests.names() if n in (PROVENANCE, RUNS, CRITERIA, LIST) or _is_dataset(n)]
+        read_back = [n for n in self.digests.names() if n in (*NOTES, LIST) or _is_dataset(n)]
         problems = {name: self.digests.problem(name) for name in read_back}
         return {name: problem for name, problem in problems.items() if problem}
 
@@ -106,9 +110,18 @@ class Results:
         """Write down the digests of criteria, before data are collected."""
         self.digests.replace({CRITERIA: json.dumps(criteria, indent=1, sort_keys=True).encode()})
 
+    @property
+    def decoders(self) -> bytes | None:
+        """The decoders of the report's explorer; none where the folder keeps none."""
+        return self._read(EXPLORER)
+
+    def keep_decoders(self, content: bytes | None) -> None:
+        """Keep decoders in the place of those that were kept before."""
+        self.digests.replace({EXPLORER: content})
+
     def forget_notes(self) -> None:
         """Delete what was noted of the folder where it cannot be read."""
-        for name in (PROVENANCE, RUNS, CRITERIA):
+        for name in NOTES:
             try:
                 self._read(name)
             except InvalidValue:

@@ -111,6 +111,10 @@ class Study(ABC, Generic[P]):
         """What to train, seed by seed."""
         return [spec for arm in self.arms(preset) for spec in arm.spec.seeds(_seeds(arm, preset))]
 
+    def seeded(self, preset: P, spec: RunSpec) -> list[RunSpec]:
+        """Of an arm's spec, what is trained, seed by seed; none where there is no such arm."""
+        return [own for arm in self.arms(preset) if arm.spec == spec for own in spec.seeds(_seeds(arm, preset))]
+
     def trials(self, preset: P, device: torch.device, runs: Mapping[str, Run]) -> Trials[P]:
         """The runs, by digest, sorted into arms."""
         by_arm: dict[Labels, list[Run]] = {}

@@ -62,7 +62,7 @@ class Settings(Common):
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {
             "penalty_size": 12,
-            "penalty_other_size": 10,
+            "penalty_other_size": 14,
             "penalty_sigma": 1.0,
             "penalty_epochs": 80,
             "penalty_lr": 1.5e-2,

@@ -1,0 +1,92 @@
+"""Decoders of the report's explorer: by code, decoder, depth and remedy, as the studies train them.
+
+In the order in which they are kept while there is space: first one that fails and the remedies, then other codes,
+decoders and depths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from recombine.papers.forced_rendering.attention.labels import BASE, COORDINATE, TRANSFORMER
+from recombine.papers.forced_rendering.attention.study import STUDY as ATTENTION
+from recombine.papers.forced_rendering.fit import training_fit
+from recombine.papers.forced_rendering.labels import CODES
+from recombine.papers.forced_rendering.penalties.labels import ARMS, BOTH, ENTROPY, NONE, VARIANCE
+from recombine.papers.forced_rendering.penalties.study import penalised_spec
+from recombine.papers.forced_rendering.samples import LEARNT_ACCURACY, LEARNT_ERROR
+from recombine.reproduction.batches import Batch
+from recombine.reproduction.explorer import DecoderChoice, LabelledSpec
+from recombine.specs import RunSpec
+from recombine.store import Run
+
+MOST_BUMPS = 100
+"""Beside the stripes; with more there is nothing new to see."""
+NO_REMEDY = "none"
+
+
+def decoders(preset: Any) -> list[LabelledSpec]:
+    """The decoders that a preset's studies train and that are worth a look."""
+    return [*_failing_and_striped(preset), *_low_rank(preset, (NONE, BOTH)), *_other_decoders(preset),
+            *_other_depths(preset), *_low_rank(preset, (ENTROPY, VARIANCE)), *_other_codes(preset)]  # fmt: skip
+
+
+def _labelled(
+    study: str, spec: RunSpec, decoder: str, depth: int | None = None, remedy: str = NO_REMEDY
+) -> LabelledSpec:
+    code = getattr(spec.task.encoding, "kind", str(spec.task.encoding))
+    labels = {"code": code, "decoder": decoder, "depth": "–" if depth is None else str(depth), "remedy": remedy}
+    return LabelledSpec(study, spec, labels)
+
+
+def _failing_and_striped(preset: Any) -> Iterator[LabelledSpec]:
+    yield _labelled("encodings", preset.spec(), "CNN", preset.depth)
+    for bumps in preset.bumps:
+        if bumps <= MOST_BUMPS:
+            remedy = f"stripes and {bumps} bumps" if bumps else "stripes, no bumps"
+            yield _labelled("stripes", preset.striped_spec(bumps), "CNN", preset.depth, remedy)
+    yield _labelled("encodings", preset.spec(encoding="rate"), "CNN", preset.depth)
+
+
+def _low_rank(preset: Any, arms: tuple[str, ...]) -> Iterator[LabelledSpec]:
+    """On the grid of the other decoders, where the study has such networks."""
+    for arm in arms:
+        spec = penalised_spec(preset, arm, size=preset.penalty_other_size)
+        words = {NONE: NO_REMEDY, BOTH: "both penalties"}.get(arm, f"{ARMS[arm]} penalty")
+        yield _labelled("penalties", spec, "low-rank", remedy=words)
+
+
+def _other_decoders(preset: Any) -> Iterator[LabelledSpec]:
+    depth = preset.mlp_depths[0]
+    yield _labelled("mlp", preset.mlp_spec("bump", depth), "MLP", depth)
+    arms = {arm.labels: arm.spec for arm in ATTENTION.arms(preset)}
+    yield _labelled("attention", arms[COORDINATE, BASE], COORDINATE, preset.coordinate_depth)
+    yield _labelled("attention", arms[TRANSFORMER, BASE], TRANSFORMER, preset.attention_depth)
+
+
+def _other_depths(preset: Any) -> Iterator[LabelledSpec]:
+    """The shallowest and the deepest of those that are compared; rate codes first, whose networks are smaller."""
+    for code in reversed(CODES):
+        for depth in dict.fromkeys((preset.depths[0], preset.depths[-1])):
+            if depth != preset.depth:
+                yield _labelled("depth", preset.spec(encoding=code, decoder=preset.cnn(depth)), "CNN", depth)
+
+
+def _other_codes(preset: Any) -> Iterator[LabelledSpec]:
+    for code in ("onehot", "ramp", "positional"):
+        yield _labelled("encodings", preset.spec(encoding=code), "CNN", preset.depth)
+    depth = preset.mlp_depths[0]
+    yield _labelled("mlp", preset.mlp_spec("rate", depth), "MLP", depth)
+
+
+def learnt(run: Run) -> bool:
+    """Whether a network learnt what it was trained on, by the criterion of `samples`."""
+    fit = training_fit(Batch([run], torch.device("cpu")))
+    error, accuracy = float(fit["training_over_blank"]), float(fit["training_accuracy"])
+    return error < LEARNT_ERROR and not accuracy <= LEARNT_ACCURACY
+
+
+EXPLORER = DecoderChoice(decoders, learnt)

@@ -1,0 +1,207 @@
+"""Trained decoders for a report's explorer: chosen from a store, and kept in the results folder.
+
+One file of the folder holds them all, so that a report can be written again without the store. Large weights are kept in
+65535 equal steps, half the size of float32, if that moves no output at a grid point by more than `TOLERANCE`; float16
+would move them several times as far.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from recombine.errors import InvalidValue
+from recombine.files import parsed_json
+from recombine.reproduction.preset import Preset
+from recombine.specs import RunSpec
+from recombine.store import Run, Store
+
+if TYPE_CHECKING:
+    from recombine.decoders import StagedDecoder
+    from recombine.reproduction.paper import Paper
+    from recombine.reproduction.results import Results
+
+LARGEST = 6_000_000
+"""Bytes of the decoders of a folder."""
+TOLERANCE = 5e-5
+"""How far kept weights may move an output."""
+LARGE = 4096
+"""Numbers of a tensor that is worth rounding."""
+STEPS = 32767
+"""On either side of 0."""
+
+
+@dataclass(frozen=True)
+class LabelledSpec:
+    """A decoder that a study trains, as an explorer calls it."""
+
+    study: str
+    spec: RunSpec
+    """Of any seed."""
+    labels: Mapping[str, str]
+    """What it is, by what a reader can switch, as `{"code": "bump", "depth": "4"}`."""
+
+
+@dataclass(frozen=True)
+class DecoderChoice:
+    """Which decoders an explorer has."""
+
+    decoders: Callable[[Any], list[LabelledSpec]]
+    """Of a preset, the most telling first: where not all fit into a folder, later ones are left out."""
+    learnt: Callable[[Run], bool]
+    """Whether a network learnt what it was trained on: of each spec the first one that did is kept."""
+
+
+@dataclass(frozen=True)
+class KeptDecoder:
+    """A trained decoder of a results folder."""
+
+    study: str
+    key: str
+    """Of the run."""
+    spec: RunSpec
+    labels: Mapping[str, str]
+    weights: Mapping[str, np.ndarray]
+    """As they are kept: int16 numbers count `scales`."""
+    scales: Mapping[str, float]
+
+    @property
+    def name(self) -> str:
+        """Its labels in one line."""
+        return " · ".join(self.labels.values())
+
+    @property
+    def size(self) -> int:
+        """Bytes of its weights."""
+        return sum(array.nbytes for array in self.weights.values())
+
+    def module(self) -> StagedDecoder:
+        """The trained network."""
+        import torch
+
+        module = self.spec.module()
+        state = {name: torch.from_numpy(_exact(array, self.scales.get(name))) for name, array in self.weights.items()}
+        module.load_state_dict(state)
+        return module.eval()
+
+
+def collect(results: Results, paper: Paper, preset: Preset, store: Store, say: Callable[[str], None]) -> None:
+    """Keep the decoders of a paper's explorer in a results folder, as far as its studies trained them.
+
+    Parameters
+    ----------
+    results
+        The folder. What is kept there already and is not in the store stays.
+    paper
+        Says which decoders.
+    preset
+        Of the folder.
+    store
+        Where the runs are.
+    say
+        Called with a line of text where decoders are left out.
+    """
+    if paper.explorer is None:
+        return
+    present = {(own.study, own.key): own for own in kept_decoders(results)}
+    chosen: list[KeptDecoder] = []
+    left_out: list[str] = []
+    grid = None
+    for own in paper.explorer.decoders(preset):
+        if own.study not in results.studies:
+            continue
+        specs = paper.studies[own.study].seeded(preset, own.spec)
+        decoder = _chosen(own, specs, store, present, paper.explorer.learnt)
+        if decoder is None:
+            continue
+        grid = grid or decoder.spec.task.grid
+        if decoder.spec.task.grid != grid:
+            left_out.append(f"{decoder.name} (another grid)")
+        elif sum(kept.size for kept in chosen) + decoder.size > LARGEST:
+            left_out.append(f"{decoder.name} (more than {LARGEST / 1e6:.0f} MB)")
+        else:
+            chosen.append(decoder)
+    if [(own.key, own.labels) for own in chosen] != [(own.key, own.labels) for own in present.values()]:
+        results.keep_decoders(packed(chosen) if chosen else None)
+    if left_out:
+        say(f"not in the explorer: {', '.join(left_out)}")
+
+
+def kept_decoders(results: Results) -> list[KeptDecoder]:
+    """The decoders that a folder keeps."""
+    content = results.decoders
+    try:
+        return [] if content is None else unpacked(content)
+    except (ValueError, KeyError, TypeError) as error:
+        reason = " ".join(str(error).split())[:80]
+        raise InvalidValue("from", str(results.path), f"decoders of this edition ({reason})") from None
+
+
+def _chosen(
+    own: LabelledSpec,
+    specs: Sequence[RunSpec],
+    store: Store,
+    present: Mapping[tuple[str, str], KeptDecoder],
+    learnt: Callable[[Run], bool],
+) -> KeptDecoder | None:
+    """The first network of a spec that learnt, rounded; if the store has none, the one that is kept already."""
+    for spec in specs:
+        run = store.find(spec.digest)
+        if run is not None and run.status == "done" and learnt(run):
+            known = present.get((own.study, run.key))
+            return known if known is not None and known.labels == own.labels else _rounded(own, run)
+    return next((present[own.study, s.digest] for s in specs if (own.study, s.digest) in present), None)
+
+
+def _rounded(own: LabelledSpec, run: Run) -> KeptDecoder:
+    """A run's decoder in as few bytes as its outputs allow."""
+    import torch
+
+    weights = run.weights()
+    large = {name for name, array in weights.items() if array.dtype == np.float32 and array.size >= LARGE}
+    scales = {name: float(np.float32(np.abs(weights[name]).max() / STEPS)) or 1.0 for name in large}
+    steps = {name: np.rint(weights[name].astype(np.float64) / scales[name]).astype(np.int16) for name in large}
+    rounded = KeptDecoder(own.study, run.key, run.spec, own.labels, {**weights, **steps}, scales)
+    task = run.spec.task
+    with torch.no_grad():
+        inputs = task.codes(task.grid.points).float().split(64)
+        modules = run.module(), rounded.module()
+        moved = max(float((modules[0](part) - modules[1](part)).abs().max()) for part in inputs)
+    exact = KeptDecoder(own.study, run.key, run.spec, own.labels, weights, {})
+    return rounded if moved <= TOLERANCE else exact
+
+
+def _exact(array: np.ndarray, scale: float | None) -> np.ndarray:
+    return array if scale is None else array.astype(np.float32) * np.float32(scale)
+
+
+def packed(decoders: Iterable[KeptDecoder]) -> bytes:
+    """Decoders as safetensors, with what they are as JSON beside."""
+    from safetensors.numpy import save
+
+    records, tensors = [], {}
+    for number, own in enumerate(decoders):
+        record = {"study": own.study, "key": own.key, "spec": parsed_json(own.spec.to_json())}
+        records.append(record | {"labels": dict(own.labels), "scales": dict(own.scales)})
+        tensors |= {f"{number}/{name}": np.ascontiguousarray(array) for name, array in own.weights.items()}
+    return save(tensors, metadata={"decoders": json.dumps(records, sort_keys=True)})
+
+
+def unpacked(content: bytes) -> list[KeptDecoder]:
+    """The decoders that `packed` packed."""
+    from safetensors.numpy import load
+
+    length = int.from_bytes(content[:8], "little")
+    records = parsed_json(parsed_json(content[8 : 8 + length])["__metadata__"]["decoders"])
+    weights: list[dict[str, np.ndarray]] = [{} for _ in records]
+    for path, array in load(content).items():
+        number, _, name = path.partition("/")
+        weights[int(number)][name] = array
+    return [
+        KeptDecoder(r["study"], r["key"], RunSpec.from_json(json.dumps(r["spec"])), r["labels"], own, r["scales"])
+        for r, own in zip(records, weights, strict=True)
+    ]
