@@ -115,10 +115,15 @@ def available_cores() -> int:
 
 
 def written(findings: Findings, note: Callable[[str], None] = lambda line: None) -> Path:
-    """The report of a folder of results."""
+    """The report of a folder of results, with the decoders that it keeps."""
     from recombine.reproduction.reporting import write_report
 
-    return write_report(findings, say=note)
+    panels = {}
+    if findings.results.decoders is not None:
+        from recombine.page import report_explorer
+
+        panels["question"] = report_explorer(findings.results)
+    return write_report(findings, say=note, panels=panels)
 
 
 def _print_verdicts(judgements: Sequence[Judgement]) -> None:
@@ -152,6 +157,10 @@ def report(
     reference: Annotated[
         Path | None, Parameter(help="JSON file for the verdicts, which stand beside those of few seeds.")
     ] = None,
+    store: Annotated[
+        SomePath | None,
+        Parameter(help="Directory of the folder's runs, from which decoders to explore are taken into the folder."),
+    ] = None,
 ) -> None:
     """Write a folder's figures, verdicts and page again from its datasets."""
     findings = Findings(PAPER, Results.existing(folder))
@@ -159,6 +168,8 @@ def report(
     captions = [f"caption_{name}" for name in findings.figures]
     texts = {path: marked_document(path, [*BLOCKS, *captions]) for path in write or []}
     blocks = _blocks(findings) if texts else {}
+    if store is not None:
+        _collect(findings, store)
     page = written(findings)
     for path, text in texts.items():
         write_file(path, with_blocks(text, blocks).encode(), "write")
@@ -170,6 +181,16 @@ def report(
         verdicts = {judgement.claim: judgement.verdict for judgement in findings.judgements}
         write_file(reference, f"{json.dumps(verdicts, indent=1)}\n".encode(), "reference")
     say(f"report: {page}")
+
+
+def _collect(findings: Findings, store: Path) -> None:
+    """Take the decoders of the explorer from a store into the folder."""
+    from recombine.reproduction.explorer import collect, kept_decoders
+    from recombine.store import Store
+
+    collect(findings.results, PAPER, PAPER.preset(**findings.preset), Store(store, create=False), say)
+    if not kept_decoders(findings.results):
+        raise InvalidValue("store", str(store), f"the store of the runs behind {str(findings.results.path)!r}")
 
 
 def _require_present(findings: Findings, outdated: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from recombine.page.explore import ExplorerPage, explore
 from recombine.page.program import Program
+from recombine.page.report import report_explorer
 from recombine.page.translate import translate
 
-__all__ = ["ExplorerPage", "Program", "explore", "translate"]
+__all__ = ["ExplorerPage", "Program", "explore", "report_explorer", "translate"]

@@ -9,9 +9,13 @@ import numpy as np
 from torch import Tensor
 
 from recombine.page.program import Program
+from recombine.reproduction.explorer import STEPS
 
 ALIGNED = 4
 """Bytes that every run of numbers begins at a multiple of."""
+
+SMALL = 64
+"""Numbers that are not worth a scale of their own."""
 
 
 class Blobs:
@@ -36,6 +40,9 @@ class Blobs:
         for number, tensor in program.constants.items():
             array = tensor.numpy()
             kind = "int32" if array.dtype == np.int32 else "float16" if number in half else "float32"
+            if kind == "float32" and (counted := in_steps(array)) is not None:
+                constants.append({"value": number, "type": "int16", "scale": counted[1]} | self.add(counted[0]))
+                continue
             constants.append({"value": number, "type": kind} | self.add(array.astype(f"<{_CODES[kind]}").tobytes()))
         return program.header() | {"constants": constants}
 
@@ -48,6 +55,15 @@ class Blobs:
             return {"type": "float16", "low": low, "high": high} | self.add(rows.numpy().astype("<f2").tobytes())
         steps = ((rows.double() - low) * (255 / (high - low or 1.0))).round().numpy().astype(np.uint8)
         return {"type": "uint8", "low": low, "high": high} | self.add(steps.tobytes())
+
+
+def in_steps(array: np.ndarray) -> tuple[bytes, float] | None:
+    """Numbers as int16 and what these count, if that is exact, as it is for decoders that were kept so; else none."""
+    scale = np.float32(np.abs(array).max(initial=0) / STEPS)
+    if array.size < SMALL or scale == 0:
+        return None
+    steps = np.rint(array.astype(np.float64) / scale).astype(np.int16)
+    return (steps.astype("<i2").tobytes(), float(scale)) if (steps * scale == array).all() else None
 
 
 _CODES = {"int32": "i4", "float32": "f4", "float16": "f2"}

@@ -7,20 +7,22 @@ the script writes as text; none becomes HTML.
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import re
+import zlib
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
+
+from recombine.reproduction.report.parts import Parts, policy
 
 MODULES = (
     "memory", "matmul", "convolution", "operations", "program", "grid", "codes", "decoder", "address", "pictures",
-    "plane", "side", "main",
+    "plane", "side", "switches", "main",
 )  # fmt: skip
 """Modules of the script, each after those that it imports."""
 _IMPORT = re.compile(r"^import .*;\n", re.MULTILINE)
@@ -39,8 +41,8 @@ def bare(text: str) -> str:
     return _EXPORT.sub("", _IMPORT.sub("", text))
 
 
-def document(data: Mapping[str, Any], numbers: bytes) -> str:
-    """The page.
+def explorer(data: Mapping[str, Any], numbers: bytes) -> Parts:
+    """The parts of a page on which decoders run; it has elements `title` and `lead` of its own before them.
 
     Parameters
     ----------
@@ -51,32 +53,41 @@ def document(data: Mapping[str, Any], numbers: bytes) -> str:
 
     Returns
     -------
-    str
-        HTML.
+    Parts
+        For a page of another kind than `document`.
     """
-    folder = files("recombine.page")
-    style = (folder / "page.css").read_text(encoding="utf-8")
-    policy = "; ".join([
-        "default-src 'none'", f"script-src '{digest(script())}' 'wasm-unsafe-eval'", f"style-src '{digest(style)}'",
-        "base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'",
-    ])  # fmt: skip
+    template = _template()
+    context = template.new_context(_context(data, numbers))
+    body, payload = (Markup("".join(template.blocks[name](context))) for name in ("explorer", "payload"))
+    return Parts(_style(), body, payload, script())
+
+
+def document(data: Mapping[str, Any], numbers: bytes) -> str:
+    """The page: HTML with an explorer of this data."""
+    return _template().render(
+        policy=policy([script()], [_style()]), title=data["title"], style=Markup(_style()), script=Markup(script()),
+        **_context(data, numbers),
+    )  # fmt: skip
+
+
+def _context(data: Mapping[str, Any], numbers: bytes) -> dict[str, Markup]:
+    kernel = (files("recombine.page") / "matmul.wasm").read_bytes()
+    return {
+        "data": Markup(json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")),
+        "numbers": Markup(base64.b64encode(zlib.compress(numbers, 9)).decode()),
+        "kernel": Markup(base64.b64encode(kernel).decode()),
+    }
+
+
+def _style() -> str:
+    return (files("recombine.page") / "page.css").read_text(encoding="utf-8")
+
+
+def _template() -> Template:
     environment = Environment(
         loader=PackageLoader("recombine.page", "."),
         autoescape=True,
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )
-    return environment.get_template("page.html.j2").render(
-        policy=policy,
-        title=data["title"],
-        style=Markup(style),
-        script=Markup(script()),
-        data=Markup(json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")),
-        numbers=Markup(base64.b64encode(numbers).decode()),
-        kernel=Markup(base64.b64encode((folder / "matmul.wasm").read_bytes()).decode()),
-    )
-
-
-def digest(text: str) -> str:
-    """A text as a policy names it."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return environment.get_template("page.html.j2")

@@ -22,8 +22,9 @@ from recombine.holdouts import Holdout
 from recombine.metrics.stages import Encode
 from recombine.page.blobs import Blobs
 from recombine.page.document import document
+from recombine.page.labels import labels_of
 from recombine.page.model import page_model
-from recombine.page.subject import subjects_of
+from recombine.page.subject import Subject, parts_of, subjects_of
 from recombine.store import Run
 from recombine.version import __version__
 
@@ -63,6 +64,7 @@ def explore(
     background: float | None = None,
     image_shape: tuple[int, ...] | None = None,
     title: str | None = None,
+    labels: Sequence[Mapping[str, str]] | None = None,
 ) -> ExplorerPage:
     """A page on which a decoder runs live while one moves through its factors.
 
@@ -86,6 +88,9 @@ def explore(
         `(y, x)` or `(channel, y, x)` of an output, where its own shape does not say it.
     title
         Heading of the page.
+    labels
+        For each of several decoders what it is, by names of what a reader can switch, as
+        `{"code": "bump", "depth": "4"}`; more than two runs are labelled by what their specs differ in.
 
     Returns
     -------
@@ -100,21 +105,39 @@ def explore(
     >>> page.notes
     ()
     """
+    subjects = subjects_of(module, grid=grid, encode=encode, holdout=holdout, targets=targets, background=background)
+    data, numbers = page_data(subjects, image_shape=image_shape, title=title, labels=labels_of(parts_of(module), labels))
+    return ExplorerPage(document(data, numbers), notes_of(data))
+
+
+def page_data(
+    subjects: Sequence[Subject],
+    *,
+    image_shape: tuple[int, ...] | None = None,
+    title: str | None = None,
+    labels: tuple[list[str], list[list[str]]] | None = None,
+) -> tuple[dict[str, Any], bytes]:
+    """What an explorer's script reads: JSON, and the bytes that it points into."""
     if title is not None and not isinstance(title, str):
         raise InvalidValue("title", title, "a text")
     if image_shape is not None:
         image_shape = _shape(image_shape)
-    subjects = subjects_of(module, grid=grid, encode=encode, holdout=holdout, targets=targets, background=background)
+    names, values = labels or ([], [[] for _ in subjects])
     blobs = Blobs()
     with torch.random.fork_rng(devices=[]):
         models = [page_model(subject, blobs, image_shape) for subject in subjects]
     data = {
         "title": title or "What does this decoder compose?",
         "factors": [_factor(factor) for factor in subjects[0].grid.factors],
-        "models": models, "version": __version__,
+        "models": [{**model, "labels": own} for model, own in zip(models, values, strict=True)],
+        "labels": names, "version": __version__,
     }  # fmt: skip
-    notes = tuple(f"{model['name']}: {note}" for model in models for note in model["notes"])
-    return ExplorerPage(document(data, bytes(blobs.content)), notes)
+    return data, bytes(blobs.content)
+
+
+def notes_of(data: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a reader must know of each decoder."""
+    return tuple(f"{model['name']}: {note}" for model in data["models"] for note in model["notes"])
 
 
 def _shape(given: Any) -> tuple[int, ...]:

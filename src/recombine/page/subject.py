@@ -21,10 +21,13 @@ from recombine.encodings import Encoding
 from recombine.errors import InvalidValue, reason_of
 from recombine.factors import FactorGrid
 from recombine.metrics.stages import Encode
+from recombine.reproduction.explorer import KeptDecoder
 from recombine.store import Run
 
 AT_ONCE = 64
 """Rows that a module is given at a time."""
+Trained = Run | KeptDecoder
+"""A trained decoder whose spec says everything else."""
 SEED = 0
 """Of the random numbers that every row is run with where a module draws some."""
 
@@ -82,17 +85,23 @@ def subjects_of(given: Any, **settings: Any) -> list[Subject]:
     if isinstance(given, Mapping):
         named = [(_name(name), part) for name, part in given.items()]
     else:
-        parts = list(given) if isinstance(given, Sequence) and not isinstance(given, (str, bytes)) else [given]
-        named = [(_default_name(part), part) for part in parts]
+        named = [(_default_name(part), part) for part in parts_of(given)]
     if not named:
         raise InvalidValue("module", given, "at least one module or run")
-    subjects = [_of_run(name, part, settings) if isinstance(part, Run) else _of_module(name, part, settings)
+    subjects = [_of_run(name, part, settings) if isinstance(part, Trained) else _of_module(name, part, settings)
                 for name, part in _distinct(named)]  # fmt: skip
     for subject in subjects[1:]:
         if subject.grid != subjects[0].grid:
             allowed = f"runs on one grid: {subjects[0].name} has {subjects[0].grid.shape} {subjects[0].grid.names}"
             raise InvalidValue("module", subject.name, allowed)
     return subjects
+
+
+def parts_of(given: Any) -> list[Any]:
+    """The modules or runs themselves."""
+    if isinstance(given, Mapping):
+        return list(given.values())
+    return list(given) if isinstance(given, Sequence) and not isinstance(given, (str, bytes)) else [given]
 
 
 def _name(name: Any) -> str:
@@ -102,7 +111,7 @@ def _name(name: Any) -> str:
 
 
 def _default_name(part: Any) -> str:
-    if isinstance(part, Run):
+    if isinstance(part, Trained):
         spec = part.spec
         return f"{spec.decoder} · {spec.task.encoding}" + (" · isolated factors" if spec.task.isolated else "")
     return type(part).__name__
@@ -117,7 +126,7 @@ def _distinct(named: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
     ]
 
 
-def _of_run(name: str, run: Run, settings: Mapping[str, Any]) -> Subject:
+def _of_run(name: str, run: Trained, settings: Mapping[str, Any]) -> Subject:
     for field_name, value in settings.items():
         if value is not None:
             raise InvalidValue(field_name, value, "nothing for a stored run: its spec says it")

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from recombine.digests import remove_temporaries, write_into
 from recombine.reproduction.findings import Findings
+from recombine.reproduction.report.downloads import Download, downloads
 from recombine.reproduction.report.drawing import save_figure
 from recombine.reproduction.report.page import DrawnFigure, page
+from recombine.reproduction.report.parts import Parts
 
-PAGE, CLAIMS_FILE, FIGURES = "index.html", "claims.json", "figures"
+PAGE, CLAIMS_FILE, FIGURES, DATA = "index.html", "claims.json", "figures", "data"
+LARGEST_PAGE = 15_000_000
+"""Bytes of the page, as far as data behind figures can be left out of it."""
+MISSING = (
+    "This folder keeps no decoders to explore: 'recombine report DIR --store STORE' takes them from the store of its runs."
+)
 
 
-def write_report(findings: Findings, say: Callable[[str], None] = lambda line: None) -> Path:
+def write_report(
+    findings: Findings, say: Callable[[str], None] = lambda line: None, panels: Mapping[str, Parts] | None = None
+) -> Path:
     """Write figures, verdicts and the page into the results folder.
 
     Parameters
@@ -24,6 +35,8 @@ def write_report(findings: Findings, say: Callable[[str], None] = lambda line: N
         A paper's claims and figures on the folder's Datasets.
     say
         Called with a line of text for every figure.
+    panels
+        By the name of a section, something live that stands in it; that of `question` is the explorer.
 
     Returns
     -------
@@ -32,15 +45,20 @@ def write_report(findings: Findings, say: Callable[[str], None] = lambda line: N
     """
     out, paper = findings.results.path, findings.paper
     remove_temporaries(out)
-    html = page(
+    figures = _drawn(findings, out / FIGURES, say)
+    settings: dict[str, Any] = dict(
         title=paper.title,
         source=paper.source,
         question=paper.question,
         preset=findings.preset,
         provenance=findings.results.provenance,
         judgements=findings.judgements,
-        figures=_drawn(findings, out / FIGURES, say),
+        figures=figures,
+        sections=paper.sections,
+        panels=panels,
+        missing=MISSING if paper.explorer else "",
     )
+    html = page(**settings, downloads=_data(findings, figures, LARGEST_PAGE - len(page(**settings).encode())))
     verdicts = json.dumps([judgement.record() for judgement in findings.judgements], indent=1)
     write_into(out, {CLAIMS_FILE: verdicts.encode(), PAGE: html.encode()})
     return out / PAGE
@@ -52,6 +70,31 @@ def _drawn(findings: Findings, folder: Path, say: Callable[[str], None]) -> list
     for spec in findings.figures.values():
         contents = save_figure(spec, findings.datasets(spec), folder)
         say(f"drew {spec.name}")
-        image = base64.b64encode(contents["png"]).decode()
-        figures.append(DrawnFigure(spec.name, spec.title, findings.caption(spec), image))
+        kind, image = smallest(contents)
+        text = base64.b64encode(image).decode()
+        figures.append(DrawnFigure(spec.name, spec.title, findings.caption(spec), kind, text, spec.studies))
     return figures
+
+
+def smallest(contents: Mapping[str, bytes]) -> tuple[str, bytes]:
+    """Of a figure's files and its pixels in a more compact form, the smallest, and what kind it is."""
+    from PIL import Image
+
+    kinds = {"svg+xml" if kind == "svg" else kind: content for kind, content in contents.items()}
+    if "png" in kinds:
+        buffer = io.BytesIO()
+        Image.open(io.BytesIO(kinds["png"])).convert("RGB").save(buffer, "webp", lossless=True)
+        kinds["webp"] = buffer.getvalue()
+    return min(kinds.items(), key=lambda pair: len(pair[1]))
+
+
+def _data(findings: Findings, figures: Sequence[DrawnFigure], space: int) -> list[Download]:
+    """The Datasets behind the figures."""
+    used = {study for figure in figures for study in figure.studies}
+    studies = [study for study in findings.studies if study in used]
+    paths = {study: f"{DATA}/{study}.nc" for study in studies}
+    return downloads(paths, {study: findings.results.dataset(study) for study in studies}, space - _MARGIN)
+
+
+_MARGIN = 50_000
+"""Characters around downloads."""

@@ -3,9 +3,10 @@
 import { initialState, parsed, written } from "./address.js";
 import { Decoder } from "./decoder.js";
 import { clamped, valueText, wayThrough } from "./grid.js";
-import { decoded } from "./memory.js";
+import { decoded, inflated } from "./memory.js";
 import { Plane } from "./plane.js";
 import { Side, element } from "./side.js";
+import { Switches } from "./switches.js";
 
 /** @typedef {import("./types.js").PageData} PageData */
 /** @typedef {import("./address.js").State} State */
@@ -35,10 +36,10 @@ class Explorer {
   /** Frames without a detail. */
   #starved = 0;
 
-  constructor() {
+  /** @param {Uint8Array} bytes that the data point into */
+  constructor(bytes) {
     /** @type {PageData} */
     this.data = JSON.parse(byId("data").textContent);
-    const bytes = decoded(byId("numbers").textContent.trim());
     const kernel = /** @type {BufferSource} */ (decoded(byId("kernel").textContent.trim()));
     this.decoders = this.data.models.map((model) => new Decoder(model, this.data.factors, bytes, kernel));
     this.state = parsed(location.hash, initialState(this.data), this.data);
@@ -88,7 +89,8 @@ class Explorer {
     const names = this.data.models.map((model) => model.name);
     this.#options(byId("decoder"), names);
     this.#options(byId("beside"), ["nothing", ...names]);
-    byId("models").hidden = names.length < 2;
+    this.switches = new Switches(byId("switches"), this.data, (change) => this.set(change));
+    byId("models").hidden = names.length < 2 || this.switches.used;
     for (const id of ["across", "down"]) this.#options(byId(id), this.data.factors.map((factor) => factor.name));
     byId("axes").hidden = this.data.factors.length < 3;
     const choose = (/** @type {string} */ id, /** @type {(number: number) => Partial<State>} */ change) =>
@@ -189,6 +191,7 @@ class Explorer {
     const { state } = this;
     byId("decoder").selectedIndex = state.decoder;
     byId("beside").selectedIndex = state.beside + 1;
+    this.switches?.show(state);
     byId("across").selectedIndex = state.plane[0];
     byId("down").selectedIndex = state.plane[1];
     byId("stage").selectedIndex = Math.min(state.stage, byId("stage").options.length - 1);
@@ -312,4 +315,5 @@ class Explorer {
   }
 }
 
-Object.assign(window, { explorer: new Explorer() });
+const numbers = await inflated(decoded(byId("numbers").textContent.trim()));
+Object.assign(window, { explorer: new Explorer(numbers) });

@@ -90,3 +90,12 @@ export function fromHalf(bytes) {
   }
   return numbers;
 }
+
+/**
+ * @param {Uint8Array} bytes as zlib writes them
+ * @returns {Promise<Uint8Array>}
+ */
+export async function inflated(bytes) {
+  const stream = new Blob([/** @type {BlobPart} */ (bytes)]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}

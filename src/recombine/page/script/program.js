@@ -61,7 +61,7 @@ export class Program {
       const place = this.arena.keep(volume(this.data.shapes[constant.value]));
       this.places[constant.value] = place;
       this.preparations.push(() => {
-        this.heap.set(numbersOf(constant.type, bytes.slice(constant.start, constant.start + constant.length)), place);
+        this.heap.set(numbersOf(constant.type, bytes.slice(constant.start, constant.start + constant.length), constant.scale), place);
       });
     }
   }
@@ -242,11 +242,13 @@ export class Program {
 }
 
 /**
- * @param {"float32" | "float16" | "int32"} type
+ * @param {"float32" | "float16" | "int16" | "int32"} type
  * @param {Uint8Array} bytes a copy
+ * @param {number} [scale] what int16 numbers count
  * @returns {ArrayLike<number>}
  */
-export function numbersOf(type, bytes) {
+export function numbersOf(type, bytes, scale = 1) {
+  if (type === "int16") return Float32Array.from(new Int16Array(bytes.buffer), (step) => step * scale);
   if (type === "float16") return fromHalf(bytes);
   return type === "int32" ? new Int32Array(bytes.buffer) : new Float32Array(bytes.buffer);
 }

@@ -2,7 +2,8 @@
  * What the page is given, as `recombine.page` writes it.
  *
  * @typedef {{name: string, inputs: number[], output: number, [setting: string]: any}} Operation
- * @typedef {{value: number, type: "float32" | "float16" | "int32", start: number, length: number}} Constant
+ * @typedef {{value: number, type: "float32" | "float16" | "int16" | "int32", start: number, length: number,
+ *   scale?: number}} Constant
  * @typedef {{shapes: number[][], operations: Operation[], output: number,
  *   stages: {name: string, value: number}[], constants: Constant[]}} ProgramData
  *
@@ -13,7 +14,8 @@
  * @typedef {{type: "uint8" | "float16", start: number, length: number, low: number, high: number}} Table
  * @typedef {{name: string, notes: string[], program: ProgramData | null, table: Table | null, codes: Code[] | null,
  *   sizes: number[] | null, mean: number[] | null, held: {start: number, length: number}, truth: Table | null,
- *   background: number, image: [number, number, number], low: number, high: number, smooth: boolean[]}} ModelData
- * @typedef {{title: string, factors: Factor[], models: ModelData[], version: string}} PageData
+ *   background: number, image: [number, number, number], low: number, high: number, smooth: boolean[],
+ *   labels?: string[]}} ModelData
+ * @typedef {{title: string, factors: Factor[], models: ModelData[], labels?: string[], version: string}} PageData
  */
 export {};

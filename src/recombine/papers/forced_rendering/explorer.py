@@ -44,7 +44,7 @@ def _labelled(
 
 def _failing_and_striped(preset: Any) -> Iterator[LabelledSpec]:
     yield _labelled("encodings", preset.spec(), "CNN", preset.depth)
-    for bumps in preset.bumps:
+    for bumps in sorted(preset.bumps, reverse=True):
         if bumps <= MOST_BUMPS:
             remedy = f"stripes and {bumps} bumps" if bumps else "stripes, no bumps"
             yield _labelled("stripes", preset.striped_spec(bumps), "CNN", preset.depth, remedy)

@@ -9,6 +9,12 @@ from recombine.reproduction.sections import Section
 
 SECTIONS = (
     Section(
+        "question",
+        "The question",
+        "A network that draws a spot is told its column and its row, and nothing else. Every column and every row occurs in "
+        "training; some pairs never do. Can it draw those?",
+    ),
+    Section(
         "fails",
         "It fails",
         "A decoder is handed the two coordinates of a spot, already taken apart, and has only to draw it. It sees every "

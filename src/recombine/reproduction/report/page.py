@@ -1,16 +1,24 @@
-"""A page that opens from disk, without a network."""
+"""A page that opens from disk, without a network: the argument section by section, verdicts, settings and data."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from recombine.reproduction.claims import Judgement
+from recombine.reproduction.report.downloads import Download
+from recombine.reproduction.report.parts import Parts, policy
 from recombine.reproduction.report.sentences import interval_text, network_count, robustness, sentence, verdict_text
 from recombine.reproduction.report.verdicts import evidence
+from recombine.reproduction.sections import Section
+
+QUESTION = "question"
+"""Name of the section that begins the page, with the explorer."""
 
 
 @dataclass(frozen=True)
@@ -20,8 +28,12 @@ class DrawnFigure:
     name: str
     title: str
     caption: str
+    kind: str
+    """Of the image: `png`, `webp` or `svg+xml`."""
     image: str
-    """PNG in base64."""
+    """In base64."""
+    studies: tuple[str, ...] = ()
+    """Whose data it is drawn from."""
 
 
 def page(
@@ -33,6 +45,10 @@ def page(
     provenance: Mapping[str, Any],
     judgements: Sequence[Judgement],
     figures: Sequence[DrawnFigure],
+    sections: Sequence[Section] = (),
+    panels: Mapping[str, Parts] | None = None,
+    downloads: Sequence[Download] = (),
+    missing: str = "",
 ) -> str:
     """The page as HTML.
 
@@ -48,6 +64,14 @@ def page(
         The verdicts.
     figures
         The figures.
+    sections
+        Parts of the argument; those of which nothing is here are left out, and figures of none come last.
+    panels
+        By the name of a section, something live that stands in it. That of `question` is the explorer.
+    downloads
+        The data behind the figures.
+    missing
+        What to do where there is no explorer.
 
     Returns
     -------
@@ -59,8 +83,19 @@ def page(
     )
     for shown in (interval_text, network_count, robustness, sentence, verdict_text, evidence):
         environment.filters[shown.__name__] = shown
+    environment.filters["markup"] = Markup
+    folder = files("recombine.reproduction.report")
+    panels = panels or {}
+    parts = list(panels.values())
+    scripts = [*(part.script for part in parts), (folder / "page.js").read_text(encoding="utf-8")]
+    styles = [*(part.style for part in parts), (folder / "page.css").read_text(encoding="utf-8")]
     seeds = preset.get("seeds", 0)
     return environment.get_template("page.html.j2").render(
+        policy=policy(scripts, styles, "data:"),
+        scripts=scripts,
+        styles=styles,
+        payloads=[part.payload for part in parts],
+        bodies={name: part.body for name, part in panels.items()},
         title=title,
         source=source,
         question=question,
@@ -74,5 +109,39 @@ def page(
         causes=[judgement for judgement in judgements if judgement.controls],
         runs=provenance.get("runs", 0),
         judgements=judgements,
-        figures=figures,
+        sections=_filled(sections, judgements, figures, panels),
+        opening=next((section for section in sections if section.name == QUESTION), None),
+        downloads=downloads,
+        missing=missing,
     )
+
+
+@dataclass(frozen=True)
+class FilledSection:
+    """A section with what is here of it."""
+
+    section: Section
+    figures: list[DrawnFigure]
+    judgements: list[Judgement]
+
+
+def _filled(
+    sections: Sequence[Section],
+    judgements: Sequence[Judgement],
+    figures: Sequence[DrawnFigure],
+    panels: Mapping[str, Parts],
+) -> list[FilledSection]:
+    """The sections that have something to show, without the first one."""
+    drawn, judged = ({own.name: own for own in figures}, {own.claim: own for own in judgements})
+    placed = {name for section in sections for name in section.figures}
+    rest = Section("figures", "More figures" if sections else "Figures", "", tuple(n for n in drawn if n not in placed))
+    filled = [
+        FilledSection(
+            section,
+            [drawn[name] for name in section.figures if name in drawn],
+            [judged[name] for name in section.claims if name in judged],
+        )
+        for section in (*sections, rest)
+        if section.name != QUESTION
+    ]
+    return [own for own in filled if own.figures or own.judgements or own.section.name in panels]

@@ -1,0 +1,136 @@
+/** Switches for decoders with labels: one list for each label, for the decoder shown and for the one beside it. */
+
+import { element } from "./side.js";
+
+/** @typedef {import("./types.js").PageData} PageData */
+/** @typedef {import("./address.js").State} State */
+
+const LONGEST = 60; // letters of a label that are shown
+
+/**
+ * The decoder with a value for one label that differs from the present one in as few other labels as possible.
+ * @param {string[][]} labels of every decoder
+ * @param {number} present
+ * @param {number} label that changes
+ * @param {string} value that it is to have
+ * @returns {number}
+ */
+export function nearestDecoder(labels, present, label, value) {
+  const score = (/** @type {string[]} */ own) => own.reduce((sum, text, k) => sum + (text === labels[present][k] ? 1 : 0), 0);
+  let best = present;
+  let most = -1;
+  for (const [number, own] of labels.entries()) {
+    if (own[label] !== value || score(own) <= most) continue;
+    [best, most] = [number, score(own)];
+  }
+  return best;
+}
+
+/** @param {string} text */
+function shortened(text) {
+  return text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}…` : text;
+}
+
+/** One decoder's lists. */
+class Switch {
+  /**
+   * @param {string} title
+   * @param {string} prefix of the lists' names
+   * @param {string[]} names of the labels
+   * @param {string[][]} labels of every decoder
+   * @param {(number: number) => void} choose
+   */
+  constructor(title, prefix, names, labels, choose) {
+    this.names = names;
+    this.labels = labels;
+    this.present = 0;
+    this.root = element("fieldset", "switch");
+    this.root.append(element("legend", "", title));
+    this.values = names.map((_, k) => [...new Set(labels.map((own) => own[k]))]);
+    this.lists = names.map((name, k) => this.#list(name, `${prefix}-${k}`, k, choose));
+    this.note = element("p", "soft");
+    this.note.setAttribute("role", "status");
+    this.root.append(this.note);
+  }
+
+  /**
+   * @param {string} name
+   * @param {string} id
+   * @param {number} label
+   * @param {(number: number) => void} choose
+   */
+  #list(name, id, label, choose) {
+    const list = document.createElement("select");
+    list.id = id;
+    list.append(...this.values[label].map((value) => element("option", "", shortened(value))));
+    list.addEventListener("change", () => {
+      const value = this.values[label][list.selectedIndex];
+      const next = nearestDecoder(this.labels, this.present, label, value);
+      const changed = this.names.filter((_, k) => k !== label && this.labels[next][k] !== this.labels[this.present][k]);
+      const words = changed.map((own) => `${shortened(own)} is now ${shortened(this.labels[next][this.names.indexOf(own)])}`);
+      const before = `With ${shortened(name)} ${shortened(value)} there is no such decoder here: `;
+      this.note.textContent = changed.length ? `${before}${words.join(", ")}.` : "";
+      choose(next);
+    });
+    const around = element("label", "", shortened(name));
+    around.append(list);
+    this.root.append(around);
+    return list;
+  }
+
+  /** @param {number} number of the decoder */
+  show(number) {
+    this.present = number;
+    for (const [k, list] of this.lists.entries()) {
+      const own = this.values[k].indexOf(this.labels[number][k]);
+      if (list.selectedIndex !== own) list.selectedIndex = own;
+      for (const [place, option] of [...list.options].entries()) {
+        const next = this.labels[nearestDecoder(this.labels, number, k, this.values[k][place])];
+        const alone = next.every((text, j) => j === k || text === this.labels[number][j]);
+        option.textContent = shortened(this.values[k][place]) + (alone ? "" : " *");
+      }
+    }
+  }
+}
+
+export class Switches {
+  /**
+   * @param {HTMLElement} root
+   * @param {PageData} data
+   * @param {(change: Partial<State>) => void} change
+   */
+  constructor(root, data, change) {
+    this.root = root;
+    const names = data.labels ?? [];
+    /** Whether decoders have labels, so that there is something to switch. */
+    this.used = names.length > 0;
+    root.hidden = !this.used;
+    if (!this.used) return;
+    const labels = data.models.map((model) => model.labels ?? []);
+    this.first = new Switch("Decoder", "switch", names, labels, (decoder) => change({ decoder }));
+    this.second = new Switch("Beside it", "beside-switch", names, labels, (beside) => change({ beside }));
+    this.both = document.createElement("input");
+    Object.assign(this.both, { type: "checkbox", id: "compare" });
+    this.both.addEventListener("change", () => change({ beside: this.both?.checked ? this.#other() : -1 }));
+    const around = element("label", "check");
+    around.append(this.both, " two decoders side by side");
+    root.append(around, this.first.root, this.second.root, element("p", "soft legend", "* changes another switch too"));
+  }
+
+  /** The decoder that was beside the first one last, or another one. */
+  #other() {
+    const [first, second] = [this.first?.present ?? 0, this.second?.present ?? 0];
+    return first === second ? Number(first === 0) : second;
+  }
+
+  /** @param {State} state */
+  show(state) {
+    if (!this.first || !this.second || !this.both) return;
+    const two = state.beside >= 0;
+    this.both.checked = two;
+    this.first.show(state.decoder);
+    if (two) this.second.show(state.beside);
+    this.second.root.hidden = !two;
+    this.root.classList.toggle("two", two);
+  }
+}
