@@ -1,12 +1,12 @@
 const browser = [
   "document", "window", "location", "history", "atob", "performance", "requestAnimationFrame", "setTimeout",
-  "clearTimeout", "getComputedStyle", "ImageData", "WebAssembly",
+  "clearTimeout", "getComputedStyle", "ImageData", "WebAssembly", "Blob", "DecompressionStream", "Response",
 ];
 const node = ["process", "console", "URL"];
 
 export default [
   {
-    files: ["src/recombine/page/**/*.js", "tests/page/**/*.js"],
+    files: ["src/recombine/page/**/*.js", "src/recombine/reproduction/report/*.js", "tests/page/**/*.js"],
     languageOptions: {
       ecmaVersion: 2022,
       sourceType: "module",

@@ -106,7 +106,9 @@ def explore(
     ()
     """
     subjects = subjects_of(module, grid=grid, encode=encode, holdout=holdout, targets=targets, background=background)
-    data, numbers = page_data(subjects, image_shape=image_shape, title=title, labels=labels_of(parts_of(module), labels))
+    data, numbers = page_data(
+        subjects, image_shape=image_shape, title=title, labels=labels_of(parts_of(module), labels)
+    )
     return ExplorerPage(document(data, numbers), notes_of(data))
 
 

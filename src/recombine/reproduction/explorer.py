@@ -1,8 +1,8 @@
 """Trained decoders for a report's explorer: chosen from a store, and kept in the results folder.
 
-One file of the folder holds them all, so that a report can be written again without the store. Large weights are kept in
-65535 equal steps, half the size of float32, if that moves no output at a grid point by more than `TOLERANCE`; float16
-would move them several times as far.
+One file of the folder holds them all, so that a report can be written again without the store. Large weights are kept
+in 65535 equal steps, half the size of float32, if that moves no output at a grid point by more than `TOLERANCE`;
+float16 would move them several times as far.
 """
 
 from __future__ import annotations
@@ -183,7 +183,8 @@ def packed(decoders: Iterable[KeptDecoder]) -> bytes:
     """Decoders as safetensors, with what they are as JSON beside."""
     from safetensors.numpy import save
 
-    records, tensors = [], {}
+    records: list[dict[str, Any]] = []
+    tensors: dict[str, np.ndarray] = {}
     for number, own in enumerate(decoders):
         record = {"study": own.study, "key": own.key, "spec": parsed_json(own.spec.to_json())}
         records.append(record | {"labels": dict(own.labels), "scales": dict(own.scales)})

@@ -58,8 +58,8 @@ class Paper:
         ----------
         package
             Name of the package. A folder in it has `study.py`, which defines `STUDY`, `figure.py`, which defines
-            `FIGURES`, and may have `claims.py`, which defines `CLAIMS`. The package itself may have `sections.py`, which
-            defines `SECTIONS`, and `explorer.py`, which defines `EXPLORER`.
+            `FIGURES`, and may have `claims.py`, which defines `CLAIMS`. The package itself may have `sections.py` with
+            `SECTIONS`, and `explorer.py` with `EXPLORER`.
         questions
             Names of the folders, in the order in which a report tells them.
         about

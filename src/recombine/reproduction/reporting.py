@@ -20,7 +20,8 @@ PAGE, CLAIMS_FILE, FIGURES, DATA = "index.html", "claims.json", "figures", "data
 LARGEST_PAGE = 15_000_000
 """Bytes of the page, as far as data behind figures can be left out of it."""
 MISSING = (
-    "This folder keeps no decoders to explore: 'recombine report DIR --store STORE' takes them from the store of its runs."
+    "This folder keeps no decoders to explore: 'recombine report DIR --store STORE' takes them from the store "
+    "of its runs."
 )
 
 
@@ -46,18 +47,18 @@ def write_report(
     out, paper = findings.results.path, findings.paper
     remove_temporaries(out)
     figures = _drawn(findings, out / FIGURES, say)
-    settings: dict[str, Any] = dict(
-        title=paper.title,
-        source=paper.source,
-        question=paper.question,
-        preset=findings.preset,
-        provenance=findings.results.provenance,
-        judgements=findings.judgements,
-        figures=figures,
-        sections=paper.sections,
-        panels=panels,
-        missing=MISSING if paper.explorer else "",
-    )
+    settings: dict[str, Any] = {
+        "title": paper.title,
+        "source": paper.source,
+        "question": paper.question,
+        "preset": findings.preset,
+        "provenance": findings.results.provenance,
+        "judgements": findings.judgements,
+        "figures": figures,
+        "sections": paper.sections,
+        "panels": panels,
+        "missing": MISSING if paper.explorer else "",
+    }
     html = page(**settings, downloads=_data(findings, figures, LARGEST_PAGE - len(page(**settings).encode())))
     verdicts = json.dumps([judgement.record() for judgement in findings.judgements], indent=1)
     write_into(out, {CLAIMS_FILE: verdicts.encode(), PAGE: html.encode()})
@@ -93,7 +94,8 @@ def _data(findings: Findings, figures: Sequence[DrawnFigure], space: int) -> lis
     used = {study for figure in figures for study in figure.studies}
     studies = [study for study in findings.studies if study in used]
     paths = {study: f"{DATA}/{study}.nc" for study in studies}
-    return downloads(paths, {study: findings.results.dataset(study) for study in studies}, space - _MARGIN)
+    contents = {study: findings.results.content(study) for study in studies}
+    return downloads(paths, contents, {study: findings.results.dataset(study) for study in studies}, space - _MARGIN)
 
 
 _MARGIN = 50_000

@@ -130,9 +130,7 @@ class Results:
     def dataset(self, study: str) -> xarray.Dataset:
         """A study's Dataset."""
         if study not in self._loaded:
-            content = self._read(_file(study))
-            if content is None:
-                raise InvalidValue("study", study, f"one that was run: {listed(self.studies)}")
+            content = self.content(study)
             try:
                 self._loaded[study] = decoded(content)
             except Exception as error:  # HDF5 raises whatever it stumbles upon
@@ -141,6 +139,13 @@ class Results:
                     "from", str(self.path), f"whole files of results ({_file(study)}: {reason})"
                 ) from None
         return self._loaded[study]
+
+    def content(self, study: str) -> bytes:
+        """A study's Dataset as netCDF."""
+        content = self._read(_file(study))
+        if content is None:
+            raise InvalidValue("study", study, f"one that was run: {listed(self.studies)}")
+        return content
 
     def save(self, study: str, dataset: xarray.Dataset, fingerprint: str) -> None:
         """Keep a study's Dataset, all at once."""

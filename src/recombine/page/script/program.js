@@ -61,7 +61,8 @@ export class Program {
       const place = this.arena.keep(volume(this.data.shapes[constant.value]));
       this.places[constant.value] = place;
       this.preparations.push(() => {
-        this.heap.set(numbersOf(constant.type, bytes.slice(constant.start, constant.start + constant.length), constant.scale), place);
+        const own = bytes.slice(constant.start, constant.start + constant.length);
+        this.heap.set(numbersOf(constant.type, own, constant.scale), place);
       });
     }
   }

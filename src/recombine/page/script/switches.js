@@ -16,7 +16,7 @@ const LONGEST = 60; // letters of a label that are shown
  * @returns {number}
  */
 export function nearestDecoder(labels, present, label, value) {
-  const score = (/** @type {string[]} */ own) => own.reduce((sum, text, k) => sum + (text === labels[present][k] ? 1 : 0), 0);
+  const score = (/** @type {string[]} */ own) => own.filter((text, k) => text === labels[present][k]).length;
   let best = present;
   let most = -1;
   for (const [number, own] of labels.entries()) {
@@ -66,9 +66,9 @@ class Switch {
     list.addEventListener("change", () => {
       const value = this.values[label][list.selectedIndex];
       const next = nearestDecoder(this.labels, this.present, label, value);
-      const changed = this.names.filter((_, k) => k !== label && this.labels[next][k] !== this.labels[this.present][k]);
-      const words = changed.map((own) => `${shortened(own)} is now ${shortened(this.labels[next][this.names.indexOf(own)])}`);
-      const before = `With ${shortened(name)} ${shortened(value)} there is no such decoder here: `;
+      const changed = [...this.names.keys()].filter((k) => k !== label && !this.#shares(next, k));
+      const words = changed.map((k) => `${shortened(this.names[k])} is now ${shortened(this.labels[next][k])}`);
+      const before = `No such decoder here with ${shortened(name)} ${shortened(value)}: `;
       this.note.textContent = changed.length ? `${before}${words.join(", ")}.` : "";
       choose(next);
     });
@@ -78,6 +78,15 @@ class Switch {
     return list;
   }
 
+  /**
+   * Whether a decoder has the present one's label.
+   * @param {number} number
+   * @param {number} label
+   */
+  #shares(number, label) {
+    return this.labels[number][label] === this.labels[this.present][label];
+  }
+
   /** @param {number} number of the decoder */
   show(number) {
     this.present = number;
@@ -85,8 +94,8 @@ class Switch {
       const own = this.values[k].indexOf(this.labels[number][k]);
       if (list.selectedIndex !== own) list.selectedIndex = own;
       for (const [place, option] of [...list.options].entries()) {
-        const next = this.labels[nearestDecoder(this.labels, number, k, this.values[k][place])];
-        const alone = next.every((text, j) => j === k || text === this.labels[number][j]);
+        const next = nearestDecoder(this.labels, number, k, this.values[k][place]);
+        const alone = this.names.every((_, j) => j === k || this.#shares(next, j));
         option.textContent = shortened(this.values[k][place]) + (alone ? "" : " *");
       }
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,7 +24,7 @@ class Download:
     path: str
     """From the page on."""
     content: str | None
-    """netCDF-4 in base64; none where it is only a link."""
+    """netCDF-4, compressed by zlib, in base64; none where it is only a link."""
     rounded: bool = False
 
     @property
@@ -31,18 +32,22 @@ class Download:
         """What a reader must know."""
         if self.content is None:
             return "too large for this page; in the folder beside it"
-        return f"numbers rounded to three digits; exact ones are in {self.path}, beside this page" if self.rounded else ""
+        return (
+            f"numbers rounded to three digits; exact ones are in {self.path}, beside this page" if self.rounded else ""
+        )
 
 
-def downloads(paths: Mapping[str, str], datasets: Mapping[str, xarray.Dataset], space: int) -> list[Download]:
+def downloads(
+    paths: Mapping[str, str], contents: Mapping[str, bytes], datasets: Mapping[str, xarray.Dataset], space: int
+) -> list[Download]:
     """Datasets for a page.
 
     Parameters
     ----------
     paths
         By study, where its file is from the page on.
-    datasets
-        By study.
+    contents, datasets
+        By study, what is in the file.
     space
         Characters that there is space for.
 
@@ -51,10 +56,10 @@ def downloads(paths: Mapping[str, str], datasets: Mapping[str, xarray.Dataset], 
     list of Download
         In the given order. All are exact if all fit; else they are rounded, and the largest may be links.
     """
-    exact = {study: _text(dataset) for study, dataset in datasets.items()}
+    exact = {study: _text(content) for study, content in contents.items()}
     if sum(map(len, exact.values())) <= space:
         return [Download(study, paths[study], text) for study, text in exact.items()]
-    texts = {study: _text(rounded(dataset)) for study, dataset in datasets.items()}
+    texts = {study: _text(encoded(rounded(dataset))) for study, dataset in datasets.items()}
     fitting = _smallest(texts, space)
     return [Download(study, paths[study], texts[study] if study in fitting else None, True) for study in datasets]
 
@@ -88,5 +93,5 @@ def _rounded(values: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(numbers), shorter, numbers)
 
 
-def _text(dataset: xarray.Dataset) -> str:
-    return base64.b64encode(encoded(dataset)).decode()
+def _text(content: bytes) -> str:
+    return base64.b64encode(zlib.compress(content, 9)).decode()
