@@ -7,11 +7,11 @@ from typing import Any
 
 from recombine.errors import InvalidValue
 from recombine.page.subject import Trained
+from recombine.reproduction.explorer import NONE
 from recombine.specs import RunSpec
 
 FEW = 2
 """Decoders that need no labels: both are shown."""
-NOTHING = "–"
 
 
 def labels_of(decoders: Sequence[Any], given: Sequence[Mapping[str, str]] | None) -> tuple[list[str], list[list[str]]]:
@@ -49,10 +49,10 @@ def spec_labels(spec: RunSpec) -> dict[str, str]:
     decoder = spec.decoder.model_dump()
     penalties = {"entropy": recipe.entropy, "variance": recipe.variance}
     return {
-        "code": _kind(task.encoding), "decoder": str(decoder["kind"]), "depth": str(decoder.get("depth", NOTHING)),
-        "width": str(decoder.get("width", NOTHING)), "data": _training(task),
+        "code": _kind(task.encoding), "decoder": str(decoder["kind"]), "depth": str(decoder.get("depth", NONE)),
+        "width": str(decoder.get("width", NONE)), "data": _training(task),
         "penalties": " and ".join(name for name, weight in penalties.items() if weight) or "none",
-        "hold-out": str(getattr(task, "holdout", NOTHING)), "seed": str(spec.seed),
+        "hold-out": str(getattr(task, "holdout", NONE)), "seed": str(spec.seed),
     }  # fmt: skip
 
 
@@ -61,7 +61,7 @@ def _kind(encoding: Any) -> str:
 
 
 def _training(task: Any) -> str:
-    training = str(getattr(task, "training", NOTHING))
+    training = str(getattr(task, "training", NONE))
     return f"{training} and isolated factors" if task.isolated else training
 
 

@@ -1,8 +1,8 @@
 """Trained decoders for a report's explorer: chosen from a store, and kept in the results folder.
 
 One file of the folder holds them all, so that a report can be written again without the store. Large weights are kept
-in 65535 equal steps, half the size of float32, if that moves no output at a grid point by more than `TOLERANCE`;
-float16 would move them several times as far.
+in 65535 equal steps, half the size of float32, as far as that moves no output at a grid point by more than
+`TOLERANCE`; float16 would move them several times as far.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 
 LARGEST = 6_000_000
 """Bytes of the decoders of a folder."""
-TOLERANCE = 5e-5
+TOLERANCE = 8e-5
 """How far kept weights may move an output."""
 LARGE = 4096
 """Numbers of a tensor that is worth rounding."""
+NONE = "–"
+"""Value of a label that a decoder does not have."""
 STEPS = 32767
 """On either side of 0."""
 
@@ -72,7 +74,7 @@ class KeptDecoder:
     @property
     def name(self) -> str:
         """Its labels in one line."""
-        return " · ".join(self.labels.values())
+        return " · ".join(f"{label} {value}" for label, value in self.labels.items() if value != NONE)
 
     @property
     def size(self) -> int:
@@ -107,7 +109,10 @@ def collect(results: Results, paper: Paper, preset: Preset, store: Store, say: C
     """
     if paper.explorer is None:
         return
-    present = {(own.study, own.key): own for own in kept_decoders(results)}
+    try:
+        present, whole = {(own.study, own.key): own for own in kept_decoders(results)}, True
+    except InvalidValue:  # damaged, and made again
+        present, whole = {}, False
     chosen: list[KeptDecoder] = []
     left_out: list[str] = []
     grid = None
@@ -125,7 +130,8 @@ def collect(results: Results, paper: Paper, preset: Preset, store: Store, say: C
             left_out.append(f"{decoder.name} (more than {LARGEST / 1e6:.0f} MB)")
         else:
             chosen.append(decoder)
-    if [(own.key, own.labels) for own in chosen] != [(own.key, own.labels) for own in present.values()]:
+    same = [(own.key, own.labels) for own in chosen] == [(own.key, own.labels) for own in present.values()]
+    if not (whole and same):
         results.keep_decoders(packed(chosen) if chosen else None)
     if left_out:
         say(f"not in the explorer: {', '.join(left_out)}")
@@ -158,21 +164,32 @@ def _chosen(
 
 
 def _rounded(own: LabelledSpec, run: Run) -> KeptDecoder:
-    """A run's decoder in as few bytes as its outputs allow."""
+    """A run's decoder in as few bytes as its outputs allow: all large tensors rounded, or as many as may be."""
     import torch
 
     weights = run.weights()
-    large = {name for name, array in weights.items() if array.dtype == np.float32 and array.size >= LARGE}
-    scales = {name: float(np.float32(np.abs(weights[name]).max() / STEPS)) or 1.0 for name in large}
-    steps = {name: np.rint(weights[name].astype(np.float64) / scales[name]).astype(np.int16) for name in large}
-    rounded = KeptDecoder(own.study, run.key, run.spec, own.labels, {**weights, **steps}, scales)
+    sizes = {name: array.size for name, array in weights.items() if array.dtype == np.float32 and array.size >= LARGE}
+    large = sorted(sizes, key=lambda name: -sizes[name])
     task = run.spec.task
+
+    def kept(names: Iterable[str]) -> KeptDecoder:
+        scales = {name: float(np.float32(np.abs(weights[name]).max() / STEPS)) or 1.0 for name in names}
+        steps = {name: np.rint(weights[name] / np.float64(scale)).astype(np.int16) for name, scale in scales.items()}
+        return KeptDecoder(own.study, run.key, run.spec, own.labels, {**weights, **steps}, scales)
+
     with torch.no_grad():
         inputs = task.codes(task.grid.points).float().split(64)
-        modules = run.module(), rounded.module()
-        moved = max(float((modules[0](part) - modules[1](part)).abs().max()) for part in inputs)
-    exact = KeptDecoder(own.study, run.key, run.spec, own.labels, weights, {})
-    return rounded if moved <= TOLERANCE else exact
+        right = [run.module()(part) for part in inputs]
+
+        def fits(names: Iterable[str]) -> bool:
+            module = kept(names).module()
+            return max(float((module(x) - y).abs().max()) for x, y in zip(inputs, right, strict=True)) <= TOLERANCE
+
+        chosen = large if fits(large) else []
+        if not chosen:
+            for name in large:
+                chosen = [*chosen, name] if fits([*chosen, name]) else chosen
+    return kept(chosen)
 
 
 def _exact(array: np.ndarray, scale: float | None) -> np.ndarray:

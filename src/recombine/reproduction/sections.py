@@ -10,7 +10,7 @@ class Section:
     """A title, a paragraph in plain words on what is shown, and what belongs to it."""
 
     name: str
-    """Its place in the page's address."""
+    """As the page's address has it, after `part-`."""
     title: str
     text: str
     figures: tuple[str, ...] = ()

@@ -123,7 +123,9 @@ export class Switches {
     this.both.addEventListener("change", () => change({ beside: this.both?.checked ? this.#other() : -1 }));
     const around = element("label", "check");
     around.append(this.both, " two decoders side by side");
-    root.append(around, this.first.root, this.second.root, element("p", "soft legend", "* changes another switch too"));
+    const line = element("p", "soft");
+    line.append(around, element("span", "", "* changes another switch too"));
+    root.append(line, this.first.root, this.second.root);
   }
 
   /** The decoder that was beside the first one last, or another one. */

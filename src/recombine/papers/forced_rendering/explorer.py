@@ -19,6 +19,7 @@ from recombine.papers.forced_rendering.penalties.labels import ARMS, BOTH, ENTRO
 from recombine.papers.forced_rendering.penalties.study import penalised_spec
 from recombine.papers.forced_rendering.samples import LEARNT_ACCURACY, LEARNT_ERROR
 from recombine.reproduction.batches import Batch
+from recombine.reproduction.explorer import NONE as NONE_SUCH
 from recombine.reproduction.explorer import DecoderChoice, LabelledSpec
 from recombine.specs import RunSpec
 from recombine.store import Run
@@ -38,7 +39,7 @@ def _labelled(
     study: str, spec: RunSpec, decoder: str, depth: int | None = None, remedy: str = NO_REMEDY
 ) -> LabelledSpec:
     code = getattr(spec.task.encoding, "kind", str(spec.task.encoding))
-    labels = {"code": code, "decoder": decoder, "depth": "–" if depth is None else str(depth), "remedy": remedy}
+    labels = {"code": code, "decoder": decoder, "depth": NONE_SUCH if depth is None else str(depth), "remedy": remedy}
     return LabelledSpec(study, spec, labels)
 
 
