@@ -1,29 +1,76 @@
 """The report in a real browser, from disk, with the network off."""
 
+import base64
 import os
+import re
 import shutil
+from pathlib import Path
 
 import pytest
 
+import recombine as rc
 from recombine.cli.reproduce import written
+from recombine.page import report_explorer
 from recombine.papers import DEFAULT
+from recombine.reproduction.explorer import KeptDecoder, packed
 from recombine.reproduction.findings import Findings
+from recombine.reproduction.report.downloads import Download
+from recombine.reproduction.report.page import DrawnFigure
+from recombine.reproduction.report.page import page as page_of
+from recombine.reproduction.reporting import LARGEST_PAGE, MISSING
 from recombine.reproduction.results import Results
+from recombine.reproduction.sections import Section
 from tests.golden import PICTURES, RESULTS
 
 pytestmark = pytest.mark.browser
 
+HOSTILE = (
+    "<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>", "\"'`&lt;{{ 1 }}${alert(3)}",
+    "\u202eright to left\u202d", "long " * 2000,
+)  # fmt: skip
+LABELS = (("bump", "none"), ("bump", "stripes"), ("rate", "none"))
+
+
+def kept(labels):
+    """Untrained decoders with labels, one after another."""
+    task = rc.BumpTask(size=8, encoding="bump")
+    specs = [rc.RunSpec(task=task, decoder=rc.MLP(width=8, depth=1), seed=seed) for seed in range(len(labels))]
+    return [
+        KeptDecoder("encodings", f"key{number}", spec, own, _weights(spec), {})
+        for number, (spec, own) in enumerate(zip(specs, labels, strict=True))
+    ]
+
+
+def _weights(spec):
+    return {name: tensor.numpy() for name, tensor in spec.module().state_dict().items()}
+
 
 @pytest.fixture(scope="module")
 def page_path(browser, tmp_path_factory):
-    """A page with all figures, as they are kept for comparison: other tests draw them."""
+    """A page with an explorer and all figures, as they are kept for comparison: other tests draw them."""
     out = tmp_path_factory.mktemp("report") / "out"
     shutil.copytree(RESULTS, out)
-    Results(out).note(preset={"name": "tiny", "seeds": 3, "depths": [2, 3]}, runs=116)
+    results = Results(out)
+    results.note(preset={"name": "tiny", "seeds": 3, "depths": [2, 3]}, runs=116)
+    results.keep_decoders(packed(kept([dict(zip(("code", "remedy"), own, strict=True)) for own in LABELS])))
     with pytest.MonkeyPatch.context() as patch:
-        kept = {name: {"png": (PICTURES / f"{name}.png").read_bytes()} for name in DEFAULT.figures}
-        patch.setattr("recombine.reproduction.reporting.save_figure", lambda spec, datasets, folder: kept[spec.name])
+        drawn = {name: {"png": (PICTURES / f"{name}.png").read_bytes()} for name in DEFAULT.figures}
+        patch.setattr("recombine.reproduction.reporting.save_figure", lambda spec, datasets, folder: drawn[spec.name])
         return written(Findings(DEFAULT, Results.existing(out)))
+
+
+def small_page(folder, text, panels=None):
+    """A page with one figure, of which everything that can be a text of a user's is this text."""
+    image = base64.b64encode((PICTURES / "width.png").read_bytes()).decode()
+    html = page_of(
+        title=text, source=text, question=text, preset={"name": text, text: text}, provenance={"commit": text},
+        judgements=[], figures=[DrawnFigure("fig1", text, text, "png", image, ("encodings",))],
+        sections=[Section("question", text, text), Section("fails", text, text, ("fig1",))], panels=panels,
+        downloads=[Download("encodings", "data/encodings.nc", None)], missing=MISSING,
+    )  # fmt: skip
+    path = folder / f"{HOSTILE[2]}#?%.html".replace("/", "")
+    path.write_text(html)
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -44,13 +91,43 @@ def browser():
         started.close()
 
 
+@pytest.fixture
+def opened(browser):
+    """Opens a page, and looks afterwards that it logged nothing and asked for nothing."""
+    trouble, contexts = [], []
+
+    def opener(path, address="", width=1200):
+        contexts.append(browser.new_context(offline=True, viewport={"width": width, "height": 900}))
+        page = contexts[-1].new_page()
+        page.on("console", lambda message: trouble.append(message.text))
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        page.on("dialog", lambda dialog: trouble.append(dialog.message))
+        own = (path.as_uri(), "data:image/", "blob:")
+        page.on("request", lambda request: None if request.url.startswith(own) else trouble.append(request.url))
+        page.goto(path.as_uri() + address)
+        return page
+
+    yield opener
+    assert trouble == []
+    for context in contexts:
+        context.close()
+
+
+def until(page, condition):
+    """Waits for something to be true; playwright's own way of waiting is `eval`, which the page's policy forbids."""
+    for _ in range(300):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError(condition)
+
+
+STARTED = "() => window.explorer && window.explorer.sides.every(side => side.shown !== null)"
+
+
 @pytest.mark.parametrize("width", [1200, 420])
-def test_page_shows_verdicts_and_figure(page_path, browser, width):
-    page = browser.new_context(offline=True, viewport={"width": width, "height": 900}).new_page()
-    trouble = []
-    page.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
-    page.on("requestfailed", lambda request: trouble.append(request.url))
-    page.goto(page_path.as_uri())
+def test_page_shows_verdicts_and_figure(page_path, opened, width):
+    page = opened(page_path, width=width)
     verdicts = page.locator("#verdicts > tbody > tr")
     assert verdicts.count() == 1 + len(DEFAULT.claims)  # a heading and a row per claim
     for number, claim in enumerate(DEFAULT.claims, start=1):
@@ -60,12 +137,102 @@ def test_page_shows_verdicts_and_figure(page_path, browser, width):
     for index in range(images.count()):
         images.nth(index).scroll_into_view_if_needed()
         assert images.nth(index).evaluate("image => image.decode().then(() => image.naturalWidth > 100)")
-    assert all(len(text) > 80 for text in page.locator("figcaption").all_inner_texts())
+    assert all(len(text) > 80 for text in page.locator(".figure figcaption").all_inner_texts())
     case = page.locator("#verdicts details").first
     assert not case.locator("table").is_visible()
     case.locator("summary").click()
     assert case.locator("table").is_visible()
-    assert page.locator("#settings ~ .wide").inner_text().count("preset: depths") == 1
+    assert page.locator("#settings .wide").inner_text().count("preset: depths") == 1
     overflow = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     assert overflow <= 0, "the page scrolls sideways"
-    assert trouble == []
+    assert page_path.stat().st_size < LARGEST_PAGE
+
+
+def test_sections_follow_the_argument(page_path, opened):
+    page = opened(page_path)
+    links = page.locator("nav a")
+    assert links.all_inner_texts() == [
+        *(section.title for section in DEFAULT.sections), "Verdicts", "Settings and provenance", "Data",
+    ]  # fmt: skip
+    for section in DEFAULT.sections[1:]:
+        part = page.locator(f"#part-{section.name}")
+        assert part.locator("p.text").inner_text() == section.text
+        assert part.locator(".claims strong").all_inner_texts() == list(section.claims)
+        assert part.locator("figure").evaluate_all("all => all.map(own => own.id)") == list(section.figures)
+    until(page, STARTED)
+    assert page.evaluate("document.querySelector('main').firstElementChild.querySelector('#plane') !== null")
+
+
+def test_switches_by_keyboard_and_in_the_address(page_path, opened):
+    page = opened(page_path, "#decoder=0&beside=-1")
+    until(page, STARTED)
+    assert page.locator("#models").is_hidden()
+    page.locator("#switch-1").focus()
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("window.explorer.state.decoder") == 1
+    assert page.locator(".side h2").inner_text() == "code bump · remedy stripes"
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("ArrowDown")  # a rate code, of which there is none with stripes
+    assert page.evaluate("window.explorer.state.decoder") == 2
+    assert page.locator(".switch p").first.inner_text() == "No such decoder here with code rate: remedy is now none."
+    assert page.locator("#switch-1").evaluate("list => list.selectedOptions[0].textContent") == "none"
+    page.locator("#compare").focus()
+    page.keyboard.press("Space")
+    until(page, "() => location.hash.includes('beside=0')")
+    again = opened(page_path, page.evaluate("location.hash"))
+    until(again, STARTED)
+    assert again.locator(".side h2").all_inner_texts() == ["code rate · remedy none", "code bump · remedy none"]
+    assert again.locator("#beside-switch-0").evaluate("list => list.selectedOptions[0].textContent") == "bump"
+
+
+def test_data_of_a_figure_are_in_the_page(page_path, opened, tmp_path):
+    page = opened(page_path)
+    with page.expect_download() as download:
+        page.locator("#fig9 button.download").click()
+    assert download.value.suggested_filename == "rotation.nc"
+    download.value.save_as(tmp_path / "rotation.nc")
+    assert (tmp_path / "rotation.nc").read_bytes() == (page_path.parent / "data" / "rotation.nc").read_bytes()
+
+
+def test_hostile_texts_stay_text(opened, tmp_path):
+    everything = "".join(HOSTILE)
+    labels = [{HOSTILE[0]: HOSTILE[1], "remedy": everything}, {HOSTILE[0]: HOSTILE[2], "remedy": HOSTILE[3]}]
+    results = Results(tmp_path)
+    results.keep_decoders(packed(kept(labels)))
+    path = small_page(tmp_path, everything, {"question": report_explorer(results)})
+    assert not re.search("<img src=x|<script>alert", path.read_text())
+    page = opened(path)
+    until(page, STARTED)
+    assert page.locator("img[src=x]").count() == 0
+    assert page.locator(".figure figcaption").text_content() == everything
+    assert page.locator("#settings code").all_text_contents() == [everything, everything]
+    assert page.locator("#switch-0").evaluate("list => list.options[0].textContent") == f"{HOSTILE[1]}"
+    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+
+
+def test_the_policy_refuses_what_is_not_the_pages_own(page_path, browser):
+    from tests.browser.test_explorer import ATTEMPTS
+
+    page = browser.new_context(offline=True).new_page()
+    page.goto(page_path.as_uri())
+    assert page.evaluate(ATTEMPTS) == []
+
+
+def test_without_decoders_the_page_says_how_to_get_them(opened, tmp_path):
+    page = opened(small_page(tmp_path, "text"))
+    assert "recombine report DIR --store STORE" in page.locator("#part-question").inner_text()
+    assert page.locator("#plane").count() == 0
+
+
+AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason="no npm install here")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_fault(browser, page_path, scheme):
+    page = browser.new_context(offline=True, color_scheme=scheme, bypass_csp=True).new_page()
+    page.goto(page_path.as_uri())
+    until(page, STARTED)
+    page.evaluate(AXE.read_text() + ";0")
+    faults = page.evaluate("() => axe.run().then(found => found.violations.map(v => `${v.impact}: ${v.help}`))")
+    assert faults == []

@@ -78,14 +78,14 @@ def _drawn(findings: Findings, folder: Path, say: Callable[[str], None]) -> list
 
 
 def smallest(contents: Mapping[str, bytes]) -> tuple[str, bytes]:
-    """Of a figure's files and its pixels in a more compact form, the smallest, and what kind it is."""
+    """Of a figure's files, the one that is smaller in a page, and its kind; a PNG has at most 256 colours there."""
     from PIL import Image
 
-    kinds = {"svg+xml" if kind == "svg" else kind: content for kind, content in contents.items()}
-    if "png" in kinds:
-        buffer = io.BytesIO()
-        Image.open(io.BytesIO(kinds["png"])).convert("RGB").save(buffer, "webp", lossless=True)
-        kinds["webp"] = buffer.getvalue()
+    kinds = {"svg+xml": contents["svg"]} if "svg" in contents else {}
+    buffer = io.BytesIO()
+    image = Image.open(io.BytesIO(contents["png"])).convert("RGB")
+    image.quantize(method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(buffer, "png")
+    kinds["png"] = buffer.getvalue()
     return min(kinds.items(), key=lambda pair: len(pair[1]))
 
 

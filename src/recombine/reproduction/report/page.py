@@ -29,7 +29,7 @@ class DrawnFigure:
     title: str
     caption: str
     kind: str
-    """Of the image: `png`, `webp` or `svg+xml`."""
+    """Of the image: `png` or `svg+xml`."""
     image: str
     """In base64."""
     studies: tuple[str, ...] = ()
