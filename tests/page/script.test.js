@@ -3,12 +3,15 @@
 import assert from "node:assert/strict";
 import fs from "node:fs";
 import { test } from "node:test";
+import { deflateSync } from "node:zlib";
 import { initialState, parsed, written } from "../../src/recombine/page/script/address.js";
 import { codeOf } from "../../src/recombine/page/script/codes.js";
 import { nearestPoint, positionsOf, valueAt, valueText, wayThrough } from "../../src/recombine/page/script/grid.js";
 import { PANEL, addProduct, kernelFor, pack, packedSize } from "../../src/recombine/page/script/matmul.js";
-import { Arena, fromHalf, memoryFor } from "../../src/recombine/page/script/memory.js";
+import { Arena, fromHalf, inflated, memoryFor } from "../../src/recombine/page/script/memory.js";
 import { broadcast, erf } from "../../src/recombine/page/script/operations.js";
+import { numbersOf } from "../../src/recombine/page/script/program.js";
+import { nearestDecoder } from "../../src/recombine/page/script/switches.js";
 
 const code = fs.readFileSync(new URL("../../src/recombine/page/matmul.wasm", import.meta.url));
 
@@ -106,4 +109,19 @@ test("an address restores the state, and nonsense changes nothing", () => {
     assert.deepEqual(parsed(text, first, data), first, text);
   }
   assert.deepEqual(parsed("#at=99,-3,1", first, data).at, [3, 0, 1]);
+});
+
+test("a switch changes as little else as possible", () => {
+  const labels = [["bump", "CNN", "none"], ["bump", "CNN", "stripes"], ["rate", "CNN", "none"], ["bump", "MLP", "none"]];
+  assert.equal(nearestDecoder(labels, 0, 2, "stripes"), 1);
+  assert.equal(nearestDecoder(labels, 1, 1, "MLP"), 3);
+  assert.equal(nearestDecoder(labels, 1, 0, "rate"), 2);
+  assert.equal(nearestDecoder(labels, 1, 0, "bump"), 1);
+});
+
+test("numbers in steps are exact, and what was compressed comes back", async () => {
+  const steps = new Uint8Array(new Int16Array([-32767, 0, 3]).buffer);
+  assert.deepEqual([...numbersOf("int16", steps, 0.5)], [-16383.5, 0, 1.5]);
+  const bytes = new Uint8Array(1000).fill(7);
+  assert.deepEqual(await inflated(new Uint8Array(deflateSync(bytes))), bytes);
 });
