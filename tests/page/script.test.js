@@ -112,7 +112,7 @@ test("an address restores the state, and nonsense changes nothing", () => {
 });
 
 test("a switch changes as little else as possible", () => {
-  const labels = [["bump", "CNN", "none"], ["bump", "CNN", "stripes"], ["rate", "CNN", "none"], ["bump", "MLP", "none"]];
+  const labels = ["bump CNN none", "bump CNN stripes", "rate CNN none", "bump MLP none"].map((own) => own.split(" "));
   assert.equal(nearestDecoder(labels, 0, 2, "stripes"), 1);
   assert.equal(nearestDecoder(labels, 1, 1, "MLP"), 3);
   assert.equal(nearestDecoder(labels, 1, 0, "rate"), 2);
@@ -121,7 +121,7 @@ test("a switch changes as little else as possible", () => {
 
 test("numbers in steps are exact, and what was compressed comes back", async () => {
   const steps = new Uint8Array(new Int16Array([-32767, 0, 3]).buffer);
-  assert.deepEqual([...numbersOf("int16", steps, 0.5)], [-16383.5, 0, 1.5]);
+  assert.deepEqual(Array.from(numbersOf("int16", steps, 0.5)), [-16383.5, 0, 1.5]);
   const bytes = new Uint8Array(1000).fill(7);
   assert.deepEqual(await inflated(new Uint8Array(deflateSync(bytes))), bytes);
 });

@@ -22,7 +22,7 @@ def test_runs_are_labelled_by_what_their_specs_differ_in():
     names, values = labels_of([kept(spec) for spec in (BASE, deep, striped)], None)
     assert names == ["depth", "data"]
     assert [own[0] for own in values] == ["1", "2", "1"]
-    assert values[2][1] == "pick:5 and isolated factors"
+    assert values[2][1] == "pick:samples=5 and isolated factors"
 
 
 def test_equal_labels_are_numbered():

@@ -1,8 +1,8 @@
 """Trained decoders for a report's explorer: chosen from a store, and kept in the results folder.
 
 One file of the folder holds them all, so that a report can be written again without the store. Large weights are kept
-in 65535 equal steps, half the size of float32, as far as that moves no output at a grid point by more than
-`TOLERANCE`; float16 would move them several times as far.
+in 65535 equal steps, half the size of float32, as far as that moves no output by more than `TOLERANCE`; float16 would
+move them several times as far.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ LARGEST = 6_000_000
 """Bytes of the decoders of a folder."""
 TOLERANCE = 8e-5
 """How far kept weights may move an output."""
+POINTS = 200
+"""Of the grid, at which that is looked at."""
 LARGE = 4096
 """Numbers of a tensor that is worth rounding."""
 NONE = "–"
@@ -178,7 +180,8 @@ def _rounded(own: LabelledSpec, run: Run) -> KeptDecoder:
         return KeptDecoder(own.study, run.key, run.spec, own.labels, {**weights, **steps}, scales)
 
     with torch.no_grad():
-        inputs = task.codes(task.grid.points).float().split(64)
+        points = torch.linspace(0, task.grid.size - 1, min(POINTS, task.grid.size)).long()
+        inputs = task.codes(task.grid.rows(points)).float().split(64)
         right = [run.module()(part) for part in inputs]
 
         def fits(names: Iterable[str]) -> bool:
