@@ -200,8 +200,13 @@ def test_reproduce_writes_a_report(store_path, tmp_path, capsys):
     (claim,) = json.loads((out / "claims.json").read_text())
     assert claim["verdict"] == "not decidable"  # after three steps nothing is learnt
     page = (out / "index.html").read_text()
-    assert "http" not in page
+    assert "http" not in page.replace("http-equiv", "")
     assert "<script src" not in page
+    assert "keeps no decoders" in page
+    code, _, error = run(f"report {out} --store {store_path}", capsys)
+    assert code == 2
+    assert "allowed: a store with networks behind" in error
+    assert error.count("\n") == 1
 
 
 def test_an_interruption_is_said(store_path, monkeypatch, capsys):

@@ -190,7 +190,9 @@ def _collect(findings: Findings, store: Path) -> None:
 
     collect(findings.results, PAPER, PAPER.preset(**findings.preset), Store(store, create=False), say)
     if not kept_decoders(findings.results):
-        raise InvalidValue("store", str(store), f"the store of the runs behind {str(findings.results.path)!r}")
+        raise InvalidValue(
+            "store", str(store), f"a store with networks behind {str(findings.results.path)!r} that learnt"
+        )
 
 
 def _require_present(findings: Findings, outdated: Sequence[str]) -> None:
