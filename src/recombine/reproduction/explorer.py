@@ -116,7 +116,7 @@ def collect(results: Results, paper: Paper, preset: Preset, store: Store, say: C
     except InvalidValue:  # damaged, and made again
         present, whole = {}, False
     chosen: list[KeptDecoder] = []
-    left_out: list[str] = []
+    left_out: dict[str, list[str]] = {}
     grid = None
     for own in paper.explorer.decoders(preset):
         if own.study not in results.studies:
@@ -127,16 +127,16 @@ def collect(results: Results, paper: Paper, preset: Preset, store: Store, say: C
             continue
         grid = grid or decoder.spec.task.grid
         if decoder.spec.task.grid != grid:
-            left_out.append(f"{decoder.name} (another grid)")
+            left_out.setdefault("on another grid", []).append(decoder.name)
         elif sum(kept.size for kept in chosen) + decoder.size > LARGEST:
-            left_out.append(f"{decoder.name} (more than {LARGEST / 1e6:.0f} MB)")
+            left_out.setdefault(f"with which there would be more than {LARGEST / 1e6:g} MB", []).append(decoder.name)
         else:
             chosen.append(decoder)
     same = [(own.key, own.labels) for own in chosen] == [(own.key, own.labels) for own in present.values()]
     if not (whole and same):
         results.keep_decoders(packed(chosen) if chosen else None)
-    if left_out:
-        say(f"not in the explorer: {', '.join(left_out)}")
+    for reason, names in left_out.items():
+        say(f"not in the explorer, {reason}: {'; '.join(names)}")
 
 
 def kept_decoders(results: Results) -> list[KeptDecoder]:
