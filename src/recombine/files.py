@@ -173,6 +173,14 @@ def is_present(path: Path) -> bool:
     return True
 
 
+def cache_folder() -> Path:
+    """The user's cache folder for this package; `RECOMBINE_CACHE` names another."""
+    from platformdirs import user_cache_path
+
+    named = os.environ.get("RECOMBINE_CACHE")
+    return (Path(named) if named else user_cache_path("recombine")).absolute()
+
+
 def entries(folder: Path) -> list[str]:
     """Names in a folder, in order; none where there is no folder."""
     with one_line_errors(folder):

@@ -62,10 +62,11 @@ class _Damaged(Exception):
 
 
 class Index:
-    """Rows of the finished runs; every method does what it can and raises nothing."""
+    """Rows of the finished runs; every method does what it can and raises nothing. Without a path there is none."""
 
-    def __init__(self, path: Path, lock_path: Path) -> None:
-        self.path, self.lock_path = path, lock_path
+    def __init__(self, path: Path | None, lock_path: Path) -> None:
+        self.path, self.lock_path = path or Path(), lock_path
+        self._is_kept = path is not None
         self._rest_until = 0.0
 
     def heads(self) -> dict[str, tuple[float, str]]:
@@ -94,7 +95,9 @@ class Index:
 
     def _used(self, use: Callable[[sqlite3.Connection], T], mode: str) -> T | None:
         """What a use of the index gives; None where it cannot be used, after a damaged one was put aside."""
-        for last in (mode == "ro", True):  # what was put aside has nothing to read, and a new one can be written
+        for last in (
+            (mode == "ro", True) if self._is_kept else ()
+        ):  # what was put aside has nothing to read, and a new one can be written
             try:
                 if not self._is_regular():
                     raise _Damaged

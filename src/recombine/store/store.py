@@ -1,7 +1,7 @@
 """A directory of runs that loses nothing.
 
     recombine.json          says that this is a store, and its format
-    index.sqlite            a cache of what is below, for listing
+    index.sqlite            a cache of what is below, for listing (`filesystems` says where)
     runs/KEY/               a finished run: spec, result, weights, arrays, and a manifest with their digests
     checkpoints/KEY         the newest state of an unfinished run
     locks/KEY               locked while a process trains that run
@@ -31,6 +31,7 @@ from recombine.files import delete, entries, flush_directory, one_line_errors, w
 from recombine.store import care, catalogue
 from recombine.store.catalogue import Listing
 from recombine.store.checkpoints import Checkpoints
+from recombine.store.filesystems import index_folder
 from recombine.store.index import Index
 from recombine.store.locks import Lock
 from recombine.store.names import INDEX, STORE_LOCK, is_key
@@ -75,9 +76,10 @@ class Store:
     def __init__(self, path: str | os.PathLike[str] | None = None, *, create: bool = True) -> None:
         one_of("create", create, (True, False))
         self.path = store_path(path)
-        self.index = Index(self.path / INDEX, self.path / "locks" / STORE_LOCK)
         self.checkpoints = Checkpoints(self.path / "checkpoints", self.path / "damaged")
         open_folder(self.path, create)
+        place = index_folder(self.path)
+        self.index = Index(place and place / INDEX, self.path / "locks" / STORE_LOCK)
 
     def require_room(self, size: int) -> None:
         """Refuse now, in one line, what would fill the disk later."""
