@@ -243,3 +243,10 @@ def test_a_user_error_while_reading_ahead_is_raised(monkeypatch):
     with pytest.raises(ZeroDivisionError):
         for _ in fit(ensemble, ensemble.initial()):
             pass
+
+
+def test_a_factor_called_kind_is_coded_as_the_others_or_refused_in_one_line():
+    pictures, numbers = np.zeros((4, 6, 6), dtype=np.uint8), {"kind": [0, 0, 1, 1], "y": [0, 1, 0, 1]}
+    assert str(rc.ArrayTask(pictures, numbers, holdout="none").encoding) == "bump"
+    with pytest.raises(InvalidValue, match="factors: 'kind' is not allowed; allowed: another name"):
+        rc.ArrayTask(pictures, numbers, categorical=("kind",), holdout="none")
