@@ -145,6 +145,7 @@ def mixture_curve(
     whole_number("largest", largest)
     whole_number("folds", folds, at_least=3)
     whole_number("restarts", restarts)
+    whole_number("seed", seed, at_least=0)
     flat = counts.reshape(-1, counts.shape[-1])
     if bool((flat < 0).any()) or bool((flat.sum(dim=-1) < folds).any()):
         raise InvalidValue("counts", int(flat.sum(dim=-1).min()), f"counts, not negative, of sum {folds} or more")
