@@ -140,6 +140,12 @@ def mixture_curve(
     -------
     MixtureCurve
         Over ranks from 1 to `largest`.
+
+    Examples
+    --------
+    >>> same, even = torch.tensor([90, 10, 10, 90]), torch.tensor([50, 50, 50, 50])
+    >>> mixture_curve(torch.stack([same, even]), (2, 2), largest=3).chosen.tolist()
+    [2, 1]
     """
     shape = several_factors(shape, counts.shape[-1])
     whole_number("largest", largest)
