@@ -265,7 +265,7 @@ class FactorGrid:
         """
         if values.shape[1] != len(self.factors) or not bool(torch.isfinite(values).all()):
             raise InvalidValue("values", values, f"finite numbers, one for each of {listed(self.names)}")
-        flat = torch.zeros(len(values), dtype=torch.int64)
+        flat = torch.zeros(len(values), dtype=torch.int64, device=values.device)
         for k, factor in enumerate(self.factors):
             step = factor.position(factor.nearby(values[:, k])).round().long().clamp(0, factor.count - 1)
             flat = flat * factor.count + step
