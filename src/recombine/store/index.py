@@ -126,6 +126,7 @@ class Index:
         writes = mode != "ro"
         with closing(self._opened(mode)) as connection:
             if writes:
+                connection.execute("PRAGMA synchronous=OFF")  # what a power cut spoils is found, and made again
                 with suppress(sqlite3.OperationalError):  # another process is doing it
                     connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")

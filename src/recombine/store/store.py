@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from recombine.checks import given_path, one_of
 from recombine.errors import InvalidValue, StoreError, listed
-from recombine.files import delete, entries, flush_directory, one_line_errors, write
+from recombine.files import delete, entries, fill_folder, flush_directory, one_line_errors
 from recombine.store import care, catalogue
 from recombine.store.catalogue import Listing
 from recombine.store.checkpoints import Checkpoints
@@ -165,10 +165,9 @@ class Store:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             try:
-                for name, content in contents.items():
-                    write(folder / name, content)
                 digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
-                write(folder / MANIFEST, manifest_text(key, digests).encode())
+                manifest = manifest_text(key, digests).encode()
+                fill_folder(folder, {**contents, MANIFEST: manifest})
                 os.replace(folder, run.path)
             except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)
