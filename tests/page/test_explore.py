@@ -95,7 +95,7 @@ def test_what_a_page_holds():
     assert page.notes == ()
     assert model["image"] == [1, 10, 10]
     assert model["sizes"] == list(task.code_sizes)
-    assert [stage["name"] for stage in model["program"]["stages"]] == ["layer1", "layer2"]
+    assert [stage["name"] for stage in model["program"]["stages"]] == ["layer1", "layer2", "output"]
     kept = task.codes(task.grid.points)[~task.held_out].mean(dim=0)
     assert torch.allclose(torch.tensor(model["mean"]).double(), kept, atol=1e-6)
     assert module.training

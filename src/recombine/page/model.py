@@ -83,6 +83,7 @@ def _program(subject: Subject, blobs: Blobs, encoded_by_page: bool) -> dict[str,
     names = {prefix + path: path for path in _stages(subject)}
     program = translate(module, rows[0], list(names))
     program.stages = {_stage_name(subject.module, names[path]): value for path, value in program.stages.items()}
+    program.stages.setdefault("output", program.output)
     if program.numbers > LARGEST_PROGRAM:
         raise Untranslatable(f"{program.numbers:,} numbers are more than the {LARGEST_PROGRAM:,} that a page may hold")
     right = torch.cat([subject.outputs(row[None]).flatten(1) for row in values])

@@ -1,44 +1,13 @@
 /** One decoder's column: output, truth, difference, superposed halves, nearest training images, a stage. */
 
 import { nearestPoint, positionsOf, valueText } from "./grid.js";
+import { Picture, element } from "./picture.js";
 import { diverging, drawImage, drawStage, grey } from "./pictures.js";
+import { StageViews } from "./views.js";
 
 /** @typedef {import("./decoder.js").Decoder} Decoder */
 
 const MEMORIES = 3;
-
-/**
- * @param {string} tag
- * @param {string} [name] of its class
- * @param {string} [text]
- * @returns {HTMLElement}
- */
-export function element(tag, name = "", text = "") {
-  const made = document.createElement(tag);
-  if (name) made.className = name;
-  if (text) made.textContent = text;
-  return made;
-}
-
-/** A picture with its caption. */
-class Picture {
-  /** @param {string} caption */
-  constructor(caption) {
-    this.figure = element("figure");
-    this.canvas = /** @type {HTMLCanvasElement} */ (document.createElement("canvas"));
-    this.canvas.setAttribute("role", "img");
-    this.words = element("figcaption");
-    this.figure.append(this.canvas, this.words);
-    this.caption(caption);
-  }
-
-  /** @param {string} text */
-  caption(text) {
-    if (this.words.textContent === text) return;
-    this.words.textContent = text;
-    this.canvas.setAttribute("aria-label", text);
-  }
-}
 
 export class Side {
   /** Positions for which each half was computed. @type {(number | null)[]} */
@@ -72,7 +41,13 @@ export class Side {
     this.stage = new Picture("");
     this.stage.figure.classList.add("wide");
     this.hasStages = Boolean(data.program && data.program.stages.length);
-    if (this.hasStages) this.#row("Inside", [this.stage]);
+    /** @type {StageViews | null} */
+    this.views = null;
+    if (this.hasStages) {
+      this.#row("Inside", [this.stage]);
+      this.views = new StageViews(decoder);
+      this.root.append(this.views.root);
+    }
     /** Nearest kept points, as positions. @type {number[][]} */
     this.nearest = [];
     /** @type {Float32Array | null} */
