@@ -87,9 +87,14 @@ export class Side {
       drawImage(this.difference.canvas, difference, image, -span, span, diverging);
       const between = at.some((position) => Math.abs(position - Math.round(position)) > 1e-6);
       this.truth.caption(between ? "truth at the nearest grid point" : "truth");
+    } else if (decoder.data.truth) {
+      drawImage(this.truth.canvas, output.map(() => low), image, low, high);
+      drawImage(this.difference.canvas, output.map(() => 0), image, -1, 1, diverging);
+      this.truth.caption("the data have no such image");
     }
     this.error = truth ? decoder.error(output, truth) : null;
-    const place = decoder.isHeldOut(at) ? "held out" : "in training range";
+    const present = decoder.isPresent(nearestPoint(decoder.factors, at));
+    const place = decoder.isHeldOut(at) ? "held out" : present ? "in training range" : "not in the data";
     const wrong = this.error === null ? "" : `error ${this.error.toFixed(3)} of a blank image`;
     this.numbers.textContent = [decoder.hasHoldout ? place : "", wrong].filter(Boolean).join(" · ");
     this.root.classList.toggle("outside", decoder.isHeldOut(at));
