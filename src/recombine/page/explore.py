@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recombine.checks import given_path
+from recombine.checks import given_path, whole_number
 from recombine.data import LabelledImages
 from recombine.diagnosis.targets import TargetFunction
 from recombine.encodings import Encoding
@@ -25,6 +25,7 @@ from recombine.page.blobs import Blobs
 from recombine.page.document import document
 from recombine.page.model import page_model
 from recombine.page.subject import subjects_of
+from recombine.page.widget import available, explorer_widget
 from recombine.store import Run
 from recombine.tasks import ArrayTask
 from recombine.version import __version__
@@ -35,7 +36,7 @@ FRAME_HEIGHT = 900
 
 @dataclass(frozen=True)
 class ExplorerPage:
-    """A page that needs no other file; notebooks show it in a frame."""
+    """A page that needs no other file; notebooks show it in a frame, as a widget where anywidget is installed."""
 
     html: str
     notes: tuple[str, ...]
@@ -46,6 +47,29 @@ class ExplorerPage:
         path = given_path("out", path)
         write(path, self.html.encode(), "out")
         return path
+
+    def widget(self, height: int = FRAME_HEIGHT) -> Any:
+        """The page as an `anywidget.AnyWidget`, whose `address` is the present view and may be set.
+
+        Parameters
+        ----------
+        height
+            Of its frame, in pixels.
+
+        Returns
+        -------
+        anywidget.AnyWidget
+            For Jupyter, VS Code, Colab, and marimo (`mo.ui.anywidget`).
+        """
+        return explorer_widget(self.html, whole_number("height", height))
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        if available():
+            display(self.widget())
+        else:
+            display({"text/html": self._repr_html_()}, raw=True)
 
     def _repr_html_(self) -> str:
         frame = f'width="100%" height="{FRAME_HEIGHT}" style="border:0" sandbox="allow-scripts"'

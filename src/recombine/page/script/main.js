@@ -67,6 +67,11 @@ class Explorer {
     this.#controls();
     this.#rebuild();
     window.addEventListener("hashchange", () => this.set(parsed(location.hash, this.state, this.data)));
+    window.addEventListener("message", (event) => { // from a notebook's widget around the page
+      const address = event.data?.address;
+      if (event.source !== window.parent || event.source === window || typeof address !== "string") return;
+      this.set(parsed(address, this.state, this.data));
+    });
     window.addEventListener("resize", () => this.refresh());
     window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.refresh());
     this.set({});
@@ -224,8 +229,10 @@ class Explorer {
   /** Once nothing has changed for a while: the address, and what a screen reader says. */
   #settle() {
     const { factors } = this.data;
+    const address = `#${written(this.state)}`;
+    if (window.parent !== window) window.parent.postMessage({ address }, "*");
     try {
-      history.replaceState(null, "", `#${written(this.state)}`);
+      history.replaceState(null, "", address);
     } catch {
       // A frame of a notebook has no address of its own.
     }
