@@ -34,7 +34,7 @@ def _widget_class() -> Any:
     import anywidget
     import traitlets
 
-    class ExplorerWidget(anywidget.AnyWidget):  # type: ignore[misc]
+    class ExplorerWidget(anywidget.AnyWidget):
         """A page in a frame; `address` is the present view, as `#at=13,13&stage=1`, and may be set."""
 
         _esm = (files("recombine.page") / "widget.js").read_text(encoding="utf-8")

@@ -35,10 +35,10 @@ export class Side {
       const text = "What the decoder draws for one factor while every other one has its mean code over training.";
       this.#row(title, [...this.halves, this.sum], text);
     }
-    this.memories = Array.from({ length: data.truth ? MEMORIES : 0 }, () => new Picture(""));
+    this.memories = Array.from({ length: data.truth ? MEMORIES : 0 }, () => new Picture("training image"));
     const likest = "Kept combinations that look most like the output.";
     if (data.truth) this.#row("Nearest training images", this.memories, likest);
-    this.stage = new Picture("");
+    this.stage = new Picture("activity of a stage");
     this.stage.figure.classList.add("wide");
     this.hasStages = Boolean(data.program && data.program.stages.length);
     /** @type {StageViews | null} */
@@ -95,7 +95,8 @@ export class Side {
     this.error = truth ? decoder.error(output, truth) : null;
     const present = decoder.isPresent(nearestPoint(decoder.factors, at));
     const place = decoder.isHeldOut(at) ? "held out" : present ? "in training range" : "not in the data";
-    const wrong = this.error === null ? "" : `error ${this.error.toFixed(3)} of a blank image`;
+    const relative = this.error === null ? "" : `error ${this.error.toFixed(3)} of a blank image`;
+    const wrong = output.every(Number.isFinite) ? relative : "the output is not a finite number here";
     this.numbers.textContent = [decoder.hasHoldout ? place : "", wrong].filter(Boolean).join(" · ");
     this.root.classList.toggle("outside", decoder.isHeldOut(at));
     if (this.hasStages && program && decoder.program) {

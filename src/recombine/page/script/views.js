@@ -14,9 +14,9 @@ export class StageViews {
   constructor(decoder) {
     this.decoder = decoder;
     this.root = element("div", "views");
-    this.volume = new Picture("");
-    this.activity = new Picture("");
-    this.curves = [new Picture(""), new Picture("")];
+    this.volume = new Picture("log10 dv over the plane");
+    this.activity = new Picture("a unit over the plane");
+    this.curves = [new Picture("a unit across"), new Picture("a unit down")];
     this.progress = element("p", "soft");
     this.drawn = element("div");
     const dv = "log10 dv says how much the stage enlarges a cell of the plane; " +
