@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -214,6 +215,21 @@ def test_hostile_names_stay_text(opened, tmp_path):
         page.locator("#decoder").select_option(index=number)
         assert page.locator(".side h2").first.text_content() == name
         assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+
+
+def test_hostile_values_of_data_stay_text(opened, tmp_path):
+    values = [*HOSTILE[:3], "\u202eright to left", HOSTILE[4]]
+    factors = {"shape": [value for value in values for _ in range(2)], "x": [0, 1] * len(values)}
+    task = rc.ArrayTask(np.zeros((10, 3, 3), dtype=np.uint8), factors, holdout="mask:points=0,0")
+    path = rc.explore(nn.Linear(2, 9), data=task, encode=lambda values: values).save(tmp_path / "page.html")
+    page = opened(path)
+    for position, label in enumerate(task.levels["shape"]):
+        page.evaluate("k => window.explorer.set({at: [k, 1]})", position)
+        shown = page.locator("#factor0").get_attribute("aria-valuetext")
+        assert shown == (label if len(label) <= 24 else label[:23] + "…")
+        assert page.locator("output").first.text_content() == shown
+    assert page.locator("img").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
 
 
 ATTEMPTS = """() => new Promise(done => setTimeout(async () => {

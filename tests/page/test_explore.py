@@ -53,10 +53,58 @@ def test_what_cannot_run_in_a_browser_is_computed_beforehand(function, words):
     assert re.search(f"Calls: Not run here: .*{words}.*computed beforehand at grid points", page.notes[0])
 
 
+def test_random_outputs_are_noticed_where_some_are_not():
+    page = rc.explore(Dropped(), SMALL)
+    assert "random numbers (native_dropout in Dropped)" in page.notes[0]
+    assert page.notes[1:] == ("Dropped: Outputs are random: every point was run with the same random numbers.",)
+
+
+class Dropped(nn.Module):
+    """Drops half of its inputs, of which none is left at 0."""
+
+    def forward(self, x):
+        return nn.functional.dropout(x.repeat(1, 8), 0.5, training=True)
+
+
 def test_a_large_module_falls_back(monkeypatch):
     monkeypatch.setattr(limits, "LARGEST_PROGRAM", 40)
     page = rc.explore(nn.Linear(2, 16), SMALL)
     assert "48 parameters are more than the 40 that a page may hold" in page.notes[0]
+
+
+class Huge(nn.Module):
+    """10⁸ weights, which share one place in memory."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1).expand(10**8), requires_grad=False)
+
+    def forward(self, x):
+        return x.repeat(1, 8) * self.weight[0]
+
+
+def test_a_hundred_million_weights_fall_back():
+    page = rc.explore(Huge(), SMALL)
+    assert "100,000,000 parameters are more than the 16,000,000 that a page may hold" in page.notes[0]
+    assert data_of(page)["models"][0]["table"]["length"] == 2 * 12 * 16
+
+
+def test_a_module_without_parameters_runs():
+    page = rc.explore(nn.Sequential(nn.Softplus(), nn.Flatten()), SMALL)
+    (model,) = data_of(page)["models"]
+    assert page.notes == ()
+    assert [operation["name"] for operation in model["program"]["operations"]][-1] in ("where", "map", "view")
+
+
+def test_numbers_that_are_not_finite_at_one_point_are_refused():
+    with pytest.raises(rc.InvalidValue, match="finite numbers at every grid point") as error:
+        rc.explore(nn.Linear(2, 16), SMALL, encode=hole)
+    assert "\n" not in str(error.value)
+
+
+def hole(values):
+    """Values, none at (1, 1)."""
+    return torch.where((values == 1).all(1, keepdim=True), torch.nan, values)
 
 
 def test_a_fallback_that_is_too_large_is_refused(monkeypatch):

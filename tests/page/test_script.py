@@ -33,6 +33,13 @@ def test_units():
 
 
 @needs_node
+def test_the_joined_script_is_one_module(tmp_path):
+    """No two modules give the same name to different things."""
+    (tmp_path / "script.mjs").write_text(script(), encoding="utf-8")
+    run("node", "--check", str(tmp_path / "script.mjs"))
+
+
+@needs_node
 @needs_tools
 @pytest.mark.slow
 def test_types_and_style():

@@ -6,7 +6,7 @@ import { ellipse } from "./geometry.js";
 /** @typedef {import("./survey.js").Survey} Survey */
 
 const SHADES = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
-const CELLS = 1.6; // half axis of an ellipse of mean volume, in steps of the grid
+const CELLS = 2.2; // half axis of an ellipse of mean volume, in steps of the grid
 const FRAME = { left: 34, right: 8, top: 8, bottom: 20 };
 
 /**
