@@ -2,11 +2,14 @@
 
 import { isHeldOut, nearestPoint, valueText } from "./grid.js";
 import { ellipse } from "./geometry.js";
+import { drawImage } from "./pictures.js";
 
 /** @typedef {import("./survey.js").Survey} Survey */
 
 const SHADES = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
 const CELLS = 2.2; // half axis of an ellipse of mean volume, in steps of the grid
+/** On which cells are drawn as single pixels. @type {HTMLCanvasElement | undefined} */
+let scratch;
 const FRAME = { left: 34, right: 8, top: 8, bottom: 20 };
 
 /**
@@ -58,7 +61,7 @@ function penOf(canvas, aspect) {
  * Numbers over the plane, cell by cell; held-out cells are framed, the present point is marked.
  * @param {HTMLCanvasElement} canvas
  * @param {Survey} survey
- * @param {ArrayLike<number>} numbers a number that is none is left blank
+ * @param {ArrayLike<number>} numbers row by row; rows that are not complete are left blank
  * @param {[number, number]} bounds
  * @param {(share: number) => [number, number, number]} palette
  * @param {number[]} at
@@ -69,14 +72,12 @@ export function drawMap(canvas, survey, numbers, [low, high], palette, at, withE
   const { pen, wide, tall, colour } = penOf(canvas, survey.alone ? 8 : 1);
   if (!pen) return;
   const [dx, dy] = [wide / columns, tall / rows];
-  const edge = (/** @type {number} */ k, /** @type {number} */ size) => Math.round(k * size); // leaves no seams
-  for (let j = 0; j < rows; j += 1) {
-    for (let i = 0; i < columns; i += 1) {
-      const number = numbers[j * columns + i];
-      if (Number.isNaN(number)) continue;
-      pen.fillStyle = `rgb(${palette((number - low) / (high - low || 1)).map(Math.round).join()})`;
-      pen.fillRect(edge(i, dx), edge(j, dy), edge(i + 1, dx) - edge(i, dx), edge(j + 1, dy) - edge(j, dy));
-    }
+  const complete = Math.floor(survey.known / columns); // rows
+  if (complete) {
+    scratch ??= document.createElement("canvas");
+    drawImage(scratch, numbers, [1, complete, columns], low, high, palette);
+    pen.imageSmoothingEnabled = false;
+    pen.drawImage(scratch, 0, 0, wide, complete * dy);
   }
   frameHeldOut(pen, survey, at, dx, dy);
   const [across, down] = survey.plane;
