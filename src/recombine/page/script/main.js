@@ -36,6 +36,8 @@ class Explorer {
   #clock = 0;
   /** Frames without a detail. */
   #starved = 0;
+  /** Details that were drawn because nothing else had been for long. */
+  #turn = 0;
   /** When something was last moved. */
   #touched = 0;
   #viewsChanged = true;
@@ -280,13 +282,14 @@ class Explorer {
     const moving = this.#changed;
     if (moving) {
       this.#changed = false;
-      for (const side of this.sides) side.draw(this.state.at, this.state.stage);
-      this.#tasks = this.sides.flatMap((side) => side.details(this.state.at));
+      for (const side of this.sides) side.draw(this.state.at);
+      this.#tasks = this.sides.flatMap((side) => side.details(this.state.at, this.state.stage));
     }
     this.#starved = moving ? this.#starved + 1 : PATIENCE;
     while (this.#tasks.length && (this.#starved >= PATIENCE || performance.now() - start < BUDGET)) {
+      const next = this.#starved >= PATIENCE && moving ? this.#turn++ % this.#tasks.length : 0; // each in its turn
       this.#starved = 0;
-      this.#tasks.shift()?.();
+      this.#tasks.splice(next, 1)[0]();
     }
     if (moving || this.#viewsChanged) {
       this.#viewsChanged = false;

@@ -21,6 +21,8 @@ export class Program {
     this.data = data;
     /** Place of every value. @type {number[]} */
     this.places = new Array(data.shapes.length).fill(-1);
+    /** How often it has run: values of stages are those of the last time. */
+    this.runs = 0;
     /** Steps after which a value is there. @type {number[]} */
     this.counts = new Array(data.shapes.length).fill(0);
     this.arena = new Arena();
@@ -42,6 +44,7 @@ export class Program {
    * @returns {Float32Array}
    */
   run(input) {
+    this.runs += 1;
     this.heap.set(input, this.places[0]);
     for (const step of this.steps) step();
     return this.value(this.data.output);
@@ -53,6 +56,7 @@ export class Program {
    * @param {ArrayLike<number>} input
    */
   upTo(number, input) {
+    this.runs += 1;
     this.heap.set(input, this.places[0]);
     for (let k = 0; k < this.counts[number]; k += 1) this.steps[k]();
     return this.value(number);

@@ -12,6 +12,8 @@ const MEMORIES = 3;
 export class Side {
   /** Positions for which each half was computed. @type {(number | null)[]} */
   #halfAt = [];
+  /** The program's run for the output that is shown. */
+  #run = 0;
   /** @type {Float32Array[]} */
   #halves = [];
 
@@ -69,14 +71,14 @@ export class Side {
   }
 
   /**
-   * Runs the decoder and draws what comes of one run: output, truth, difference, stage.
+   * Runs the decoder and draws what cannot wait: output, truth, difference.
    * @param {number[]} at
-   * @param {number} stage
    */
-  draw(at, stage) {
+  draw(at) {
     const { decoder } = this;
-    const { image, low, high, program } = decoder.data;
+    const { image, low, high } = decoder.data;
     const output = decoder.output(at);
+    this.#run = decoder.program?.runs ?? 0;
     this.shown = output;
     drawImage(this.output.canvas, output, image, low, high);
     const truth = decoder.truth(at);
@@ -99,21 +101,36 @@ export class Side {
     const wrong = output.every(Number.isFinite) ? relative : "the output is not a finite number here";
     this.numbers.textContent = [decoder.hasHoldout ? place : "", wrong].filter(Boolean).join(" · ");
     this.root.classList.toggle("outside", decoder.isHeldOut(at));
-    if (this.hasStages && program && decoder.program) {
-      const own = program.stages[Math.min(stage, program.stages.length - 1)];
-      const what = drawStage(this.stage.canvas, decoder.program.value(own.value), program.shapes[own.value], image);
-      this.stage.caption(`${own.name}: ${what}; blue is below 0, red above`);
+  }
+
+  /**
+   * The activity of a stage, as the run for the output left it, or of another run.
+   * @param {number[]} at
+   * @param {number} stage
+   */
+  #drawStage(at, stage) {
+    const { program, data } = this.decoder;
+    if (!program || !data.program) return;
+    if (program.runs !== this.#run) {
+      this.decoder.output(at);
+      this.#run = program.runs;
     }
+    const { stages, shapes } = data.program;
+    const own = stages[Math.min(stage, stages.length - 1)];
+    const what = drawStage(this.stage.canvas, program.value(own.value), shapes[own.value], data.image);
+    this.stage.caption(`${own.name}: ${what}; blue is below 0, red above`);
   }
 
   /**
    * What takes longer, as things to do one by one; each is done only if it has changed.
    * @param {number[]} at
+   * @param {number} stage
    * @returns {(() => void)[]}
    */
-  details(at) {
+  details(at, stage) {
     const { decoder } = this;
-    const tasks = [];
+    /** @type {(() => void)[]} */
+    const tasks = this.hasStages ? [() => this.#drawStage(at, stage)] : [];
     if (decoder.hasHalves) {
       for (const [k, position] of at.entries()) {
         if (this.#halfAt[k] !== position) tasks.push(() => this.#drawHalf(at, k));
