@@ -3,7 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Background } from "../../src/recombine/page/script/background.js";
-import { curvesOf, range, sequential, short } from "../../src/recombine/page/script/charts.js";
+import { range, sequential, short } from "../../src/recombine/page/script/charts.js";
+import { curvesOf } from "../../src/recombine/page/script/curves.js";
 import { ellipse, logVolume, metricOf, neighbours } from "../../src/recombine/page/script/geometry.js";
 import { Survey, surveyOf } from "../../src/recombine/page/script/survey.js";
 

@@ -1,7 +1,8 @@
 /** Views of a stage over the plane: its volume element, and the tuning of one of its units. */
 
 import { clamped } from "./grid.js";
-import { drawCurve, drawMap, range, sequential, short } from "./charts.js";
+import { drawMap, range, sequential, short } from "./charts.js";
+import { drawCurve } from "./curves.js";
 import { Picture, element } from "./picture.js";
 import { diverging } from "./pictures.js";
 import { surveyOf } from "./survey.js";
