@@ -9,7 +9,7 @@ import { logVolume, metricOf, neighbours } from "./geometry.js";
 
 export const LARGEST_PLANE = 4096; // points
 const MOST_NUMBERS = 2 ** 23; // numbers that are kept of a survey
-const MOST_SURVEYS = 4; // surveys of one decoder
+const MOST_SURVEYS = 4; // that are kept, of all decoders together
 
 export class Survey {
   /** @type {Iterator<void> | null} */
@@ -163,8 +163,8 @@ export class Survey {
   }
 }
 
-/** @type {WeakMap<Decoder, Map<string, Survey>>} */
-const SURVEYS = new WeakMap();
+/** Surveys of all decoders, the latest last. @type {{key: string, survey: Survey}[]} */
+const SURVEYS = [];
 
 /**
  * The survey of a stage over the plane, which may not have begun; the latest few are kept.
@@ -175,13 +175,11 @@ const SURVEYS = new WeakMap();
  * @returns {Survey}
  */
 export function surveyOf(decoder, value, at, plane) {
-  const own = SURVEYS.get(decoder) ?? new Map();
-  SURVEYS.set(decoder, own);
   const others = at.map((position, k) => (plane.includes(k) ? "" : position.toFixed(3)));
   const key = [value, ...plane, ...others].join();
-  const survey = own.get(key) ?? new Survey(decoder, value, at, plane);
-  own.delete(key);
-  own.set(key, survey);
-  for (const old of [...own.keys()].slice(0, -MOST_SURVEYS)) own.delete(old);
-  return survey;
+  const place = SURVEYS.findIndex((one) => one.key === key && one.survey.decoder === decoder);
+  const [one] = place < 0 ? [{ key, survey: new Survey(decoder, value, at, plane) }] : SURVEYS.splice(place, 1);
+  SURVEYS.push(one);
+  if (SURVEYS.length > MOST_SURVEYS) SURVEYS.shift();
+  return one.survey;
 }
