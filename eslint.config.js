@@ -1,6 +1,6 @@
 const browser = [
   "document", "window", "location", "history", "atob", "performance", "requestAnimationFrame", "setTimeout",
-  "clearTimeout", "getComputedStyle", "ImageData", "WebAssembly",
+  "clearTimeout", "getComputedStyle", "ImageData", "WebAssembly", "IntersectionObserver", "Blob",
 ];
 const node = ["process", "console", "URL"];
 
