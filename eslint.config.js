@@ -1,6 +1,7 @@
 const browser = [
   "document", "window", "location", "history", "atob", "performance", "requestAnimationFrame", "setTimeout",
-  "clearTimeout", "getComputedStyle", "ImageData", "WebAssembly", "Blob", "DecompressionStream", "Response",
+  "clearTimeout", "getComputedStyle", "ImageData", "WebAssembly", "IntersectionObserver", "Blob",
+  "DecompressionStream", "Response",
 ];
 const node = ["process", "console", "URL"];
 

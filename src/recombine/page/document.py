@@ -22,7 +22,8 @@ from recombine.reproduction.report.parts import Parts, policy
 
 MODULES = (
     "memory", "matmul", "convolution", "operations", "program", "grid", "codes", "decoder", "address", "pictures",
-    "plane", "side", "switches", "main",
+    "geometry", "survey", "charts", "curves", "picture", "views", "plane", "side", "background", "switches",
+    "main",
 )  # fmt: skip
 """Modules of the script, each after those that it imports."""
 _IMPORT = re.compile(r"^import .*;\n", re.MULTILINE)

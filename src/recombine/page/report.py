@@ -32,5 +32,5 @@ def report_explorer(results: Results) -> Parts:
     return explorer(*page_data(subjects, title=TITLE, labels=labels))
 
 
-SETTINGS = ("grid", "encode", "holdout", "targets", "background")
+SETTINGS = ("grid", "encode", "holdout", "targets", "background", "data")
 """Of modules; those of decoders that are kept are in their specs."""
