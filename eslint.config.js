@@ -1,6 +1,6 @@
 const browser = [
   "document", "window", "location", "history", "atob", "performance", "requestAnimationFrame", "setTimeout",
-  "clearTimeout", "getComputedStyle", "ImageData", "WebAssembly",
+  "clearTimeout", "getComputedStyle", "ImageData", "WebAssembly", "Worker", "Blob", "MessageChannel",
 ];
 const node = ["process", "console", "URL"];
 

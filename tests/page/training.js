@@ -1,8 +1,8 @@
 /**
  * Trains as test_training.py asks for and writes what comes of it: `node training.js FILE.json`.
  *
- * `{settings, weights, rows}`: the error and gradient of the first batch, and all errors and the last weights of as many
- * steps as there are batches. `{settings, seed, stripes}`: a whole training, with its accuracies and seconds.
+ * `{settings, weights, rows}`: the error and gradient of the first batch, and all errors and the last weights of as
+ * many steps as there are batches. `{settings, seed, stripes}`: a whole training, with its accuracies and seconds.
  */
 
 import fs from "node:fs";

@@ -7,16 +7,17 @@ the script writes as text; none becomes HTML.
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
+
+from recombine.reproduction.report.parts import Parts, policy
 
 MODULES = (
     "memory", "matmul", "convolution", "operations", "program", "grid", "codes", "decoder", "address", "pictures",
@@ -28,10 +29,10 @@ _EXPORT = re.compile(r"^export (?=(async |abstract )?(function|class|const|let)\
 
 
 @cache
-def script() -> str:
-    """The whole script."""
+def script(modules: tuple[str, ...] = MODULES) -> str:
+    """The modules as one script."""
     folder = files("recombine.page") / "script"
-    return "\n".join(bare((folder / f"{name}.js").read_text(encoding="utf-8")) for name in MODULES)
+    return "\n".join(bare((folder / f"{name}.js").read_text(encoding="utf-8")) for name in modules)
 
 
 def bare(text: str) -> str:
@@ -39,7 +40,7 @@ def bare(text: str) -> str:
     return _EXPORT.sub("", _IMPORT.sub("", text))
 
 
-def document(data: Mapping[str, Any], numbers: bytes) -> str:
+def document(data: Mapping[str, Any], numbers: bytes, panels: Sequence[Parts] = ()) -> str:
     """The page.
 
     Parameters
@@ -48,6 +49,8 @@ def document(data: Mapping[str, Any], numbers: bytes) -> str:
         What the script reads, as JSON.
     numbers
         The bytes that the data point into.
+    panels
+        What follows the explorer.
 
     Returns
     -------
@@ -55,28 +58,36 @@ def document(data: Mapping[str, Any], numbers: bytes) -> str:
         HTML.
     """
     folder = files("recombine.page")
-    style = (folder / "page.css").read_text(encoding="utf-8")
-    policy = "; ".join([
-        "default-src 'none'", f"script-src '{digest(script())}' 'wasm-unsafe-eval'", f"style-src '{digest(style)}'",
-        "base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'",
-    ])  # fmt: skip
+    scripts = [script(), *(panel.script for panel in panels)]
+    styles = [(folder / "page.css").read_text(encoding="utf-8"), *(panel.style for panel in panels)]
+    return template("page.html.j2").render(
+        policy=policy(scripts, styles, workers=[name for panel in panels for name in panel.workers]),
+        title=data["title"],
+        styles=[Markup(style) for style in styles],
+        scripts=[Markup(text) for text in scripts],
+        panels=panels,
+        data=as_json(data),
+        numbers=Markup(base64.b64encode(numbers).decode()),
+        kernel=kernel(),
+    )
+
+
+def template(name: str) -> Template:
+    """A template of this package."""
     environment = Environment(
         loader=PackageLoader("recombine.page", "."),
         autoescape=True,
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )
-    return environment.get_template("page.html.j2").render(
-        policy=policy,
-        title=data["title"],
-        style=Markup(style),
-        script=Markup(script()),
-        data=Markup(json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")),
-        numbers=Markup(base64.b64encode(numbers).decode()),
-        kernel=Markup(base64.b64encode((folder / "matmul.wasm").read_bytes()).decode()),
-    )
+    return environment.get_template(name)
 
 
-def digest(text: str) -> str:
-    """A text as a policy names it."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+def as_json(data: Mapping[str, Any]) -> Markup:
+    """Data as JSON that can stand in a script element."""
+    return Markup(json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"))
+
+
+def kernel() -> Markup:
+    """The compiled products of matrices, in base64."""
+    return Markup(base64.b64encode((files("recombine.page") / "matmul.wasm").read_bytes()).decode())

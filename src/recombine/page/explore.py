@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recombine.checks import given_path
+from recombine.checks import given_path, one_of
 from recombine.diagnosis.targets import TargetFunction
 from recombine.encodings import Encoding
 from recombine.errors import InvalidValue
@@ -24,6 +24,7 @@ from recombine.page.blobs import Blobs
 from recombine.page.document import document
 from recombine.page.model import page_model
 from recombine.page.subject import subjects_of
+from recombine.page.training_panel import training_panel
 from recombine.store import Run
 from recombine.version import __version__
 
@@ -63,6 +64,7 @@ def explore(
     background: float | None = None,
     image_shape: tuple[int, ...] | None = None,
     title: str | None = None,
+    training: bool = False,
 ) -> ExplorerPage:
     """A page on which a decoder runs live while one moves through its factors.
 
@@ -86,6 +88,8 @@ def explore(
         `(y, x)` or `(channel, y, x)` of an output, where its own shape does not say it.
     title
         Heading of the page.
+    training
+        Whether a panel follows in which a small decoder is trained live, with stripes and without.
 
     Returns
     -------
@@ -114,7 +118,8 @@ def explore(
         "models": models, "version": __version__,
     }  # fmt: skip
     notes = tuple(f"{model['name']}: {note}" for model in models for note in model["notes"])
-    return ExplorerPage(document(data, bytes(blobs.content)), notes)
+    panels = [training_panel()] if one_of("training", training, (True, False)) else []
+    return ExplorerPage(document(data, bytes(blobs.content), panels), notes)
 
 
 def _shape(given: Any) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ import { TILE, Taps, transposedTaps } from "./taps.js";
 /** @typedef {import("../matmul.js").Kernel} Kernel */
 /** @typedef {import("../memory.js").Arena} Arena */
 /** @typedef {import("./types.js").ConvolutionData} ConvolutionData */
+/** @typedef {import("./relu.js").Row} Row */
 /** @typedef {import("./types.js").Places} Places */
 
 /** A transposed convolution with padding 1 that keeps or doubles the size, and its ReLU. */
@@ -51,22 +52,21 @@ export class Block {
   }
 
   /**
-   * Calls for the eight numbers of every pixel, phase and block: their place in the first block of sums, that in the
-   * first block of the output, the block of sums, and the block of the output.
-   * @param {(from: number, to: number, sum: number, block: number) => void} use
+   * Calls for every row of pixels of every phase and block.
+   * @param {(sums: Row, output: Row, block: number) => void} use is told where the row is behind the start of the sums,
+   *   where it is in the output, and the block of the output
    */
-  #each(use) {
-    const { input, output, data: { stride } } = this;
+  #rows(use) {
+    const { input, output, taps: { sums }, data: { stride } } = this;
     for (let phase = 0; phase < stride ** 2; phase += 1) {
       const [down, across] = [Math.floor(phase / stride), phase % stride];
       for (let b = 0; b < output.blocks; b += 1) {
+        const before = (phase * output.blocks + b) * sums.stride;
         for (let e = 0; e < input.batch; e += 1) {
           for (let y = 0; y < input.size; y += 1) {
-            let from = input.pixel(e, y, 0) * PANEL;
-            let to = output.pixel(e, stride * y + down, across) * PANEL;
-            for (let x = 0; x < input.size; x += 1, from += PANEL, to += stride * PANEL) {
-              use(from, to, phase * output.blocks + b, b);
-            }
+            const from = before + input.pixel(e, y, 0) * PANEL;
+            const to = output.place(b) + output.pixel(e, stride * y + down, across) * PANEL;
+            use([from, PANEL], [to, stride * PANEL], b);
           }
         }
       }
@@ -75,17 +75,18 @@ export class Block {
 
   /** @param {Kernel} kernel @param {Float32Array} heap */
   forward(kernel, heap) {
-    const { taps: { sums }, output, bias } = this;
-    this.taps.forward(kernel, heap);
-    this.#each((from, to, sum, b) => rectify(heap, sums.place(sum) + from, output.place(b) + to, bias + b * PANEL));
+    const { taps, input: { size }, bias } = this;
+    taps.forward(kernel, heap);
+    this.#rows(([from, near], to, b) => rectify(heap, [taps.sums.start + from, near], to, size, bias + b * PANEL));
   }
 
-  /** @param {Kernel} kernel @param {Float32Array} heap @param {Sheet} after */
+  /** @param {Kernel} kernel @param {Float32Array} heap @param {Sheet} after the gradient of the output */
   backward(kernel, heap, after) {
-    const { taps, output, biasGradient, gradient, count } = this;
+    const { taps, input: { size }, output, biasGradient, gradient, count } = this;
     biasGradient.fill(0);
-    this.#each((from, to, sum, b) => {
-      pass(heap, output.place(b) + to, after.place(b) + to, taps.slopes.place(sum) + from, biasGradient, b * PANEL);
+    const behind = after.start - output.start; // both are laid out alike
+    this.#rows(([to, near], from, b) => {
+      pass(heap, from, behind, [taps.slopes.start + to, near], size, biasGradient, b * PANEL);
     });
     taps.backward(kernel, heap);
     heap.set(biasGradient, gradient + count);

@@ -15,8 +15,8 @@ function gaussian(size, center, variance) {
 }
 
 /**
- * Codes and images of rows of factor values (x, y); a factor that is absent is null: its code is all zeros, and the image
- * does not depend on it.
+ * Codes and images of rows of factor values (x, y); a factor that is absent is null: its code is all zeros, and the
+ * image does not depend on it.
  * @param {Settings} settings
  * @param {(number | null)[][]} rows
  * @returns {Table}

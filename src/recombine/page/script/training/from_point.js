@@ -7,6 +7,7 @@ import { Sheet } from "./sheets.js";
 /** @typedef {import("../matmul.js").Kernel} Kernel */
 /** @typedef {import("../memory.js").Arena} Arena */
 /** @typedef {import("./types.js").ConvolutionData} ConvolutionData */
+/** @typedef {import("./relu.js").Row} Row */
 /** @typedef {import("./types.js").Places} Places */
 
 /** A transposed convolution of one pixel, which is one product of matrices, and its ReLU. */
@@ -59,16 +60,17 @@ export class FromPoint {
   }
 
   /**
-   * Calls for the eight numbers of every pixel and block.
-   * @param {(example: number, panel: number, block: number, place: number) => void} use
+   * Calls for every row of pixels and block.
+   * @param {(example: number, panel: number, block: number, row: Row) => void} use is told the first pixel's panel of
+   *   columns, and where the row is in the output
    */
-  #each(use) {
+  #rows(use) {
     const { output, batch, data: { kernel } } = this;
     for (let e = 0; e < batch; e += 1) {
-      for (let y = 0, panel = 0; y < kernel; y += 1) {
-        for (let x = 0; x < kernel; x += 1) {
-          const pixel = output.pixel(e, y, x) * PANEL;
-          for (let b = 0; b < output.blocks; b += 1, panel += 1) use(e, panel, b, output.place(b) + pixel);
+      for (let y = 0; y < kernel; y += 1) {
+        for (let b = 0; b < output.blocks; b += 1) {
+          const place = output.place(b) + output.pixel(e, y, 0) * PANEL;
+          use(e, y * kernel * output.blocks + b, b, [place, PANEL]);
         }
       }
     }
@@ -76,10 +78,13 @@ export class FromPoint {
 
   /** @param {Kernel} kernel @param {Float32Array} heap */
   forward(kernel, heap) {
-    const { codes, sums, columns, batch, bias, weights, data: { inputs } } = this;
+    const { codes, sums, columns, batch, bias, weights, output, data } = this;
     heap.fill(0, sums, sums + batch * columns);
-    kernel.multiply(codes, weights, sums, batch, inputs, columns / PANEL, inputs, columns);
-    this.#each((e, panel, b, place) => rectify(heap, sums + e * columns + panel * PANEL, place, bias + b * PANEL));
+    kernel.multiply(codes, weights, sums, batch, data.inputs, columns / PANEL, data.inputs, columns);
+    this.#rows((e, panel, b, row) => {
+      const from = sums + e * columns + panel * PANEL;
+      rectify(heap, [from, output.blocks * PANEL], row, output.size, bias + b * PANEL);
+    });
   }
 
   /** @param {Kernel} kernel @param {Float32Array} heap @param {Sheet} after the gradient of the output */
@@ -87,8 +92,9 @@ export class FromPoint {
     const { codes, turned, slopes, columns, batch, gradient, biasGradient, output, data: { inputs } } = this;
     biasGradient.fill(0);
     const behind = after.start - output.start; // both are laid out alike
-    this.#each((e, panel, b, place) => {
-      pass(heap, place, place + behind, slopes + (panel * batch + e) * PANEL, biasGradient, b * PANEL);
+    this.#rows((e, panel, b, row) => {
+      const to = slopes + (panel * batch + e) * PANEL;
+      pass(heap, row, behind, [to, output.blocks * batch * PANEL], output.size, biasGradient, b * PANEL);
     });
     for (let e = 0; e < batch; e += 1) {
       for (let i = 0; i < inputs; i += 1) heap[turned + i * batch + e] = heap[codes + e * inputs + i];

@@ -1,6 +1,6 @@
 /**
- * The CNN decoder (`recombine.decoders.CNN`) with its gradient. Weights lie in memory as products of matrices want them;
- * `load` and `stored` translate from and to torch's order, weight and bias of each convolution in turn.
+ * The CNN decoder (`recombine.decoders.CNN`) with its gradient. Weights lie in memory as products of matrices want
+ * them; `load` and `stored` translate from and to torch's order, weight and bias of each convolution in turn.
  */
 
 import { kernelFor } from "../matmul.js";

@@ -1,6 +1,7 @@
 /**
- * A convolution that keeps or doubles the size, as products of matrices: one for each tap of its kernel, over all pixels
- * of the batch at once. Where the size doubles, output pixels of one parity (a phase) are a convolution of their own.
+ * A convolution that keeps or doubles the size, as products of matrices: one for each tap of its kernel, over all
+ * pixels of the batch at once. Where the size doubles, output pixels of one parity (a phase) are a convolution of their
+ * own.
  */
 
 import { PANEL } from "../matmul.js";
@@ -8,7 +9,7 @@ import { Planes, Sheet } from "./sheets.js";
 
 /** @typedef {import("../matmul.js").Kernel} Kernel */
 /** @typedef {import("../memory.js").Arena} Arena */
-/** A tap: which pixel is read, and which phase it adds to. @typedef {{down: number, across: number, phase: number}} Tap */
+/** Which pixel is read, and which phase it adds to. @typedef {{down: number, across: number, phase: number}} Tap */
 
 export const TILE = PANEL * PANEL;
 
@@ -56,8 +57,8 @@ export class Taps {
 
   /**
    * Calls for every tile of weights.
-   * @param {(tile: number, shift: number, from: number, to: number) => void} use is told the tile's number, the shift in
-   *   pixels, the block of the input and that of the sums
+   * @param {(tile: number, shift: number, from: number, to: number) => void} use is told the tile's number, the shift
+   *   in pixels, the block of the input and that of the sums
    */
   #each(use) {
     let tile = 0;

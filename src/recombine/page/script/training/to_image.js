@@ -87,12 +87,13 @@ export class ToImage {
         for (let x = 0; x < input.size; x += 1, from += 1) total += slopes[to + x] = after[from];
       }
     }
-    for (const { block, lane, shift } of maps) {
-      const place = taps.slopes.place(block) + lane;
-      for (let e = 0; e < input.batch; e += 1) {
-        for (let y = 0; y < input.size; y += 1) {
-          const pixel = input.pixel(e, y, 0);
-          for (let x = pixel; x < pixel + input.size; x += 1) heap[place + x * PANEL] = slopes[guard + x - shift];
+    const shifts = maps.map(({ shift }) => guard - shift);
+    const places = maps.map(({ block, lane }) => taps.slopes.place(block) + lane);
+    for (let e = 0; e < input.batch; e += 1) {
+      for (let y = 0; y < input.size; y += 1) {
+        const pixel = input.pixel(e, y, 0);
+        for (let x = pixel; x < pixel + input.size; x += 1) {
+          for (let k = 0; k < shifts.length; k += 1) heap[places[k] + x * PANEL] = slopes[x + shifts[k]];
         }
       }
     }

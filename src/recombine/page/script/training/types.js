@@ -7,7 +7,7 @@
  * @typedef {{size: number, sigma: number, background: number, variance: number, tolerance: number, held: string,
  *   convolutions: ConvolutionData[], recipe: Recipe, parameters: number}} Settings
  *
- * @typedef {{step: number, total: number, seconds: number, losses: number[], heldOut: number,
+ * @typedef {{number: number, step: number, total: number, seconds: number, losses: number[], heldOut: number,
  *   kept: number, hits: Uint8Array, output: Float32Array, point: number}} Progress
  *
  * Where a stage's weights lie in memory, and their gradient.

@@ -5,13 +5,17 @@ import { Trainer } from "./trainer.js";
 /** @typedef {import("./types.js").Settings} Settings */
 /** @typedef {import("./types.js").Progress} Progress */
 /**
- * @typedef {{settings: Settings, code: Uint8Array, seed: number, stripes: boolean}} Beginning
- * @typedef {{begin?: Beginning, run?: boolean, point?: number, pause?: number}} Order `pause`: milliseconds between reports
+ * @typedef {{settings: Settings, code: Uint8Array, seed: number, stripes: boolean,
+ *   number: number}} Beginning of a training, which reports name by its number
+ *
+ * An order; `pause` are milliseconds between reports.
+ * @typedef {{begin?: Beginning, run?: boolean, point?: number, pause?: number}} Order
  */
 
 const SLICE = 30; // milliseconds between looks at what the page wants
 const SOONEST = 250; // milliseconds between reports, unless the page asks for fewer
 const KEPT = 4; // combinations that were trained on are looked at in every so many reports
+const SHARE = 4; // times as long as the last report took is trained before the next
 
 /** @type {Trainer | null} */
 let trainer = null;
@@ -21,7 +25,10 @@ let pause = SOONEST;
 /** Milliseconds of training, reports included; and when the last one was. */
 let spent = 0;
 let told = 0;
+/** Milliseconds that the last report took. */
+let cost = 0;
 let reports = 0;
+let number = 0;
 /** @type {number[]} */
 let losses = [];
 /** Calls `slice` after what the page has sent meanwhile; a timer would wait for four milliseconds. */
@@ -53,12 +60,13 @@ function report() {
   reports += 1;
   if (running || trainer.done) spent += performance.now() - began;
   post({
-    step: trainer.step, total: settings.recipe.steps, seconds: spent / 1000, losses,
+    number, step: trainer.step, total: settings.recipe.steps, seconds: spent / 1000, losses,
     heldOut: trainer.accuracy(points.held), kept: trainer.accuracy(points.kept), hits: trainer.hits.slice(),
     output: trainer.output(point), point,
   });
   losses = [];
   told = performance.now();
+  cost = told - began;
 }
 
 /** Trains for a moment, and then again. */
@@ -70,7 +78,7 @@ function slice() {
   if (trainer.done) running = false;
   const ended = performance.now();
   spent += ended - began;
-  if (trainer.done || ended - told >= pause) report();
+  if (trainer.done || ended - told >= Math.max(pause, SHARE * cost)) report();
   if (running) soon();
 }
 
@@ -79,7 +87,7 @@ function obey(order) {
   if (order.begin) {
     const { settings, code, seed, stripes } = order.begin;
     trainer = new Trainer(settings, /** @type {BufferSource} */ (code), seed, stripes);
-    [spent, reports, losses] = [0, 0, []];
+    [spent, reports, losses, number] = [0, 0, [], order.begin.number];
   }
   if (order.pause !== undefined) pause = Math.max(order.pause, SOONEST);
   if (order.point !== undefined) point = order.point;
