@@ -1,8 +1,8 @@
 """The decoder that is trained in the page: its spec, and what the page's script needs to know of it.
 
-`LIVE` is the paper's task (28 × 28, the centred box held out) with its CNN at a width and length that a browser trains in
-seconds; `LIVE_STRIPES` is the same with all stripes added. Over 12 seeds torch puts 26–41 % of held-out bumps in place
-with the first and all with the second (`tests/page/test_training_verdicts.py`, slow, repeats some).
+`LIVE` is the paper's task (28 × 28, the centred box held out) with its CNN at a width and length that a browser trains
+in seconds; `LIVE_STRIPES` is the same with all stripes added. Over 12 seeds torch puts 26–41 % of held-out bumps in
+place with the first and all with the second (`tests/page/test_training.py` repeats some).
 
 The page has its own random numbers, so a seed there is another member of the same population, not torch's.
 """
@@ -63,7 +63,7 @@ def training_settings(spec: RunSpec = LIVE) -> dict[str, Any]:
         "size": task.size, "sigma": task.sigma, "background": task.background, "variance": task.encoding.variance,
         "tolerance": TOLERANCE, "held": "".join(str(int(held)) for held in task.held_out),
         "convolutions": [
-            {"inputs": part.inputs, "outputs": part.outputs, "kernel": part.kernel, "stride": part.stride, "bound": bound}
+            {**{name: getattr(part, name) for name in ("inputs", "outputs", "kernel", "stride")}, "bound": bound}
             for part, bound in zip(spec.decoder.convolutions(spec.interface), bounds, strict=True)
         ],
         "recipe": {

@@ -24,7 +24,7 @@ class Parts:
 
 
 def policy(scripts: Sequence[str], styles: Sequence[str], images: str = "", workers: Sequence[str] = ()) -> str:
-    """A Content-Security-Policy: these scripts and styles, images from these sources, and these workers; nothing else."""
+    """A Content-Security-Policy: these scripts, styles and workers, and images from these sources; nothing else."""
     script_digests, style_digests = (" ".join(f"'{digest(text)}'" for text in texts) for texts in (scripts, styles))
     sources = [f"img-src {images}"] if images else []
     sources += ["worker-src blob:"] if workers else []

@@ -47,17 +47,27 @@ export function drawHits(canvas, size, held, hits, chosen) {
       if (isHeld(x, y) !== isHeld(x, y - 1)) pen.rect(edge(x), edge(y) - gap / 2, edge(x + 1) - edge(x), 0);
     }
   }
-  pen.lineWidth = 2;
+  twice(pen, 2, colour);
+  const center = [Math.floor(chosen / size), chosen % size].map((k) => (edge(k) + edge(k + 1) - gap) / 2);
+  pen.beginPath();
+  pen.arc(center[0], center[1], Math.max(5, wide / size / 1.6), 0, 2 * Math.PI);
+  twice(pen, 2.5, colour);
+}
+
+/**
+ * Draws the path dark on light, which is seen on any colour.
+ * @param {CanvasRenderingContext2D} pen
+ * @param {number} width
+ * @param {(name: string) => string} colour
+ */
+function twice(pen, width, colour) {
+  pen.lineJoin = "round";
+  pen.lineWidth = width + 2.5;
+  pen.strokeStyle = colour("--paper");
+  pen.stroke();
+  pen.lineWidth = width;
   pen.strokeStyle = colour("--ink");
   pen.stroke();
-  const center = [Math.floor(chosen / size), chosen % size].map((k) => (edge(k) + edge(k + 1) - gap) / 2);
-  for (const [width, name] of /** @type {[number, string][]} */ ([[5, "--paper"], [2.5, "--ink"]])) {
-    pen.beginPath();
-    pen.arc(center[0], center[1], Math.max(5, wide / size / 1.6), 0, 2 * Math.PI);
-    pen.lineWidth = width;
-    pen.strokeStyle = colour(name);
-    pen.stroke();
-  }
 }
 
 /**

@@ -244,7 +244,7 @@ class TrainingPanel {
       low: 0, high: 1, ticks: [[0, "0 %"], [0.5, "50 %"], [1, "100 %"]], line: this.data.filled,
     });
     drawCurves(part("loss"), curves("losses"), steps, {
-      low: 1e-5, high: 0.1, logarithmic: true, ticks: [[1e-5, "10⁻⁵"], [1e-3, "10⁻³"], [1e-1, "0.1"]],
+      low: 1e-5, high: 0.1, logarithmic: true, ticks: [[1e-5, "10⁻⁵"], [1e-3, "10⁻³"], [1e-1, "10⁻¹"]],
     });
     const said = runs.map((run) => `${run.stripes ? "with" : "without"} stripes `
       + `${run.latest ? percent(run.latest.heldOut) : "nothing yet"}`);

@@ -15,7 +15,7 @@ import { Trainer } from "./trainer.js";
 const SLICE = 30; // milliseconds between looks at what the page wants
 const SOONEST = 250; // milliseconds between reports, unless the page asks for fewer
 const KEPT = 4; // combinations that were trained on are looked at in every so many reports
-const SHARE = 4; // times as long as the last report took is trained before the next
+const SHARE = 2; // at least so many times as long as the last report took is trained before the next
 
 /** @type {Trainer | null} */
 let trainer = null;
@@ -28,6 +28,8 @@ let told = 0;
 /** Milliseconds that the last report took. */
 let cost = 0;
 let reports = 0;
+/** The step at which the grid was looked at last. */
+let evaluated = -1;
 let number = 0;
 /** @type {number[]} */
 let losses = [];
@@ -55,10 +57,13 @@ function report() {
   if (!trainer) return;
   const { points, settings } = trainer;
   const began = performance.now();
-  trainer.evaluate(points.held);
-  if (reports % KEPT === 0 || trainer.done) trainer.evaluate(points.kept);
-  reports += 1;
-  if (running || trainer.done) spent += performance.now() - began;
+  if (trainer.step !== evaluated) {
+    trainer.evaluate(points.held);
+    if (reports % KEPT === 0 || trainer.done) trainer.evaluate(points.kept);
+    evaluated = trainer.step;
+    reports += 1;
+    spent += performance.now() - began;
+  }
   post({
     number, step: trainer.step, total: settings.recipe.steps, seconds: spent / 1000, losses,
     heldOut: trainer.accuracy(points.held), kept: trainer.accuracy(points.kept), hits: trainer.hits.slice(),
@@ -87,12 +92,12 @@ function obey(order) {
   if (order.begin) {
     const { settings, code, seed, stripes } = order.begin;
     trainer = new Trainer(settings, /** @type {BufferSource} */ (code), seed, stripes);
-    [spent, reports, losses, number] = [0, 0, [], order.begin.number];
+    [spent, told, cost, reports, evaluated, losses, number] = [0, 0, 0, 0, -1, [], order.begin.number];
   }
   if (order.pause !== undefined) pause = Math.max(order.pause, SOONEST);
   if (order.point !== undefined) point = order.point;
   if (order.run !== undefined) running = order.run && trainer !== null && !trainer.done;
-  if (!running || order.begin) report();
+  if (!running) report();
   if (running) soon();
 }
 
