@@ -14,7 +14,7 @@ import { Trainer } from "./trainer.js";
 
 const SLICE = 30; // milliseconds between looks at what the page wants
 const SOONEST = 250; // milliseconds between reports, unless the page asks for fewer
-const KEPT = 4; // combinations that were trained on are looked at in every so many reports
+const KEPT = 3; // parts of the combinations that were trained on, one of which is looked at in every report
 const SHARE = 2; // at least so many times as long as the last report took is trained before the next
 
 /** @type {Trainer | null} */
@@ -58,8 +58,8 @@ function report() {
   const { points, settings } = trainer;
   const began = performance.now();
   if (trainer.step !== evaluated) {
-    trainer.evaluate(points.held);
-    if (reports % KEPT === 0 || trainer.done) trainer.evaluate(points.kept);
+    const turns = points.kept.filter((_, k) => trainer?.done || k % KEPT === reports % KEPT);
+    trainer.evaluate([...points.held, ...turns]);
     evaluated = trainer.step;
     reports += 1;
     spent += performance.now() - began;
