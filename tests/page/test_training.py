@@ -14,6 +14,7 @@ from recombine.page.training import LIVE, LIVE_STRIPES, training_settings
 from recombine.page.training_panel import FAILED, FILLED, PANEL_MODULES, WORKER_MODULES, training_panel
 from recombine.reproduction.report.parts import policy
 from recombine.training import Ensemble, evaluate, fit, scores
+from recombine.training.adamw import adamw_update
 from recombine.training.fit import Stepper
 from tests.page.test_script import ROOT, SCRIPT, needs_node
 
@@ -90,6 +91,31 @@ def test_gradient_and_step_equal_torch(tmp_path, spec, plain):
     moved = (right.weights - right.initial)[settled]
     step = (torch.tensor(ours["weights"]) - right.initial)[settled]
     assert (step - moved).abs().max() < 1e-3 * spec.recipe.lr
+
+
+@needs_node
+def test_adamw_is_ours(tmp_path):
+    recipe = LIVE.recipe.replace(weight_decay=0.1, beta2=0.99, epsilon=1e-4)
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.randn(1, 64, generator=generator)
+    gradients = torch.randn(5, 1, 64, generator=generator) * torch.logspace(-6, 1, 64)
+    ours = trained(
+        tmp_path, recipe=recipe.model_dump(), weights=weights[0].tolist(), gradients=gradients[:, 0].tolist()
+    )
+    right, mean, square, step = (
+        weights.clone(),
+        torch.zeros(1, 64),
+        torch.zeros(1, 64),
+        torch.zeros(1, dtype=torch.int64),
+    )
+    for gradient, after in zip(gradients, ours, strict=True):
+        adamw_update(
+            right, mean, square, step, gradient, torch.ones(1, dtype=torch.bool), lr=torch.tensor([recipe.lr]),
+            weight_decay=torch.tensor([recipe.weight_decay]), beta1=recipe.beta1, beta2=recipe.beta2,
+            epsilon=recipe.epsilon,
+        )  # fmt: skip
+        assert (torch.tensor(after) - right[0]).abs().max() < 1e-6
+    assert (right - weights).abs().min() > 1e-6
 
 
 @needs_node

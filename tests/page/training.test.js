@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { examplesOf, gridRows, trainingRows } from "../../src/recombine/page/script/training/examples.js";
 import { permutation, stream } from "../../src/recombine/page/script/training/random.js";
-import { Run } from "../../src/recombine/page/script/training/runs.js";
+import { Run, described } from "../../src/recombine/page/script/training/runs.js";
 import { transposedTaps } from "../../src/recombine/page/script/training/taps.js";
 import { isInPlace } from "../../src/recombine/page/script/training/trainer.js";
 
@@ -83,4 +83,20 @@ test("losses become points of a curve whatever reports they come in", () => {
   assert.deepEqual(run.losses, [[8, 1.75], [16, 3]]);
   assert.deepEqual(run.accuracies, [[5, 0.5], [17, 0.5]]);
   assert.ok(!run.done);
+});
+
+test("a training is told in words", () => {
+  const run = new Run(0, false);
+  const bounds = { filled: 0.9, failed: 0.6 };
+  assert.equal(described(run, true, bounds), "Starting.");
+  /** @type {any} */
+  const report = { total: 20, step: 10, heldOut: 0.25, kept: 0.5, seconds: 1.26, losses: [] };
+  run.add(report);
+  const now = "Step 10 of 20: 25 % of held-out bumps in place, 50 % of those trained on; 1.3 s";
+  assert.equal(described(run, true, bounds), `${now}.`);
+  assert.equal(described(run, false, bounds), `${now}, paused.`);
+  for (const [heldOut, outcome] of [[0.6, "failed"], [0.7, "filled in part"], [0.9, "filled"]]) {
+    run.add({ ...report, step: 20, heldOut });
+    assert.ok(described(run, false, bounds).startsWith(`Without stripes the box ${outcome}: `));
+  }
 });

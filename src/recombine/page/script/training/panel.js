@@ -4,7 +4,7 @@ import { decoded } from "../memory.js";
 import { drawImage } from "../pictures.js";
 import { drawCurves, drawHits } from "./drawing.js";
 import { examplesOf, gridRows } from "./examples.js";
-import { Run, percent } from "./runs.js";
+import { Run, described, percent } from "./runs.js";
 
 /** @typedef {import("./types.js").Settings} Settings */
 /** @typedef {import("./types.js").Progress} Progress */
@@ -182,18 +182,7 @@ class TrainingPanel {
 
   /** How far the training is, in words. */
   get words() {
-    const latest = this.run?.latest;
-    if (!this.run || !latest) return this.running ? "Starting." : "Not started.";
-    const { filled, failed } = this.data;
-    const share = percent(latest.heldOut);
-    const kept = percent(latest.kept);
-    const rest = `of held-out bumps in place, ${kept} of those trained on; ${latest.seconds.toFixed(1)} s`;
-    if (!this.run.done) {
-      return `Step ${latest.step} of ${latest.total}: ${share} ${rest}${this.running ? "" : ", paused"}.`;
-    }
-    const outcome = latest.heldOut >= filled ? "the box filled" : latest.heldOut <= failed ? "the box failed"
-      : "the box filled in part";
-    return `${this.run.stripes ? "With" : "Without"} stripes ${outcome}: ${share} ${rest}.`;
+    return described(this.run, this.running, this.data);
   }
 
   /** Tells a screen reader, unless it was told just now. @param {boolean} atOnce */

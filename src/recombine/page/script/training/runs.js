@@ -45,3 +45,19 @@ export class Run {
 export function percent(share) {
   return `${Math.round(100 * share)} %`;
 }
+
+/**
+ * How far a training is, in words.
+ * @param {Run | null} run
+ * @param {boolean} running
+ * @param {{filled: number, failed: number}} bounds shares in place at which the box has filled, and has failed
+ */
+export function described(run, running, { filled, failed }) {
+  const latest = run?.latest;
+  if (!run || !latest) return running ? "Starting." : "Not started.";
+  const [share, kept] = [percent(latest.heldOut), percent(latest.kept)];
+  const rest = `of held-out bumps in place, ${kept} of those trained on; ${latest.seconds.toFixed(1)} s`;
+  if (!run.done) return `Step ${latest.step} of ${latest.total}: ${share} ${rest}${running ? "" : ", paused"}.`;
+  const outcome = latest.heldOut >= filled ? "filled" : latest.heldOut <= failed ? "failed" : "filled in part";
+  return `${run.stripes ? "With" : "Without"} stripes the box ${outcome}: ${share} ${rest}.`;
+}
