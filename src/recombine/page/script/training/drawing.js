@@ -24,7 +24,7 @@ function penOf(canvas) {
  * @param {HTMLCanvasElement} canvas
  * @param {number} size
  * @param {string} held a letter for each point, 1 where it is held out
- * @param {Uint8Array | null} hits 0, 1 or unknown
+ * @param {Uint8Array | null} hits for each point 0 or 1, if they are known
  * @param {number} chosen
  */
 export function drawHits(canvas, size, held, hits, chosen) {

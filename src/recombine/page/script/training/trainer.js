@@ -7,9 +7,6 @@ import { permutation, stream } from "./random.js";
 
 /** @typedef {import("./types.js").Settings} Settings */
 
-/** What is known of a point: nothing yet, that its bump is elsewhere, that it is in place. */
-export const UNKNOWN = 2;
-
 export class Trainer {
   step = 0;
   /** The order of the present epoch. @type {Int32Array} */
@@ -31,8 +28,8 @@ export class Trainer {
     this.examples = examplesOf(settings, trainingRows(settings, stripes));
     this.grid = examplesOf(settings, gridRows(settings.size));
     this.points = { held: this.#where("1"), kept: this.#where("0") };
-    /** For each grid point whether its bump is in place. */
-    this.hits = new Uint8Array(this.grid.count).fill(UNKNOWN);
+    /** For each grid point whether its bump was in place when it was evaluated. */
+    this.hits = new Uint8Array(this.grid.count);
   }
 
   get done() {
@@ -72,7 +69,7 @@ export class Trainer {
   }
 
   /**
-   * Looks where the bump is drawn at some grid points.
+   * Evaluates some grid points: is the bump drawn in place?
    * @param {number[]} points
    */
   evaluate(points) {
@@ -87,10 +84,9 @@ export class Trainer {
     }
   }
 
-  /** The share of points, of those that were looked at, where the bump is in place. @param {number[]} points */
+  /** The share of points where the bump was in place when they were evaluated. @param {number[]} points */
   accuracy(points) {
-    const known = points.filter((point) => this.hits[point] !== UNKNOWN);
-    return known.filter((point) => this.hits[point] === 1).length / known.length;
+    return points.filter((point) => this.hits[point] === 1).length / points.length;
   }
 
   /** The image at a grid point. @param {number} point */

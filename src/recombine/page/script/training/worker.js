@@ -14,8 +14,8 @@ import { Trainer } from "./trainer.js";
 
 const SLICE = 30; // milliseconds between looks at what the page wants
 const SOONEST = 250; // milliseconds between reports, unless the page asks for fewer
-const KEPT = 3; // parts of the combinations that were trained on, one of which is looked at in every report
-const SHARE = 2; // at least so many times as long as the last report took is trained before the next
+const SHARE = 3; // at least so many times as long as the last report took is trained before the next
+const EARLY = 8; // reports at the beginning, when most happens, that come as soon as training took as long as one
 
 /** @type {Trainer | null} */
 let trainer = null;
@@ -28,7 +28,7 @@ let told = 0;
 /** Milliseconds that the last report took. */
 let cost = 0;
 let reports = 0;
-/** The step at which the grid was looked at last. */
+/** The step at which the grid was evaluated last. */
 let evaluated = -1;
 let number = 0;
 /** @type {number[]} */
@@ -58,8 +58,7 @@ function report() {
   const { points, settings } = trainer;
   const began = performance.now();
   if (trainer.step !== evaluated) {
-    const turns = points.kept.filter((_, k) => trainer?.done || k % KEPT === reports % KEPT);
-    trainer.evaluate([...points.held, ...turns]);
+    trainer.evaluate([...points.held, ...points.kept]);
     evaluated = trainer.step;
     reports += 1;
     spent += performance.now() - began;
@@ -83,7 +82,7 @@ function slice() {
   if (trainer.done) running = false;
   const ended = performance.now();
   spent += ended - began;
-  if (trainer.done || ended - told >= Math.max(pause, SHARE * cost)) report();
+  if (trainer.done || ended - told >= Math.max(pause, (reports < EARLY ? 1 : SHARE) * cost)) report();
   if (running) soon();
 }
 
