@@ -1,6 +1,7 @@
 const browser = [
   "document", "window", "location", "history", "atob", "performance", "requestAnimationFrame", "setTimeout",
-  "clearTimeout", "getComputedStyle", "ImageData", "WebAssembly", "Worker", "Blob", "MessageChannel",
+  "clearTimeout", "getComputedStyle", "ImageData", "WebAssembly", "IntersectionObserver", "Worker", "Blob",
+  "MessageChannel",
 ];
 const node = ["process", "console", "URL"];
 

@@ -29,6 +29,21 @@ def test_nearest_is_the_brute_force_nearest():
 
 
 @pytest.mark.parametrize(
+    "factor",
+    [
+        Factor("a", 0, 270, 4, form="angle"), Factor("a", 10, 150, 8, form="angle", period=180),
+        Factor.of("a", [-3, 0, 1], form="angle", period=6.0),
+    ],
+    ids=["degrees", "half turns", "uneven"],
+)  # fmt: skip
+def test_nearest_of_an_angle_is_the_nearest_on_the_circle(factor):
+    values = torch.linspace(-2 * factor.period, 3 * factor.period, 997, dtype=torch.float64) + 0.0123
+    away = (values[:, None] - factor.values).remainder(factor.period)
+    brute = torch.minimum(away, factor.period - away).argmin(dim=1)
+    assert torch.equal(FactorGrid((factor,)).nearest(values[:, None]), brute)
+
+
+@pytest.mark.parametrize(
     ("make", "field"),
     [
         (lambda: Factor("x", 0, 1, 0), "x.count"),

@@ -249,3 +249,8 @@ def test_a_mask_over_a_million_points_is_quick(text):
     grid, started = grid_of(*[10] * 6), time.perf_counter()
     HOLDOUTS.parse(text).summary(grid)
     assert time.perf_counter() - started < 5  # one second, on a machine that does nothing else
+
+
+def test_a_seed_that_no_generator_takes_is_one_line():
+    with pytest.raises(InvalidValue, match=r"holdout\.seed"):
+        HOLDOUTS.parse(f"random:0.2:{2**70}")

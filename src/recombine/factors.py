@@ -149,6 +149,15 @@ class Factor:
             raise InvalidValue(f"{self.name}.form", self.form, "angle: other forms have no period")
         return torch.deg2rad(values) if self.period == TURN else values * (2 * math.pi / self.period)
 
+    @checked
+    def nearby(self, values: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        """Values as they are; angles outside the range by whole periods nearer to it."""
+        if self.period is None:
+            return values
+        gap = (self.period - (self.high - self.low)) / 2  # on each side of the range
+        wrapped = (values - self.low + gap).remainder(self.period) + self.low - gap
+        return torch.where((values < self.low) | (values > self.high), wrapped, values)
+
 
 def _require_name(name: str) -> None:
     if not (isinstance(name, str) and name.isidentifier()):
@@ -249,11 +258,15 @@ class FactorGrid:
 
     @checked
     def nearest(self, values: Float[Tensor, "point factor"]) -> Int[Tensor, " point"]:
-        """Index of the grid point nearest to each row of values."""
+        """Index of the grid point nearest to each row of values; of angles, the nearest on the circle.
+
+        >>> FactorGrid((Factor("angle", 0, 270, 4, form="angle"),)).nearest(torch.tensor([[260.0], [350.0]])).tolist()
+        [3, 0]
+        """
         if values.shape[1] != len(self.factors) or not bool(torch.isfinite(values).all()):
             raise InvalidValue("values", values, f"finite numbers, one for each of {listed(self.names)}")
-        flat = torch.zeros(len(values), dtype=torch.int64)
+        flat = torch.zeros(len(values), dtype=torch.int64, device=values.device)
         for k, factor in enumerate(self.factors):
-            step = factor.position(values[:, k]).round().long().clamp(0, factor.count - 1)
+            step = factor.position(factor.nearby(values[:, k])).round().long().clamp(0, factor.count - 1)
             flat = flat * factor.count + step
         return flat

@@ -3,13 +3,14 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import recombine as rc
 from tests.browser.test_report import browser  # noqa: F401  a fixture
-from tests.page.decoders import arguments, points, subject, trained, values_at
+from tests.page.decoders import EVERYONE, arguments, points, subject, trained, values_at
 
 pytestmark = pytest.mark.browser
 
@@ -100,24 +101,24 @@ def test_every_control_works_by_keyboard(opened):
     page.keyboard.press("Home")
     assert page.evaluate("window.explorer.state.at") == [0, 0]
     reached = []
-    for _ in range(8):
+    for _ in range(9):
         page.keyboard.press("Tab")
         focused = page.evaluate("document.activeElement.id")
         reached.append(focused)
-        page.keyboard.press(
-            {"snap": "Space", "play": "Enter"}.get(focused, "ArrowDown" if "factor" not in focused else "ArrowRight")
-        )
+        keys = {"snap": "Space", "play": "Enter", "unit": "3", "factor0": "ArrowRight", "factor1": "ArrowRight"}
+        page.keyboard.press(keys.get(focused, "ArrowDown"))
         if focused == "play":
             until(page, "() => window.explorer.state.at[0] > 0.9")
             page.keyboard.press("Enter")
-    assert reached[:7] == ["factor0", "factor1", "snap", "play", "decoder", "beside", "stage"]
+    assert reached[:8] == ["factor0", "factor1", "snap", "play", "decoder", "beside", "stage", "unit"]
     state = page.evaluate("window.explorer.state")
     assert (state["snap"], state["decoder"], state["beside"], state["stage"]) == (False, 1, 0, 1)
+    assert state["unit"] == 3
 
 
 def test_an_address_restores_every_control(opened):
     page = opened()
-    page.evaluate("window.explorer.set({at: [4.25, 6.5], decoder: 1, beside: -1, stage: 2, snap: false})")
+    page.evaluate("window.explorer.set({at: [4.25, 6.5], decoder: 1, beside: -1, stage: 2, unit: 5, snap: false})")
     until(page, "() => location.hash.includes('4.25')")
     again = opened(address=page.evaluate("location.hash"))
     assert again.evaluate("window.explorer.state") == page.evaluate("window.explorer.state")
@@ -125,16 +126,30 @@ def test_an_address_restores_every_control(opened):
         there, here = (p.evaluate("id => document.getElementById(id).selectedIndex", control) for p in (page, again))
         assert there == here
     assert not again.locator("#snap").is_checked()
+    assert again.locator("#unit").input_value() == "5"
     assert again.locator("#factor0").input_value() == "4.25"
     until(again, "() => document.getElementById('spoken').textContent.includes('x 4.3, y 6.5')")
 
 
-def test_the_browser_equals_torch(opened):
-    own = subject("cnn")
+QUICK = ["cnn", "TransformerEncoder"]
+EACH = [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in EVERYONE if name not in QUICK)]
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_the_browser_equals_torch(opened, saved, tmp_path, name):
+    own = subject(name)
     positions = points(own, 200)
-    page = opened()
-    ours = page.evaluate("all => all.map(at => [...window.explorer.decoders[0].output(at)])", positions.tolist())
+    page = opened(saved if name == "cnn" else rc.explore(**arguments(name)).save(tmp_path / "page.html"))
+    ours = page.evaluate(
+        """all => {
+          const decoder = window.explorer.decoders[0];
+          return decoder.program && all.map(at => [...decoder.output(at)]);
+        }""",
+        positions.tolist(),
+    )
     right = own.outputs(values_at(own.grid, positions)).flatten(1)
+    assert own.held_out[own.grid.nearest(values_at(own.grid, positions))].any()
+    assert ours is not None, "shown by a table"
     assert (torch.tensor(ours) - right).abs().max() < 1e-4
 
 
@@ -150,6 +165,34 @@ def test_halves_are_those_of_the_metric(opened):
         "() => { const d = window.explorer.decoders[0]; return [...d.superposed([0, 1].map(k => d.half([4, 4], k)))] }"
     )
     assert (torch.tensor(sum_of_halves) - right.detach().flatten() - task.background).abs().max() < 1e-4
+
+
+def test_views_over_the_plane_are_computed_while_nothing_moves(opened):
+    page = opened(address="#at=2,2&beside=-1&stage=1", viewport={"width": 1200, "height": 2400})
+    survey = "window.explorer.sides[0].views.survey(window.explorer.state)"
+    page.evaluate("window.moving = setInterval(() => window.explorer.set({}), 50)")
+    known = page.evaluate(f"{survey}.known")
+    page.wait_for_timeout(300)
+    assert page.evaluate(f"{survey}.known") == known, "computed while something moves"
+    page.evaluate("clearInterval(window.moving)")
+    until(page, f"() => {survey}.done")
+    until(page, "() => document.querySelector('.views p').hidden")
+    captions = page.locator(".views figcaption").all_inner_texts()
+    volume = page.evaluate(f"{survey}.volume[22].toFixed(2)").replace("-", "−")
+    assert captions[0].startswith(f"log10 dv {volume} here; ")
+    assert "the one that varies most" in captions[1]
+    assert captions[2].endswith("along x")
+    assert page.locator(".views canvas").first.get_attribute("aria-label") == captions[0]
+    charts = "[...document.querySelectorAll('.views canvas')].map((canvas) => canvas.toDataURL())"
+    before = page.evaluate(charts)
+    page.locator("#unit").fill("1")
+    page.keyboard.press("Tab")
+    until(page, "() => document.querySelectorAll('.views figcaption')[1].textContent.startsWith('unit 1,')")
+    page.locator("#plane").focus()
+    page.keyboard.press("ArrowRight")
+    until(page, "() => window.explorer.state.at[0] === 3")
+    page.wait_for_timeout(100)
+    assert all(one != other for one, other in zip(before, page.evaluate(charts), strict=True))
 
 
 def test_reduced_motion_goes_step_by_step(opened):
@@ -172,6 +215,21 @@ def test_hostile_names_stay_text(opened, tmp_path):
         page.locator("#decoder").select_option(index=number)
         assert page.locator(".side h2").first.text_content() == name
         assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+
+
+def test_hostile_values_of_data_stay_text(opened, tmp_path):
+    values = [*HOSTILE[:3], "\u202eright to left", HOSTILE[4]]
+    factors = {"shape": [value for value in values for _ in range(2)], "x": [0, 1] * len(values)}
+    task = rc.ArrayTask(np.zeros((10, 3, 3), dtype=np.uint8), factors, holdout="mask:points=0,0")
+    path = rc.explore(nn.Linear(2, 9), data=task, encode=lambda values: values).save(tmp_path / "page.html")
+    page = opened(path)
+    for position, label in enumerate(task.levels["shape"]):
+        page.evaluate("k => window.explorer.set({at: [k, 1]})", position)
+        shown = page.locator("#factor0").get_attribute("aria-valuetext")
+        assert shown == (label if len(label) <= 24 else label[:23] + "…")
+        assert page.locator("output").first.text_content() == shown
+    assert page.locator("img").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
 
 
 ATTEMPTS = """() => new Promise(done => setTimeout(async () => {
@@ -200,12 +258,53 @@ def test_the_policy_refuses_what_is_not_the_pages_own(browser, saved):  # noqa: 
     assert page.evaluate(ATTEMPTS) == []
 
 
+@pytest.fixture(scope="module")
+def widest(tmp_path_factory):
+    """The widest decoder shipped: the paper's CNN, 64 channels, depth 4, 28 × 28."""
+    spec = rc.RunSpec(task=rc.BumpTask(size=28), decoder=rc.CNN(width=64, depth=4))
+    task = spec.task
+    settings = {"encode": task.encoding, "holdout": task.held_out, "targets": task.render}
+    return rc.explore(spec.module(), task.grid, **settings).save(tmp_path_factory.mktemp("widest") / "page.html")
+
+
+@pytest.mark.slow
+def test_a_frame_of_the_widest_decoder_takes_a_thirtieth_of_a_second(opened, widest):
+    page = opened(widest, address="#stage=2")
+    measured = page.context.new_cdp_session(page)
+    measured.send("Performance.enable", {"timeDomain": "threadTicks"})  # of the processor: others may be busy too
+    page.wait_for_timeout(500)
+
+    def spent():
+        return {m["name"]: m["value"] for m in measured.send("Performance.getMetrics")["metrics"]}["TaskDuration"]
+
+    before = spent()
+    page.evaluate(DRAG)
+    assert (spent() - before) / 60 < 1 / 30
+
+
+DRAG = """() => new Promise((done) => {
+  let frames = 0;
+  const next = () => {
+    frames += 1;
+    if (frames > 60) return done();
+    window.explorer.set({ at: [frames % 28, (3 * frames) % 28] });
+    requestAnimationFrame(next);
+  };
+  next();
+})"""
+
+
 @pytest.mark.skipif(not AXE.is_file(), reason="no npm install here")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_fault(browser, saved, scheme):  # noqa: F811
-    page = browser.new_context(offline=True, color_scheme=scheme, bypass_csp=True).new_page()
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1200), ("dark", 400)])
+def test_axe_finds_no_fault(browser, saved, scheme, width):  # noqa: F811
+    context = browser.new_context(
+        offline=True, color_scheme=scheme, bypass_csp=True, viewport={"width": width, "height": 4000}
+    )
+    page = context.new_page()
     page.goto(saved.as_uri())
     until(page, "() => window.explorer && window.explorer.sides[0].shown !== null")
+    until(page, "() => [...document.querySelectorAll('.views > p')].every((progress) => progress.hidden)")
     page.evaluate(AXE.read_text() + ";0")
     faults = page.evaluate("() => axe.run().then(found => found.violations.map(v => `${v.impact}: ${v.help}`))")
     assert faults == []
+    context.close()

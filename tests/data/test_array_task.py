@@ -243,3 +243,18 @@ def test_a_user_error_while_reading_ahead_is_raised(monkeypatch):
     with pytest.raises(ZeroDivisionError):
         for _ in fit(ensemble, ensemble.initial()):
             pass
+
+
+def test_a_factor_called_kind_is_coded_as_the_others_or_refused_in_one_line():
+    pictures, numbers = np.zeros((4, 6, 6), dtype=np.uint8), {"kind": [0, 0, 1, 1], "y": [0, 1, 0, 1]}
+    assert str(rc.ArrayTask(pictures, numbers, holdout="none").encoding) == "bump"
+    with pytest.raises(InvalidValue, match="factors: 'kind' is not allowed; allowed: another name"):
+        rc.ArrayTask(pictures, numbers, categorical=("kind",), holdout="none")
+
+
+@pytest.mark.parametrize("value", [-1.0, 0.5, 2.0, 99.0])
+def test_there_are_no_images_between_the_values_nor_beyond(value):
+    columns = {"x": [0, 0, 1, 1], "y": [0, 1, 0, 1]}
+    task = rc.ArrayTask(np.zeros((4, 6, 6), dtype=np.uint8), columns, holdout="none")
+    with pytest.raises(InvalidValue, match="values: 'x' is not allowed; allowed: values that the data have"):
+        task.render(torch.tensor([[value, 0.0]], dtype=torch.float64))

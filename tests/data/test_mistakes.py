@@ -156,6 +156,7 @@ FILES = {
     "HDF5 labels of another length": (lambda d: shapes_hdf5(d / "a.h5", labels=labels()[1:]), "24 rows"),
     "folder without a CSV": (lambda d: text(d / "f", "", "read.me"), "one .csv file"),
     "empty CSV": (lambda d: text(d / "f", ""), "whose first line names columns"),
+    "CSV of commas": (lambda d: text(d / "f", ",,,\n,,,\n"), "whose first line names columns"),
     "CSV of one column": (lambda d: text(d / "f", "file\na.png\n"), "separated by commas"),
     "CSV without rows": (lambda d: text(d / "f", "file,x\n"), "rows below its header"),
     "CSV without files": (lambda d: text(d / "f", "x,y\n1,2\n"), "column with the files' names"),

@@ -69,6 +69,13 @@ def test_pairs_and_triples_are_distinct_texts():
     assert partial_factorization(gram, (2, 3, 2), order=2).item() == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("gram", [torch.full((6, 6), torch.nan), torch.ones(0, 6, 6)], ids=["NaN", "no member"])
+def test_a_kernel_that_is_none_is_one_line(gram):
+    for measure in (partial_factorization, interaction_weights, factorization_curve):
+        with pytest.raises(InvalidValue, match=r"gram: .* finite numbers, at least one"):
+            measure(gram, (2, 3))
+
+
 @pytest.mark.parametrize("shape", [(3, 3), (12, 1, 2)])
 def test_wrong_grid_is_one_line(shape):
     with pytest.raises(InvalidValue, match="grid"):

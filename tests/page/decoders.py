@@ -6,12 +6,13 @@ import torch
 
 from recombine.decoders import DECODERS
 from tests.page.foreign import FOREIGN, foreign
+from tests.page.library import LIBRARY, library
 from tests.small import small_decoder, small_spec
 
 OURS = [name for name, spec in DECODERS.items() if spec.direction == "decode"]
 CODES = ["bump:variance=2", "rate:scale=unit", "ramp", "positional:pairs=3", "polar", "circular"]
 """One for each decoder of ours, in turn."""
-EVERYONE = [*OURS, *FOREIGN]
+EVERYONE = [*OURS, *FOREIGN, *LIBRARY]
 
 
 @cache
@@ -33,6 +34,8 @@ def arguments(name):
     """What `explore` takes for a decoder of ours or a foreign one."""
     if name in FOREIGN:
         return {"module": foreign(name), "grid": "x=0:27,y=0:27", "holdout": "center:8:20"}
+    if name in LIBRARY:
+        return library(name)
     task, module = trained(name)
     return {
         "module": module, "grid": task.grid, "encode": task.encoding, "holdout": task.held_out, "targets": task.render,
@@ -44,7 +47,7 @@ def subject(name):
     """The same as the page has it."""
     from recombine.page.subject import subjects_of
 
-    settings = {"targets": None, "background": None, "encode": None, **arguments(name)}
+    settings = {"targets": None, "background": None, "encode": None, "data": None, **arguments(name)}
     return subjects_of({name: settings.pop("module")}, **settings)[0]
 
 

@@ -1,7 +1,11 @@
-/** Compares the script's outputs with torch's: `node equality.js FILE.json FILE.bin`, as test_script.py writes them. */
+/**
+ * Compares the script's outputs with torch's: `node equality.js FILE.json FILE.bin`, as test_script.py writes them; and
+ * writes what its views show of every stage.
+ */
 
 import fs from "node:fs";
 import { Decoder } from "../../src/recombine/page/script/decoder.js";
+import { Survey } from "../../src/recombine/page/script/survey.js";
 
 const [cases, numbers] = process.argv.slice(2);
 const bytes = new Uint8Array(fs.readFileSync(numbers));
@@ -17,5 +21,13 @@ for (const { model, factors, positions, outputs } of JSON.parse(fs.readFileSync(
       worst = wrong > worst || Number.isNaN(wrong) ? wrong : worst;
     }
   });
-  console.log(JSON.stringify([model.name, decoder.program !== null, worst]));
+  /** @type {Record<string, any>} */
+  const surveys = {};
+  for (const { name, value } of model.program.stages) {
+    const survey = new Survey(decoder, value, factors.map(() => 0), [0, 1]);
+    while (!survey.done) survey.step();
+    const [metric, volume] = [[...survey.metric], [...survey.volume]];
+    surveys[name] = { metric, volume, varying: survey.varying, map: [...survey.map(survey.unit(-1))] };
+  }
+  console.log(JSON.stringify({ name: model.name, translated: decoder.program !== null, worst, surveys }));
 }

@@ -100,9 +100,10 @@ test("an address restores the state, and nonsense changes nothing", () => {
   const data = { title: "", version: "", factors, models: [model, model] };
   const first = initialState(data);
   const plane = /** @type {[number, number]} */ ([2, 0]);
-  const state = { ...first, at: [1.5, 2, 0], decoder: 1, beside: -1, plane, snap: false };
+  const state = { ...first, at: [1.5, 2, 0], decoder: 1, beside: -1, plane, unit: 7, snap: false };
   assert.deepEqual(parsed(`#${written(state)}`, first, data), state);
-  for (const text of ["", "#", "#at=1,2", "#at=a,b,c&decoder=7", "#plane=1,1&stage=-1", "#%zz=<b>&decoder=1.5"]) {
+  const nonsense = ["", "#", "#at=1,2", "#at=a,b,c&decoder=7", "#plane=1,1&stage=-1&unit=1.5", "#%zz=<b>&decoder=1.5"];
+  for (const text of nonsense) {
     assert.deepEqual(parsed(text, first, data), first, text);
   }
   assert.deepEqual(parsed("#at=99,-3,1", first, data).at, [3, 0, 1]);

@@ -1,10 +1,13 @@
 """`explore` and its command: what is refused, what falls back, and what a page holds."""
 
+import base64
 import json
 import re
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
 import recombine as rc
@@ -50,10 +53,58 @@ def test_what_cannot_run_in_a_browser_is_computed_beforehand(function, words):
     assert re.search(f"Calls: Not run here: .*{words}.*computed beforehand at grid points", page.notes[0])
 
 
+def test_random_outputs_are_noticed_where_some_are_not():
+    page = rc.explore(Dropped(), SMALL)
+    assert "random numbers (native_dropout in Dropped)" in page.notes[0]
+    assert page.notes[1:] == ("Dropped: Outputs are random: every point was run with the same random numbers.",)
+
+
+class Dropped(nn.Module):
+    """Drops half of its inputs, of which none is left at 0."""
+
+    def forward(self, x):
+        return nn.functional.dropout(x.repeat(1, 8), 0.5, training=True)
+
+
 def test_a_large_module_falls_back(monkeypatch):
     monkeypatch.setattr(limits, "LARGEST_PROGRAM", 40)
     page = rc.explore(nn.Linear(2, 16), SMALL)
     assert "48 parameters are more than the 40 that a page may hold" in page.notes[0]
+
+
+class Huge(nn.Module):
+    """10⁸ weights, which share one place in memory."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1).expand(10**8), requires_grad=False)
+
+    def forward(self, x):
+        return x.repeat(1, 8) * self.weight[0]
+
+
+def test_a_hundred_million_weights_fall_back():
+    page = rc.explore(Huge(), SMALL)
+    assert "100,000,000 parameters are more than the 16,000,000 that a page may hold" in page.notes[0]
+    assert data_of(page)["models"][0]["table"]["length"] == 2 * 12 * 16
+
+
+def test_a_module_without_parameters_runs():
+    page = rc.explore(nn.Sequential(nn.Softplus(), nn.Flatten()), SMALL)
+    (model,) = data_of(page)["models"]
+    assert page.notes == ()
+    assert [operation["name"] for operation in model["program"]["operations"]][-1] in ("where", "map", "view")
+
+
+def test_numbers_that_are_not_finite_at_one_point_are_refused():
+    with pytest.raises(rc.InvalidValue, match="finite numbers at every grid point") as error:
+        rc.explore(nn.Linear(2, 16), SMALL, encode=hole)
+    assert "\n" not in str(error.value)
+
+
+def hole(values):
+    """Values, none at (1, 1)."""
+    return torch.where((values == 1).all(1, keepdim=True), torch.nan, values)
 
 
 def test_a_fallback_that_is_too_large_is_refused(monkeypatch):
@@ -95,7 +146,7 @@ def test_what_a_page_holds():
     assert page.notes == ()
     assert model["image"] == [1, 10, 10]
     assert model["sizes"] == list(task.code_sizes)
-    assert [stage["name"] for stage in model["program"]["stages"]] == ["layer1", "layer2"]
+    assert [stage["name"] for stage in model["program"]["stages"]] == ["layer1", "layer2", "output"]
     kept = task.codes(task.grid.points)[~task.held_out].mean(dim=0)
     assert torch.allclose(torch.tensor(model["mean"]).double(), kept, atol=1e-6)
     assert module.training
@@ -109,6 +160,68 @@ def test_a_function_of_the_users_is_part_of_the_program():
     (model,) = data_of(page)["models"]
     assert model["codes"] is None
     assert model["program"]["shapes"][0] == [1, 1]
+
+
+@pytest.fixture
+def shapes(tmp_path):
+    """A folder of images: three shapes at three places, of which one combination is missing."""
+    folder, lines = tmp_path / "shapes", ["file,shape,x"]
+    folder.mkdir()
+    for number, shape in enumerate(("<b>heart</b>", "oval", "square")):
+        for x in range(3):
+            if (number, x) != (2, 1):
+                Image.fromarray(np.full((4, 4), 40 * number + 10 * x, dtype=np.uint8)).save(
+                    folder / f"{shape[:2]}{x}.png"
+                )
+                lines.append(f"{shape[:2]}{x}.png,{shape},{x}")
+    (folder / "labels.csv").write_text("\n".join(lines))
+    return folder
+
+
+def test_images_of_ones_own_are_truth_and_memories(shapes):
+    task = rc.ArrayTask(data=shapes, holdout="mask:points=0,0", allow_unseen=True)
+    page = rc.explore(nn.Linear(sum(task.code_sizes), 16), data=task)
+    data = data_of(page)
+    (model,) = data["models"]
+    numbers = base64.b64decode(re.search('id="numbers">(.*?)</script>', page.html)[1])
+    part = lambda table: numbers[table["start"] : table["start"] + table["length"]]  # noqa: E731
+    assert [factor["labels"] for factor in data["factors"]] == [["<b>heart</b>", "oval", "square"], None]
+    assert "<b>" not in page.html
+    assert np.unpackbits(np.frombuffer(part(model["held"]), np.uint8), bitorder="little")[:9].tolist() == [1] + 8 * [0]
+    present = np.unpackbits(np.frombuffer(part(model["present"]), np.uint8), bitorder="little")[:9]
+    assert present.tolist() == [1, 1, 1, 1, 1, 1, 1, 0, 1]
+    truth = np.frombuffer(part(model["truth"]), "<f2").reshape(9, 16)
+    right = task.render(task.grid.points[task.present]).flatten(1).numpy()
+    assert np.abs(truth[present == 1] - right).max() < 1e-3
+    assert model["image"] == [1, 4, 4]
+    kept = task.present & ~task.held_out
+    assert torch.allclose(torch.tensor(model["mean"]), task.codes(task.grid.points[kept]).float().mean(0), atol=1e-6)
+
+
+def test_a_file_is_enough(shapes):
+    page = rc.explore(nn.Linear(2, 16), data=shapes, holdout="mask:points=1,1")
+    assert data_of(page)["models"][0]["sizes"] == [1, 1]
+    for wrong, words in (
+        ({"grid": SMALL}, "grid: .*beside data"),
+        ({"data": "none.npz"}, "a file or folder that exists"),
+    ):
+        with pytest.raises(rc.InvalidValue, match=words):
+            rc.explore(nn.Linear(2, 16), **{"data": shapes, **wrong})
+    with pytest.raises(rc.InvalidValue, match=r"data: .*9 numbers for each"):
+        rc.explore(nn.Linear(2, 9), data=shapes)
+
+
+def test_the_command_takes_data(shapes, capsys, monkeypatch):
+    monkeypatch.chdir(shapes.parent)
+    (shapes.parent / "mine.py").write_text("from torch import nn\ndef decoder():\n    return nn.Linear(6, 16)\n")
+    words = "explore mine.py:decoder --data shapes --encoding onehot --holdout mask:points=1,1 --out page.html"
+    code, _, err = captured(words, capsys)
+    assert (code, err) == (0, "")
+    (model,) = data_of(type("Page", (), {"html": (shapes.parent / "page.html").read_text()}))["models"]
+    assert model["sizes"] == [3, 3]
+    code, _, err = captured(f"{words} --grid x=0:2", capsys)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "nothing beside --data" in err
 
 
 def test_the_command(tmp_path, capsys, monkeypatch):
@@ -129,6 +242,8 @@ def test_the_command(tmp_path, capsys, monkeypatch):
         ("explore torch.nn:ReLU --grid x=0:2 --image a --out page.html", "rows and columns"),
         ("explore run:aa torch.nn:ReLU --out page.html", "run:KEY only"),
         ("explore run:aa --grid x=0:2 --out page.html", "nothing for stored runs"),
+        ("explore run:aa --data none.npz --out page.html", "nothing for stored runs"),
+        ("explore torch.nn:ReLU --grid x=0:2 --angular x --out page.html", "nothing without --data"),
     ],
 )
 def test_mistakes_of_the_command(words, message, tmp_path, capsys, monkeypatch):

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from recombine.metrics import finite_difference_metric, log_volume
 from recombine.page.blobs import Blobs
 from recombine.page.document import MODULES, bare, script
 from recombine.page.explore import _factor
 from recombine.page.model import page_model
-from tests.page.decoders import EVERYONE, points, subject, values_at
+from tests.page.decoders import EVERYONE, OURS, points, subject, trained, values_at
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "src" / "recombine" / "page" / "script"
@@ -29,6 +30,13 @@ def run(*words):
 @needs_node
 def test_units():
     run("node", "--test", "tests/page/")
+
+
+@needs_node
+def test_the_joined_script_is_one_module(tmp_path):
+    """No two modules give the same name to different things."""
+    (tmp_path / "script.mjs").write_text(script(), encoding="utf-8")
+    run("node", "--check", str(tmp_path / "script.mjs"))
 
 
 @needs_node
@@ -70,9 +78,35 @@ def test_decoders_equal_torch(tmp_path, names):
     (tmp_path / "numbers.bin").write_bytes(blobs.content)
     lines = run("node", "tests/page/equality.js", str(tmp_path / "cases.json"), str(tmp_path / "numbers.bin"))
     results = [json.loads(line) for line in lines.splitlines()]
-    assert [name for name, _, _ in results] == names
-    assert all(translated for _, translated, _ in results)
-    assert max(worst for _, _, worst in results) < 1e-4, results
+    assert [result["name"] for result in results] == names
+    assert all(result["translated"] for result in results)
+    worst = {result["name"]: result["worst"] for result in results}
+    assert max(worst.values()) < 1e-4, worst
+    for result in results:
+        if result["name"] in OURS:
+            compare_views(result["name"], result["surveys"])
+
+
+def compare_views(name, surveys):
+    """Metric and volume over the plane are those of `recombine.metrics`, and the map is that of the unit it names."""
+    task, module = trained(name)
+    activations = module.activations(task.codes(task.grid.points).float())
+    assert set(surveys) == set(activations)
+    for stage, activation in activations.items():
+        features = activation.detach().flatten(1)
+        right = finite_difference_metric(features, task.grid.shape)
+        across_fastest = right.unflatten(0, task.grid.shape).transpose(0, 1).flatten(0, 1)
+        entries = torch.tensor(surveys[stage]["metric"], dtype=torch.float64).reshape(-1, 3)
+        ours = entries[:, [0, 1, 1, 2]].reshape(-1, 2, 2)
+        assert (ours - across_fastest).abs().max() < 1e-4 * across_fastest.abs().max(), stage
+        volumes = log_volume(ours), torch.tensor(surveys[stage]["volume"], dtype=torch.float64)
+        curved = volumes[0] > volumes[0].max() - 4  # elsewhere a determinant is rounding
+        assert torch.allclose(*(volume[curved] for volume in volumes), atol=1e-6), stage
+        variances = features.var(0)
+        unit = surveys[stage]["varying"]
+        assert variances[unit] > 0.999 * variances.max(), stage
+        column = features[:, unit].unflatten(0, task.grid.shape).T.flatten()
+        assert torch.allclose(torch.tensor(surveys[stage]["map"]), column, atol=1e-4), stage
 
 
 def test_modules_are_written_in_the_order_of_their_imports():

@@ -91,6 +91,16 @@ def test_epsilon_orders_ranks():
     assert ranks[0] < ranks[-1]
 
 
+def test_two_products_come_near_any_sum_of_three_functions():
+    """The difference of two products over their distance is a derivative, and that of a product is such a sum."""
+    x, y, z = torch.meshgrid(*[torch.linspace(-1, 1, 4, dtype=torch.float64)] * 3, indexing="ij")
+    total = (x + y + z).flatten()
+    near = (((1 + 0.03 * x) * (1 + 0.03 * y) * (1 + 0.03 * z) - 1) / 0.03).flatten()
+    assert (near - total).norm() < 0.03 * total.norm()
+    assert epsilon_rank(total, (4, 4, 4), 0.01).item() == exact_rank(near, (4, 4, 4), largest=2).item() == 2
+    assert exact_rank(total, (4, 4, 4), largest=2).item() == MORE
+
+
 def test_constants_and_nothing():
     assert exact_rank(torch.ones(12), (3, 4)).item() == 1
     assert exact_rank(torch.zeros(12), (3, 4)).item() == 0
@@ -138,6 +148,7 @@ MISTAKES = {
     ),
     "no problem": (lambda: exact_rank(torch.ones(0, 12), (3, 4)), "values"),
     "NaN of a rank": (lambda: epsilon_rank(torch.full((12,), torch.nan), (3, 4), 0.1), "values"),
+    "a seed too large": (lambda: rank_curve(torch.ones(12), (3, 4), seed=2**70), "seed"),
     "NaN": (lambda: rank_curve(torch.full((12,), torch.nan), (3, 4)), "values"),
     "folds": (lambda: rank_curve(torch.ones(12), (3, 4), folds=2), "folds"),
     "fewer entries than folds": (lambda: rank_curve(torch.ones(12), (3, 4), mask=torch.arange(12) < 3), "mask"),

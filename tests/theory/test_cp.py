@@ -7,6 +7,7 @@ import torch
 
 from recombine.errors import InvalidValue
 from recombine.theory.alternating import Problems, _fitted, swept
+from recombine.theory.complexity import exact_rank, rank_curve
 from recombine.theory.cp import cp_decomposition
 from recombine.theory.search import Search, khatri_rao
 from tests.theory.planted import holed, planted, with_noise
@@ -46,6 +47,18 @@ def test_with_holes_every_planted_sum_is_found_and_fills_them(shape, rank):
 @pytest.mark.parametrize("shape", [(16, 17), (6, 7, 8), (5, 5, 6, 6)], ids=str)
 def test_with_holes_all_of_a_hundred_are_found(shape, rank):
     with_holes_all_are_found(shape, rank, 100)
+
+
+@pytest.mark.parametrize("shape", [(4, 5), (4, 5, 3)], ids=str)
+def test_what_is_missing_may_be_nan(shape):
+    values, mask = planted(shape, 2, 3), holed(shape, 0.05)
+    missing = torch.where(mask, values, torch.nan)
+    whole, holes = (cp_decomposition(own, shape, 2, mask=mask) for own in (values, missing))
+    assert torch.equal(whole.values, holes.values)
+    assert torch.equal(exact_rank(values, shape, mask=mask), exact_rank(missing, shape, mask=mask))
+    curves = [rank_curve(own, shape, largest=2, mask=mask) for own in (values, missing)]
+    assert torch.equal(curves[0].left_out, curves[1].left_out)
+    assert torch.equal(curves[0].error, curves[1].error)
 
 
 def test_masks_of_their_own_are_the_same_as_one_by_one():
@@ -151,6 +164,8 @@ MISTAKES = {
     "nothing counts": (torch.ones(12), (3, 4), 1, {"mask": torch.zeros(12, dtype=torch.bool)}, "mask"),
     "no start": (torch.ones(12), (3, 4), 1, {"restarts": 0}, "restarts"),
     "tolerance": (torch.ones(12), (3, 4), 1, {"tolerance": 0.0}, "tolerance"),
+    "a seed too large": (torch.ones(12), (3, 4), 1, {"seed": 2**70}, "seed"),
+    "NaN that counts": (torch.full((12,), torch.nan), (3, 4), 1, {"mask": torch.arange(12) > 0}, "values"),
 }  # fmt: skip
 
 

@@ -39,6 +39,18 @@ def resolved(path):
     raise AssertionError(path)
 
 
+def used(name, functions):
+    """Names that a function uses, itself or in the functions of its file that it calls."""
+    names, left = set(), [name]
+    while left:
+        nodes = list(ast.walk(functions[left.pop()]))
+        own = {node.id for node in nodes if isinstance(node, ast.Name)}
+        own |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+        left += [other for other in own - names if other in functions]
+        names |= own
+    return names
+
+
 def test_every_equation_is_in_the_table_once():
     listed = [number for row in ROWS for number in sorted(numbers(row[0]))]
     assert sorted(listed) == list(range(1, EQUATIONS + 1))
@@ -63,10 +75,10 @@ def test_tests_exist_and_call_the_functions(row):
     assert tests
     for file, name in tests:
         tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-        assert name in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}, name
-        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        used |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-        assert names & used, f"{file} calls none of {names}"
+        functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        assert name in functions, name
+        assert names & used(name, functions), f"{name} calls none of {names}"
+        assert any(isinstance(node, ast.Assert) for node in ast.walk(functions[name])), f"{name} asserts nothing"
 
 
 def test_citations_are_read():

@@ -5,7 +5,7 @@ import torch
 
 from recombine.errors import InvalidValue
 from recombine.tasks import BumpTask
-from recombine.theory.learnt import learnt_complexity, sub_grid
+from recombine.theory.learnt import learnt_complexity, pixel_ranks, sub_grid
 from recombine.theory.least_ranks import MORE
 from tests.theory.planted import planted
 
@@ -148,4 +148,18 @@ def test_mistakes_are_one_line(name):
     arguments, settings, field = MISTAKES[name]
     with pytest.raises(InvalidValue, match=field) as raised:
         learnt_complexity(*arguments, **settings)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("images", "settings", "field"),
+    [
+        (ONES * torch.nan, {}, "images"), (ONES[None][:0], {}, "images"), (ONES, {"epsilon": -1.0}, "epsilon"),
+        (ONES, {"largest": 0}, "largest"), (ONES, {"restarts": 0}, "restarts"),
+    ],
+    ids=["NaN", "no member", "epsilon", "largest", "no start"],
+)  # fmt: skip
+def test_mistakes_with_some_points_are_one_line(images, settings, field):
+    with pytest.raises(InvalidValue, match=field) as raised:
+        pixel_ranks(images, SHAPE, box(), **{"epsilon": 0.1, **settings})
     assert "\n" not in str(raised.value)

@@ -117,6 +117,8 @@ MISTAKES = {
     "no start of a curve": (lambda: mixture_curve(torch.full((4,), 9), (2, 2), restarts=0), "restarts"),
     "one factor of a curve": (lambda: mixture_curve(torch.full((4,), 9), (4,)), "shape"),
     "negative counts": (lambda: mixture_curve(torch.full((4,), -9), (2, 2)), "counts"),
+    "a seed too large": (lambda: mixture_of_products(torch.ones(4) / 4, (2, 2), 1, seed=2**70), "seed"),
+    "a seed of a curve": (lambda: mixture_curve(torch.full((4,), 9), (2, 2), seed=-1), "seed"),
     "largest": (lambda: mixture_rank(torch.ones(4) / 4, (2, 2), 0.1, largest=0), "largest"),
     "folds": (lambda: mixture_curve(torch.ones(4, dtype=torch.int64), (2, 2), folds=1), "folds"),
 }  # fmt: skip

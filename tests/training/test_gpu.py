@@ -11,10 +11,11 @@ from recombine.reproduction.batches import Batch
 from recombine.reproduction.profile import stage_profile
 from recombine.store import Store
 from recombine.sweep import train
-from recombine.training import Ensemble, State, fit
+from recombine.tasks import ArrayTask, SpriteTask
+from recombine.training import Ensemble, State, fit, tables
 from recombine.training.fit import Stepper
 from tests.kernels.test_triton import checked
-from tests.small import small_spec
+from tests.small import labelled_images, small_spec
 
 pytestmark = pytest.mark.gpu
 CPU = torch.device("cpu")
@@ -81,6 +82,31 @@ def test_whole_step_is_one_graph_and_equals_plain_steps(kind, cuda):
     assert torch.allclose(first.weights, second.weights, atol=1e-3)
     for graph_errors, plain_errors in zip(first.errors, second.errors, strict=True):
         assert torch.allclose(graph_errors, plain_errors, rtol=1e-3)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if DECODERS[kind].direction == "decode"])
+def test_images_in_colour_train_as_on_the_cpu(kind, precision, cuda):
+    task = SpriteTask(size=20, factors="x=4,y=4,hue=3", holdout="center:factors=x,y", training="draws:40")
+    specs = [small_spec(kind, seed=seed, precision=precision).replace(task=task) for seed in range(3)]
+    exact = [spec.replace(recipe=spec.recipe.replace(precision="float32")) for spec in specs]
+    (_, there), (_, here) = trained(specs, cuda), trained(exact, CPU)
+    for gpu, cpu in zip(there.errors, here.errors, strict=True):
+        assert torch.allclose(gpu, cpu, rtol=2e-3 if precision == "float32" else 0.1)
+
+
+@pytest.mark.parametrize("kind", ["cnn", "mlp"])
+def test_a_window_of_own_data_trains_to_the_bits_of_the_whole(kind, cuda, monkeypatch):
+    data = ArrayTask(**labelled_images(3, channels=3), training="draws:40")
+    specs = [small_spec(kind, seed=seed, precision="bf16", steps=30).replace(task=data) for seed in range(3)]
+    whole, expected = trained(specs, cuda)
+    assert not whole.table.streamed
+    monkeypatch.setattr(tables, "RESIDENT_BYTES", 0)
+    monkeypatch.setitem(tables.WINDOW_BYTES, "cuda", 60_000)
+    streamed, state = trained(specs, cuda)
+    assert streamed.table.streamed
+    assert streamed.table.longest_span(30) < 30
+    assert torch.equal(state.weights, expected.weights)
 
 
 def test_a_diverging_member_does_not_disturb_its_neighbours(cuda):

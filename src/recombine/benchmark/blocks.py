@@ -76,7 +76,7 @@ def members(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def growth(rows: Sequence[Mapping[str, Any]]) -> str:
-    """By size, depth, width, steps."""
+    """By size, factors, depth, width, steps."""
     lines = [(row["axis"], str(row["value"]), number(1e6 * row["step"] / row["members"])) for row in rows]
     return table(("", "", "µs per step and model"), lines)
 

@@ -25,12 +25,15 @@ from recombine.specs import Recipe, RunSpec
 from recombine.store import Store
 from recombine.sweep import train
 from recombine.sweep.provenance import provenance
-from recombine.tasks import BumpTask
+from recombine.tasks import BumpsTask, BumpTask
 from recombine.training import DEFAULT_PRECISION
 
 Say = Callable[[str], None]
 MEMBERS = (1, 4, 16, 64, 256, 1024)
-GROWTH: dict[str, tuple[Any, ...]] = {"size": (14, 28, 56), "depth": (2, 4, 8), "width": (16, 32, 64)}
+GROWTH: dict[str, tuple[int, ...]] = {
+    "size": (14, 28, 56), "factors": (2, 3, 4, 5), "depth": (2, 4, 8), "width": (16, 32, 64),
+}  # fmt: skip
+FACTORS = ("x=28", "y=28", "intensity=4", "size=0.75..1.5..4", "orientation=6")
 GROWTH_MEMBERS = 32
 CPU_CASES = ("CNN depth 4", "CNN, quick preset", "MLP", "low-rank")
 """What two cores can time in minutes."""
@@ -147,20 +150,24 @@ def members(setting: Setting, limits: dict[str, float]) -> list[dict[str, Any]]:
 
 
 def growth(setting: Setting, limits: dict[str, float]) -> list[dict[str, Any]]:
-    """One recipe, by size, depth and width, and by steps."""
+    """One recipe, by size, number of factors, depth and width, and by steps."""
     count = GROWTH_MEMBERS if setting.device.type == "cuda" else 1
+    base = CASES["CNN depth 4"].spec(setting.precision)
     rows = []
     for axis, values in GROWTH.items():
-        timings = []
-        for value in values:
-            task = {**PUBLISHED, **({"size": value} if axis == "size" else {})}
-            decoder = "cnn" if axis == "size" else f"cnn:{axis}={value}"
-            case = Case(axis, decoder, count, task, {"epochs": 50})
-            timings.append((value, case.spec(setting.precision), count, _steps(setting, count)))
+        timings = [(value, _grown(base, axis, value), count, _steps(setting, count)) for value in values]
         rows += _rows(setting, axis, timings)
-    base = CASES["CNN depth 4"].spec(setting.precision)
     lengths = [times * setting.steps for times in (1, 2, 4)]
     return rows + _rows(setting, "steps", [(length, base, count, length) for length in lengths])
+
+
+def _grown(base: RunSpec, axis: str, value: int) -> RunSpec:
+    """The recipe with another size, number of factors, depth or width."""
+    if axis == "size":
+        return base.replace(task=base.task.replace(size=value))
+    if axis == "factors":
+        return base.replace(task=BumpsTask(**PUBLISHED, factors=FACTORS[:value], holdout="center:factors=x,y"))
+    return base.replace(decoder=base.decoder.replace(**{axis: value}))
 
 
 def _steps(setting: Setting, count: int) -> int:

@@ -33,7 +33,7 @@ COMMANDS = {
         "with all seeds. Ends with a table.\n\n"
         "Example: recombine train --encoding bump --encoding rate --width 16 --depth 3 --seeds 4",
     ),
-    "runs": ("app", "List, show, verify, prune and export the runs of a store."),
+    "runs": ("app", "List, query, show, verify, prune, export and import the runs of a store."),
     "diagnose": (
         "diagnose",
         "Measure a module of your own.\n\n"

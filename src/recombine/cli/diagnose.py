@@ -159,10 +159,7 @@ def _module_of_a_user(factory: str, flags: Mapping[str, Any]) -> tuple[Any, Any,
             f"--grid: none was given; allowed: factors and values, as x=0:27,y=0:27 ({RUN}KEY brings its own, and so "
             "does --data)"
         )
-    for name in FORMS:
-        if flags[name] is not None:
-            given = flags[name] if name == "turn" else listed(flags[name])
-            raise InvalidValue(name, given, "nothing without --data")
+    refuse_forms(flags)
     points, module = parse_grid(flags["grid"]), module_from(factory)
     if flags["weights"] is not None:
         load_weights(module, flags["weights"])
@@ -172,6 +169,15 @@ def _module_of_a_user(factory: str, flags: Mapping[str, Any]) -> tuple[Any, Any,
 
 def _module_on_data(factory: str, flags: Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
     """Module and settings where the grid is that of a user's data."""
+    settings = on_data(flags)
+    module = module_from(factory)
+    if flags["weights"] is not None:
+        load_weights(module, flags["weights"])
+    return module, None, settings
+
+
+def on_data(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """What `diagnose` and `explore` take where the grid is that of a user's data."""
     for name in ("grid", "targets", "background"):
         if flags[name] is not None:
             raise InvalidValue(name, str(flags[name]), "nothing beside --data, which has its own")
@@ -181,10 +187,15 @@ def _module_on_data(factory: str, flags: Mapping[str, Any]) -> tuple[Any, Any, d
         data=flags["data"], holdout=flags["holdout"] or "none", allow_unseen=True, **forms,
         **({"encoding": encoding} if encoding is not None else {}),
     )  # fmt: skip
-    module = module_from(factory)
-    if flags["weights"] is not None:
-        load_weights(module, flags["weights"])
-    return module, None, {"data": task} | ({"encode": _as_they_are} if encoding is None else {})
+    return {"data": task} | ({"encode": _as_they_are} if encoding is None else {})
+
+
+def refuse_forms(flags: Mapping[str, Any]) -> None:
+    """Refuse flags that say what the factors of data are, where there are none."""
+    for name in FORMS:
+        if flags[name] is not None:
+            given = flags[name] if name == "turn" else listed(flags[name])
+            raise InvalidValue(name, given, "nothing without --data")
 
 
 def _as_they_are(values: Any) -> Any:

@@ -40,3 +40,11 @@ StorePath = Annotated[
     Parameter(name="--store", help="Directory of runs. Default: $RECOMBINE_STORE or ./runs.", show_default=False),
 ]
 ResultsPath = Annotated[SomePath, Parameter(name="--from", help="Folder written by reproduce.")]
+Where = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--where", negative=(),
+        help="Only runs whose field has this value, as decoder=mlp, size=8 or holdout=center:low=6. "
+        "Several: all must hold; of several for one field, any.",
+    ),
+]  # fmt: skip

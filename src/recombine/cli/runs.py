@@ -2,42 +2,35 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
 from recombine.checks import whole_number
-from recombine.cli.destinations import require_file
+from recombine.cli.exports import export_runs, import_runs, require_whole
 from recombine.cli.listing import Row, difference, matching, train_command
-from recombine.cli.options import SomePath, StorePath, Whole
+from recombine.cli.options import StorePath, Where, Whole
 from recombine.cli.screen import console, counted, paragraph, say
 from recombine.cli.tables import HEADINGS, INDENT, Column, Holds, score_text, write_fields, write_table
-from recombine.errors import InvalidValue, StoreError, typed
-from recombine.files import one_line_errors, write
+from recombine.errors import StoreError, typed
 from recombine.keys import REVISION
-from recombine.store import Run, Store, flattened
+from recombine.store import Listing, Run, Store, flattened
 from recombine.store.names import is_key
 
 TWO_SIDED = 1.96
 """Standard errors to either side of a 95 % interval."""
 
-app = App(name="runs", help="List, show, verify, prune and export the runs of a store.", help_format="plaintext")
+app = App(
+    name="runs",
+    help="List, query, show, verify, prune, export and import the runs of a store.",
+    help_format="plaintext",
+)
+app.command(export_runs, name="export")
+app.command(import_runs, name="import")
 
-Where = Annotated[
-    list[str] | None,
-    Parameter(
-        name="--where", negative=(),
-        help="Only runs whose field has this value, as decoder=mlp, size=8 or holdout=center:low=6. "
-        "Several: all must hold; of several for one field, any.",
-    ),
-]  # fmt: skip
 Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
 FOUND_WRONG, MISUSED = 1, 2
 KEY_DIGITS, FEW = 10, 4
@@ -45,8 +38,6 @@ KEY_DIGITS, FEW = 10, 4
 IN_USE = "kept, it is in use:"
 NEWEST = 100
 """Runs that are listed where nothing else is asked for."""
-OTHER_TABLES = (".xlsx", ".xls", ".tsv", ".txt", ".parquet", ".nc", ".zip", ".tar", ".gz")
-"""Endings that look like a file of a kind `export` does not write."""
 
 
 @app.command(name="list")
@@ -67,20 +58,47 @@ def list_runs(
     opened = Store(store, create=False)
     listing = opened.listing(None if everything or where else newest)
     chosen = matching([(row.key, row.summary) for row in listing.rows], where)
-    matched = len(chosen) if where else listing.total
-    if not everything:
-        chosen = chosen[-newest:]
+    matched = len(chosen) if where else None
+    return _say_listing(opened, listing, chosen if everything else chosen[-newest:], matched)
+
+
+@app.command
+def query(
+    expression: str, /, *, newest: Whole = NEWEST, everything: Annotated[Switch, Parameter(name="--all")] = False,
+    store: StorePath = None,
+) -> int:  # fmt: skip
+    """List the finished runs that meet an expression, oldest first.
+
+    Parameters
+    ----------
+    expression
+        As "encoding == 'bump' and depth >= 4 and ood_accuracy > 0.9": names of the flags of train and of scores, and,
+        or, not, comparisons, in.
+    newest
+        Most runs that are listed, the newest.
+    everything
+        List all of them.
+    """
+    whole_number("newest", newest)
+    opened = Store(store, create=False)
+    listing = opened.listing(None if everything else newest, expression)
+    return _say_listing(opened, listing, [(row.key, row.summary) for row in listing.rows], listing.met)
+
+
+def _say_listing(store: Store, listing: Listing, chosen: Sequence[Row], matched: int | None) -> int:
+    """Write runs, of how many they are the newest, and what could not be listed; the exit code."""
     if chosen:
         _write_listing(chosen)
-    if len(chosen) < matched:
-        say(f"the newest {len(chosen)} of {matched}; --all lists all, --where chooses")
-    unfinished = opened.unfinished()
+    if len(chosen) < (listing.total if matched is None else matched):
+        least = listing.total if matched is None else matched
+        say(f"the newest {len(chosen)} of {least}; --all lists all, 'recombine runs query' chooses")
+    unfinished = store.unfinished()
     tail = f", {len(unfinished)} unfinished ({_some(unfinished)})" if unfinished else ""
     count = counted(listing.total, "finished run")
-    say(f"{count if not where else f'{matched} of {count}'} in {opened.path}{tail}")
+    say(f"{count if matched is None else f'{matched} of {count}'} in {store.path}{tail}")
     if listing.unreadable:
         say(f"cannot be listed: {_some(listing.unreadable)}; 'recombine runs verify' says why")
-    return _code(opened, listing.unreadable)
+    return _code(store, listing.unreadable)
 
 
 def _code(store: Store, unlisted: Sequence[str]) -> int:
@@ -118,7 +136,7 @@ def show(run: str, /, *, store: StorePath = None) -> None:
         Its key, or the first digits of it.
     """
     stored = Store(store, create=False).resolve(run)
-    _require_whole(stored)
+    require_whole(stored)
     say(f"{stored.key} {stored.status} after {counted(stored.result['steps'], 'step')}")
     spec = stored.spec_fields
     sections = {
@@ -208,71 +226,6 @@ def prune(
         say(f"{verb if done else IN_USE} {what} {key}")
     deleted = [counted(counts["leftover"], "leftover"), counted(counts["run"], "run")]
     say(f"{verb} {', '.join([*deleted, counted(counts['checkpoint of'], 'checkpoint')])}")
-
-
-@app.command
-def export(to: SomePath, /, *runs: str, where: Where = None, store: StorePath = None) -> None:
-    """Copy runs to a new store (a directory), or their specs and scores to a table (.csv or .json).
-
-    Parameters
-    ----------
-    to
-        Where to: a directory that does not exist yet or is a store, or a file ending in .csv or .json.
-    runs
-        Keys, or first digits; all runs if none is given.
-    """
-    is_table = to.suffix in (".csv", ".json")
-    if is_table:
-        require_file(to, "to")
-    elif to.suffix in OTHER_TABLES:
-        raise InvalidValue("to", str(to), "a directory, or a file ending in .csv or .json")
-    opened = Store(store, create=False)
-    with one_line_errors(to, "to"):
-        if to.exists() and to.samefile(opened.path):
-            raise InvalidValue("to", str(to), "another directory than the store's own")
-    chosen = [opened.resolve(run) for run in runs] or opened.runs()
-    if where:
-        kept = {key for key, _ in matching(opened.summaries(), where)}
-        chosen = [run for run in chosen if run.key in kept]
-    for run in chosen:
-        _require_whole(run)
-    if is_table:
-        _write_table(to, chosen)
-    else:
-        other = _store_to_fill(to)
-        for run in chosen:
-            other.adopt(run)
-    say(f"{counted(len(chosen), 'run')} exported to {to}")
-
-
-def _store_to_fill(to: Path) -> Store:
-    """The store at a path, made where there is none; refusals name this argument."""
-    try:
-        return Store(to)
-    except StoreError as error:
-        raise StoreError(f"to: {str(error).removeprefix('store: ')}") from None
-
-
-def _require_whole(run: Run) -> None:
-    if problems := run.problems():
-        raise InvalidValue("run", run.key, f"a run whose files are whole ({problems[0]})")
-
-
-def _write_table(to: Path, runs: list[Run]) -> None:
-    """Specs and scores, by key: the same runs always give the same file."""
-    rows = [
-        {"key": run.key, "status": run.status, **flattened(run.spec_fields), **run.result["scores"]}
-        for run in sorted(runs, key=lambda run: run.key)
-    ]
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    text = io.StringIO(newline="")
-    if to.suffix == ".json":
-        json.dump(rows, text, indent=1)
-    else:
-        writer = csv.DictWriter(text, names)
-        writer.writeheader()
-        writer.writerows(rows)
-    write(to, text.getvalue().encode(), "to")
 
 
 def _readable(provenance: dict[str, Any]) -> dict[str, Any]:

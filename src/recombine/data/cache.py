@@ -20,13 +20,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from platformdirs import user_cache_path
-
 from recombine.data.labelled import Identity
 from recombine.data.pixels import FilePixels, Pixels
 from recombine.data.source import Source
 from recombine.errors import InvalidValue, RecombineError
-from recombine.files import one_line_errors, parsed_json, read, remove_abandoned, write, write_parts
+from recombine.files import cache_folder, one_line_errors, parsed_json, read, remove_abandoned, write, write_parts
 from recombine.keys import json_digest
 
 SUFFIX = ".pixels"
@@ -40,8 +38,7 @@ NOTABLE = 2**26
 
 def folder() -> Path:
     """The cache's own folder."""
-    named = os.environ.get("RECOMBINE_CACHE")
-    return (Path(named) if named else user_cache_path("recombine")).absolute() / "data"
+    return cache_folder() / "data"
 
 
 def seen_as(paths: list[Path]) -> str:

@@ -24,6 +24,7 @@ from recombine.files import read_given
 FILE_COLUMNS = ("file", "filename", "file_name", "image", "path")
 """Names, in any case, of the column with files' names."""
 DELIMITERS = (",", ";", "\t", "|")
+NAMED_COLUMNS = "a CSV whose first line names columns, separated by commas, semicolons, tabs or bars"
 LARGEST_BYTES = 2**30
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE)
 
@@ -46,6 +47,8 @@ def read_labels(path: Path) -> LabelsTable:
         rows = [row for row in csv.reader(lines, delimiter=delimiter, strict=True) if any(cell.strip() for cell in row)]
     except csv.Error as error:
         raise InvalidValue("data", str(path), f"a CSV file ({reason_of(error)})") from error
+    if not rows:  # separators alone
+        raise InvalidValue("data", str(path), NAMED_COLUMNS)
     header, rows = [name.strip() for name in rows[0]], rows[1:]
     _check_rows(path, header, rows)
     named = [k for k, name in enumerate(header) if name.lower() in FILE_COLUMNS]
@@ -73,8 +76,7 @@ def _delimiter(path: Path, text: str) -> str:
     first = next((line for line in text.splitlines() if line.strip()), "")
     counts = {delimiter: first.count(delimiter) for delimiter in DELIMITERS}
     if not max(counts.values()):
-        allowed = "a CSV whose first line names columns, separated by commas, semicolons, tabs or bars"
-        raise InvalidValue("data", first if first else str(path), allowed)
+        raise InvalidValue("data", first if first else str(path), NAMED_COLUMNS)
     return max(counts, key=lambda delimiter: counts[delimiter])
 
 

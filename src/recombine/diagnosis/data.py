@@ -28,11 +28,15 @@ class OwnData(NamedTuple):
     present: Tensor
 
 
+def array_task(data: Any) -> ArrayTask:
+    """The task itself, or that of a file, which holds nothing out."""
+    return data if isinstance(data, ArrayTask) else ArrayTask(data=data, holdout="none")
+
+
 def own_data(data: Any, encode: Any, holdout: Any) -> OwnData:
     """What an `ArrayTask`, or the file of one, is diagnosed with; a task has codes and a hold-out of its own."""
-    if isinstance(data, ArrayTask):
-        task, encode = data, data.encoding if encode is None else encode
-    else:
-        task = ArrayTask(data=data, holdout="none")
+    task = array_task(data)
+    if task is data and encode is None:
+        encode = task.encoding
     held_out = task.held_out if holdout is None else holdout_mask(holdout, task.grid) & task.present
     return OwnData(task.grid, encode, held_out, task.render, task.background, task.present)

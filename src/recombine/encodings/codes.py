@@ -54,6 +54,9 @@ class OneHot(Encoding):
         position = factor.position(values)
         if bool(((position - position.round()).abs() > 1e-6).any()):
             raise InvalidValue("encoding", self.kind, "another encoding: real-valued factors have no one-hot code")
+        if bool(((position < -0.5) | (position > factor.count - 0.5)).any()):
+            beyond = values[(position < -0.5) | (position > factor.count - 0.5)][0].item()
+            raise InvalidValue(f"values of {factor.name}", beyond, f"{factor.low:g} to {factor.high:g}")
         return (_neurons(factor, values) == position.round()[..., None]).to(values.dtype)
 
 

@@ -76,7 +76,11 @@ class Mixed(Encoding):
                 raise InvalidValue(f"encoding.{name}", str(part), f"encodings of the factors {listed(grid.names)}")
         parts = {factor.name: self.of(factor) for factor in grid.factors}
         first = next(iter(parts.values()))
-        return first if all(part == first for part in parts.values()) else type(self)(**parts)
+        if all(part == first for part in parts.values()):
+            return first
+        if "kind" in parts:  # which says what the encoding is, and so cannot name a part of it
+            raise InvalidValue("factors", "kind", "another name of the factor, or the same encoding for all factors")
+        return type(self)(**parts)
 
     @property
     def population(self) -> bool:  # type: ignore[override]

@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from recombine.arrays import read_array
-from recombine.checks import checked
+from recombine.checks import LARGEST_WHOLE, checked
 from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
 from recombine.files import parsed_json, read_given
@@ -26,7 +26,7 @@ class Scattered(Pattern):
     kind: Literal["random"] = "random"
     fraction: Annotated[float, Field(gt=0, lt=1)] = CENTER_FRACTION**2
     """Share of all combinations."""
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, le=LARGEST_WHOLE)] = 0
     """Which draw; independent of the members' seeds."""
 
     @checked

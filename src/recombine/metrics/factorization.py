@@ -26,7 +26,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from recombine.checks import checked, fits, grid_shape, whole_number
+from recombine.checks import checked, finite, fits, grid_shape, whole_number
 from recombine.errors import InvalidValue
 
 Weight = Literal["square", "absolute"]
@@ -73,6 +73,7 @@ def interaction_weights(
     """
     points = gram.shape[-1]
     shape = grid_shape(shape, points)
+    finite("gram", gram)
     lead, factors = gram.ndim - 2, len(shape)
     paired = gram.double().unflatten(-1, shape).unflatten(lead, shape)
     weights = {}

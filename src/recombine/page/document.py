@@ -21,7 +21,7 @@ from recombine.reproduction.report.parts import Parts, policy
 
 MODULES = (
     "memory", "matmul", "convolution", "operations", "program", "grid", "codes", "decoder", "address", "pictures",
-    "plane", "side", "main",
+    "geometry", "survey", "charts", "curves", "picture", "views", "plane", "side", "background", "main",
 )  # fmt: skip
 """Modules of the script, each after those that it imports."""
 _IMPORT = re.compile(r"^import .*;\n", re.MULTILINE)

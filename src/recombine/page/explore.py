@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recombine.checks import given_path, one_of
+from recombine.checks import given_path, one_of, whole_number
+from recombine.data import LabelledImages
 from recombine.diagnosis.targets import TargetFunction
 from recombine.encodings import Encoding
 from recombine.errors import InvalidValue
@@ -25,7 +26,9 @@ from recombine.page.document import document
 from recombine.page.model import page_model
 from recombine.page.subject import subjects_of
 from recombine.page.training_panel import training_panel
+from recombine.page.widget import available, explorer_widget
 from recombine.store import Run
+from recombine.tasks import ArrayTask
 from recombine.version import __version__
 
 FRAME_HEIGHT = 900
@@ -34,7 +37,7 @@ FRAME_HEIGHT = 900
 
 @dataclass(frozen=True)
 class ExplorerPage:
-    """A page that needs no other file; notebooks show it in a frame."""
+    """A page that needs no other file; notebooks show it in a frame, as a widget where anywidget is installed."""
 
     html: str
     notes: tuple[str, ...]
@@ -45,6 +48,29 @@ class ExplorerPage:
         path = given_path("out", path)
         write(path, self.html.encode(), "out")
         return path
+
+    def widget(self, height: int = FRAME_HEIGHT) -> Any:
+        """The page as an `anywidget.AnyWidget`, whose `address` is the present view and may be set.
+
+        Parameters
+        ----------
+        height
+            Of its frame, in pixels.
+
+        Returns
+        -------
+        anywidget.AnyWidget
+            For Jupyter, VS Code, Colab, and marimo (`mo.ui.anywidget`).
+        """
+        return explorer_widget(self.html, whole_number("height", height))
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        if available():
+            display(self.widget())
+        else:
+            display({"text/html": self._repr_html_()}, raw=True)
 
     def _repr_html_(self) -> str:
         frame = f'width="100%" height="{FRAME_HEIGHT}" style="border:0" sandbox="allow-scripts"'
@@ -62,6 +88,7 @@ def explore(
     holdout: Holdout | Tensor | np.ndarray | str | None = None,
     targets: Tensor | np.ndarray | TargetFunction | None = None,
     background: float | None = None,
+    data: ArrayTask | LabelledImages | str | Path | None = None,
     image_shape: tuple[int, ...] | None = None,
     title: str | None = None,
     training: bool = False,
@@ -84,6 +111,9 @@ def explore(
         Right outputs, one row per grid point in its order, or a function from `(point, factor)` values to them.
     background
         Value of an empty output; 0 by default.
+    data
+        In the place of grid, targets and background: images of one's own with their factors, as an `ArrayTask`, or the
+        file or folder of one (docs/data.md). Combinations that it lacks have no truth and are no memories.
     image_shape
         `(y, x)` or `(channel, y, x)` of an output, where its own shape does not say it.
     title
@@ -108,18 +138,20 @@ def explore(
         raise InvalidValue("title", title, "a text")
     if image_shape is not None:
         image_shape = _shape(image_shape)
-    subjects = subjects_of(module, grid=grid, encode=encode, holdout=holdout, targets=targets, background=background)
+    subjects = subjects_of(
+        module, grid=grid, encode=encode, holdout=holdout, targets=targets, background=background, data=data
+    )
     blobs = Blobs()
     with torch.random.fork_rng(devices=[]):
         models = [page_model(subject, blobs, image_shape) for subject in subjects]
-    data = {
+    content = {
         "title": title or "What does this decoder compose?",
-        "factors": [_factor(factor) for factor in subjects[0].grid.factors],
+        "factors": [_factor(factor, subjects[0].levels.get(factor.name)) for factor in subjects[0].grid.factors],
         "models": models, "version": __version__,
     }  # fmt: skip
     notes = tuple(f"{model['name']}: {note}" for model in models for note in model["notes"])
     panels = [training_panel()] if one_of("training", training, (True, False)) else []
-    return ExplorerPage(document(data, bytes(blobs.content), panels), notes)
+    return ExplorerPage(document(content, bytes(blobs.content), panels), notes)
 
 
 def _shape(given: Any) -> tuple[int, ...]:
@@ -132,8 +164,9 @@ def _shape(given: Any) -> tuple[int, ...]:
     return shape
 
 
-def _factor(factor: Factor) -> dict[str, Any]:
+def _factor(factor: Factor, labels: Sequence[str] | None = None) -> dict[str, Any]:
     return {
         "name": factor.name, "low": factor.low, "high": factor.high, "count": factor.count, "form": factor.form,
         "given": None if factor.given is None else list(factor.given), "period": factor.period,
+        "labels": None if labels is None else list(labels),
     }  # fmt: skip

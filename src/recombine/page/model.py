@@ -58,9 +58,11 @@ def page_model(subject: Subject, blobs: Blobs, image_shape: tuple[int, ...] | No
     return {
         "name": subject.name, "notes": notes, "program": program, "table": table, "codes": codes if blocks else None,
         "sizes": code_sizes(subject.encoding, grid) if blocks else None,
-        "mean": mean_code(subject.encoding, grid, subject.held_out).tolist() if blocks else None,
-        "held": blobs.add(np.packbits(subject.held_out.numpy(), bitorder="little").tobytes()),
-        "truth": truth, "background": float(subject.background), "image": list(_image(outputs, image_shape)),
+        "mean": mean_code(subject.encoding, grid, subject.unseen).tolist() if blocks else None,
+        "held": _bits(subject.held_out, blobs),
+        "present": None if subject.present is None else _bits(subject.present, blobs),
+        "truth": truth, "background": float(subject.background),
+        "image": list(_image(outputs, image_shape or _own_shape(subject, outputs))),
         "low": low, "high": high,
         "smooth": smooth_factors(subject.encoding, grid) if program is not None else [False] * len(grid.factors),
     }  # fmt: skip
@@ -83,6 +85,7 @@ def _program(subject: Subject, blobs: Blobs, encoded_by_page: bool) -> dict[str,
     names = {prefix + path: path for path in _stages(subject)}
     program = translate(module, rows[0], list(names))
     program.stages = {_stage_name(subject.module, names[path]): value for path, value in program.stages.items()}
+    program.stages.setdefault("output", program.output)
     if program.numbers > LARGEST_PROGRAM:
         raise Untranslatable(f"{program.numbers:,} numbers are more than the {LARGEST_PROGRAM:,} that a page may hold")
     right = torch.cat([subject.outputs(row[None]).flatten(1) for row in values])
@@ -168,14 +171,27 @@ def _truth(
     if subject.grid.size * pixels > LARGEST_TABLE:
         notes.append(f"No right outputs here: {subject.grid.size} of {pixels} numbers are too many for a page.")
         return None, low, high
-    rows = target_rows(subject.targets, subject.grid)
+    points = None if subject.present is None else torch.nonzero(subject.present).flatten()
+    rows = target_rows(subject.targets, subject.grid, points)
     assert rows is not None
     rows = rows.cpu().float().reshape(len(rows), -1)
     if rows.shape[1] != pixels:
-        raise InvalidValue(
-            "targets", tuple(rows.shape), f"{pixels} numbers for each of {subject.grid.size} grid points"
-        )
+        field = "targets" if subject.data is None else "data"
+        raise InvalidValue(field, tuple(rows.shape), f"{pixels} numbers for each of {subject.grid.size} grid points")
+    if points is not None:
+        rows = torch.full((subject.grid.size, pixels), float(rows.min())).index_copy(0, points, rows)
     return blobs.images(rows, LARGEST_TABLE), float(rows.min()), float(rows.max())
+
+
+def _bits(mask: Tensor, blobs: Blobs) -> dict[str, int]:
+    """A bit for each point of the grid, lowest first."""
+    return blobs.add(np.packbits(mask.numpy(), bitorder="little").tobytes())
+
+
+def _own_shape(subject: Subject, outputs: Tensor) -> tuple[int, ...] | None:
+    """The shape of the user's images, where outputs have as many numbers and no shape of their own."""
+    shape = None if subject.data is None else subject.data.image_shape
+    return shape if shape and outputs.ndim == 2 and math.prod(shape) == outputs.shape[1] else None
 
 
 def _image(outputs: Tensor, image_shape: tuple[int, ...] | None) -> tuple[int, int, int]:

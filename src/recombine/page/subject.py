@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from recombine.checks import number, users_function
 from recombine.diagnosis.arguments import encode_values, holdout_mask, valid_encoding, valid_grid, valid_module
+from recombine.diagnosis.data import array_task, own_data
 from recombine.diagnosis.hooks import tensors_in
 from recombine.diagnosis.isolation import refuse_unfinished, uncompiled
 from recombine.diagnosis.targets import TargetFunction, valid_targets
@@ -22,6 +23,7 @@ from recombine.errors import InvalidValue, reason_of
 from recombine.factors import FactorGrid
 from recombine.metrics.stages import Encode
 from recombine.store import Run
+from recombine.tasks import ArrayTask
 
 AT_ONCE = 64
 """Rows that a module is given at a time."""
@@ -40,7 +42,25 @@ class Subject:
     held_out: Tensor
     targets: Tensor | np.ndarray | TargetFunction | None
     background: float
+    data: ArrayTask | None = None
+    """The images that are the right outputs, where they are a user's own."""
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def present(self) -> Tensor | None:
+        """Which combinations have an image; none where all have."""
+        return None if self.data is None or bool(self.data.present.all()) else self.data.present
+
+    @property
+    def unseen(self) -> Tensor:
+        """Combinations that are not trained on: held out, or without an image."""
+        return self.held_out if self.present is None else self.held_out | ~self.present
+
+    @property
+    def levels(self) -> dict[str, list[str]]:
+        """Names of the values of factors that are texts."""
+        levels = {} if self.data is None else self.data.levels
+        return {name: list(texts) for name, texts in levels.items() if all(isinstance(text, str) for text in texts)}
 
     def inputs(self, values: Tensor) -> Tensor:
         """The module's inputs for rows of factor values."""
@@ -50,9 +70,10 @@ class Subject:
 
     @cached_property
     def is_random(self) -> bool:
-        """Whether the same row has different outputs."""
-        row = self.inputs(self.grid.rows(torch.tensor([0])))
-        return not torch.equal(*(self._batch(row.clone()).nan_to_num() for _ in range(2)))
+        """Whether the same rows have different outputs."""
+        last = self.grid.size - 1
+        rows = self.inputs(self.grid.rows(torch.tensor([0, last // 2, last])))
+        return not torch.equal(*(self._batch(rows.clone()).nan_to_num() for _ in range(2)))
 
     def outputs(self, values: Tensor) -> Tensor:
         """The `(row, …)` outputs at rows of factor values; where they are random, all with the same random numbers."""
@@ -124,12 +145,16 @@ def _of_run(name: str, run: Run, settings: Mapping[str, Any]) -> Subject:
     task = run.spec.task
     if task.direction != "decode":
         raise InvalidValue("module", name, "a run that decodes")
-    return Subject(name, run.module().cpu(), task.grid, task.encoding, task.held_out, task.render, task.background)
+    data = task if isinstance(task, ArrayTask) else None
+    module = run.module().cpu()
+    return Subject(name, module, task.grid, task.encoding, task.held_out, task.render, task.background, data)
 
 
 def _of_module(name: str, module: Any, settings: Mapping[str, Any]) -> Subject:
     own = uncompiled(valid_module(module))
     refuse_unfinished(own)
+    if settings["data"] is not None:
+        return _on_data(name, _copied(own, name), settings)
     if settings["grid"] is None:
         raise InvalidValue("grid", None, 'a FactorGrid, or a text as "x=0:27,y=0:27"')
     grid = valid_grid(settings["grid"], frozenset())
@@ -138,6 +163,17 @@ def _of_module(name: str, module: Any, settings: Mapping[str, Any]) -> Subject:
     targets = valid_targets(settings["targets"], grid)
     background = 0.0 if settings["background"] is None else number("background", settings["background"])
     return Subject(name, _copied(own, name), grid, encoding, mask, targets, background)
+
+
+def _on_data(name: str, module: nn.Module, settings: Mapping[str, Any]) -> Subject:
+    """A module whose grid and right outputs are those of images of the user's own."""
+    for field_name in ("grid", "targets", "background"):
+        if settings[field_name] is not None:
+            raise InvalidValue(field_name, settings[field_name], "nothing beside data, which has its own")
+    data = array_task(settings["data"])
+    own = own_data(settings["data"], settings["encode"], settings["holdout"])
+    encoding = valid_encoding(own.encode, own.grid)
+    return Subject(name, module, own.grid, encoding, own.held_out, own.targets, own.background, data)
 
 
 def _copied(module: nn.Module, name: str) -> nn.Module:

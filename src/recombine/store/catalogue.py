@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from recombine.errors import StoreError
 from recombine.files import one_line_errors
 from recombine.store.index import Row
 from recombine.store.names import is_key
+from recombine.store.query import Query, keys_in, places_of, unknown
 from recombine.store.run import Run
 
 if TYPE_CHECKING:
-    import pandas
-
     from recombine.store.store import Store
+
+
+SAMPLE = 64
+"""Summaries in which the names of a query are looked for first."""
 
 
 class Listing(NamedTuple):
@@ -28,15 +31,20 @@ class Listing(NamedTuple):
     """Finished runs in the store, listed or not."""
     unreadable: list[str]
     """Names under `runs/` that cannot be listed; `verify` says what is wrong with them."""
+    met: int
+    """Finished runs that meet the query, listed or not."""
 
 
-def listing(store: Store, newest: int | None) -> Listing:
-    """The finished runs, or the newest of them; the index is brought up to date with the folders."""
+def listing(store: Store, newest: int | None, query: Query | None = None) -> Listing:
+    """The finished runs that meet a query, or the newest of them; the index is brought up to date with the folders."""
     stamps, heads = _stamps(store), store.index.heads()
     known = {key: finished for key, (finished, stamp) in heads.items() if stamps.get(key) == stamp}
     rows, unreadable = _read_rows(store, sorted(stamps.keys() - known.keys()))
     store.index.update(rows.values(), gone=heads.keys() - known.keys() - rows.keys())
     finished = known | {row.key: row.finished for row in rows.values()}
+    if query is not None:
+        met = _meeting(store, query, finished)
+        finished = {key: time for key, time in finished.items() if key in met}
     order = sorted(finished, key=lambda key: (finished[key], key))
     chosen = order if newest is None else order[len(order) - min(newest, len(order)) :]
     summaries = store.index.summaries(key for key in chosen if key not in rows)
@@ -45,7 +53,24 @@ def listing(store: Store, newest: int | None) -> Listing:
     store.index.update(more.values())
     rows |= more
     unreadable = [*unreadable, *lost]
-    return Listing([rows[key] for key in chosen if key in rows], len(stamps) - len(unreadable), unreadable)
+    return Listing([rows[key] for key in chosen if key in rows], len(stamps) - len(unreadable), unreadable, len(order))
+
+
+def _meeting(store: Store, query: Query, keys: Collection[str]) -> set[str]:
+    """Keys of the runs that meet a query, by the index or, where that cannot be used, by the folders."""
+    sample = store.index.some(SAMPLE)
+    places = places_of(query.names, sample)
+    if len(places) == len(query.names):
+        condition, values = query.sql(places)
+        if (met := store.index.meeting(condition, values)) is not None:
+            return met
+    summaries = store.index.summaries(keys)
+    rest, _ = _read_rows(store, [key for key in keys if key not in summaries])
+    summaries |= {key: row.summary for key, row in rest.items()}
+    places = places_of(query.names, summaries.values())
+    if summaries and (missing := [name for name in query.names if name not in places]):
+        raise unknown(query, missing, list(summaries.values())[:SAMPLE])
+    return keys_in(summaries.items(), query, places) if summaries else set()
 
 
 def _stamps(store: Store) -> dict[str, str]:
@@ -78,30 +103,3 @@ def row(run: Run) -> Row:
     result = run.result
     summary = {"status": result["status"], "scores": result["scores"], "spec": run.spec_fields}
     return Row(run.key, float(result["provenance"]["finished"]), _stamp(os.lstat(run.path)), summary)
-
-
-def frame(listing: Listing) -> pandas.DataFrame:
-    """A listing as a table with a row per run."""
-    import pandas
-
-    columns = [
-        {
-            "status": row.summary["status"],
-            **flattened(row.summary["spec"]),
-            **row.summary["scores"],
-            "finished": pandas.Timestamp(row.finished, unit="s", tz="UTC"),
-        }
-        for row in listing.rows
-    ]
-    return pandas.DataFrame(columns, index=pandas.Index([row.key for row in listing.rows], name="key"))
-
-
-def flattened(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested fields as dotted names."""
-    fields: dict[str, Any] = {}
-    for name, value in spec.items():
-        if isinstance(value, Mapping):
-            fields.update(flattened(value, f"{prefix}{name}."))
-        else:
-            fields[prefix + name] = value
-    return fields

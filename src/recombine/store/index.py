@@ -13,7 +13,7 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -27,7 +27,8 @@ BUSY_SECONDS = 2.0
 """How long to wait for another process that has the index locked."""
 REST_SECONDS = 60.0
 """How long an index that could not be written is left alone."""
-SCHEMA = 3
+SCHEMA = 4
+"""Raised when rows are written in another way; tables of an earlier one are made again from the folders."""
 SUFFIXES = ("", "-wal", "-shm", "-journal")
 ASIDE = ".damaged"
 PASSING = {
@@ -38,6 +39,7 @@ PASSING = {
 """Refusals that are not damage."""
 T = TypeVar("T")
 
+TABLES = ("heads", "summaries")
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS heads (key TEXT PRIMARY KEY, finished REAL, stamp TEXT, digest TEXT, seal TEXT)",
     "CREATE TABLE IF NOT EXISTS summaries (key TEXT PRIMARY KEY, summary TEXT NOT NULL)",
@@ -60,10 +62,11 @@ class _Damaged(Exception):
 
 
 class Index:
-    """Rows of the finished runs; every method does what it can and raises nothing."""
+    """Rows of the finished runs; every method does what it can and raises nothing. Without a path there is none."""
 
-    def __init__(self, path: Path, lock_path: Path) -> None:
-        self.path, self.lock_path = path, lock_path
+    def __init__(self, path: Path | None, lock_path: Path) -> None:
+        self.path, self.lock_path = path or Path(), lock_path
+        self._is_kept = path is not None
         self._rest_until = 0.0
 
     def heads(self) -> dict[str, tuple[float, str]]:
@@ -75,6 +78,14 @@ class Index:
         keys = list(keys)
         return (self._used(lambda connection: _summaries(connection, keys), "ro") or {}) if keys else {}
 
+    def some(self, count: int) -> list[dict[str, Any]]:
+        """A few summaries, whichever; none where the index cannot be used."""
+        return self._used(lambda connection: _some(connection, count), "ro") or []
+
+    def meeting(self, condition: str, values: Mapping[str, Any]) -> set[str] | None:
+        """Keys of the rows that meet a condition (`query.Query.sql`); None where the index cannot be used."""
+        return self._used(lambda connection: _meeting(connection, condition, values), "ro")
+
     def update(self, rows: Iterable[Row], gone: Iterable[str] = ()) -> None:
         """Add or replace rows, and remove those of runs that are gone."""
         rows, keys = list(rows), [(key,) for key in gone]
@@ -84,7 +95,9 @@ class Index:
 
     def _used(self, use: Callable[[sqlite3.Connection], T], mode: str) -> T | None:
         """What a use of the index gives; None where it cannot be used, after a damaged one was put aside."""
-        for last in (mode == "ro", True):  # what was put aside has nothing to read, and a new one can be written
+        for last in (
+            (mode == "ro", True) if self._is_kept else ()
+        ):  # what was put aside has nothing to read, and a new one can be written
             try:
                 if not self._is_regular():
                     raise _Damaged
@@ -113,11 +126,16 @@ class Index:
         writes = mode != "ro"
         with closing(self._opened(mode)) as connection:
             if writes:
+                connection.execute("PRAGMA synchronous=OFF")  # what a power cut spoils is found, and made again
                 with suppress(sqlite3.OperationalError):  # another process is doing it
                     connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
             version = connection.execute("PRAGMA user_version").fetchone()[0]
             empty = not version and not connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
+            if 0 < version < SCHEMA:
+                empty = True
+                for name in TABLES if writes else ():
+                    connection.execute(f"DROP TABLE IF EXISTS {name}")
             if empty and writes:
                 for statement in _TABLES:
                     connection.execute(statement)
@@ -187,6 +205,27 @@ def _heads(connection: sqlite3.Connection) -> dict[str, tuple[float, str]]:
     return heads
 
 
+def _some(connection: sqlite3.Connection, count: int) -> list[dict[str, Any]]:
+    texts = connection.execute(
+        "SELECT digest, summary FROM heads JOIN summaries USING (key) LIMIT ?", (count,)
+    ).fetchall()
+    if any(digest != text_digest(text) for digest, text in texts):
+        raise _Damaged
+    return [parsed_json(text) for _, text in texts]
+
+
+def _meeting(connection: sqlite3.Connection, condition: str, values: Mapping[str, Any]) -> set[str]:
+    """Every row is compared with its digest, as one that changed could hide a run."""
+    met = set()
+    text = f"SELECT key, digest, summary, {condition} FROM heads JOIN summaries USING (key)"
+    for key, digest, summary, is_met in connection.execute(text, values):
+        if digest != text_digest(summary):
+            raise _Damaged
+        if is_met:
+            met.add(key)
+    return met
+
+
 def _summaries(connection: sqlite3.Connection, keys: list[str]) -> dict[str, dict[str, Any]]:
     query = "SELECT key, finished, stamp, digest, seal, summary FROM heads JOIN summaries USING (key) WHERE key = ?"
     summaries = {}
@@ -208,7 +247,7 @@ def _write(connection: sqlite3.Connection, rows: list[Row], gone: list[tuple[str
     sealed = [(*head, row_seal(*head)) for head in heads]
     connection.executemany("INSERT OR REPLACE INTO heads VALUES (?, ?, ?, ?, ?)", sealed)
     connection.executemany("INSERT OR REPLACE INTO summaries VALUES (?, ?)", texts.items())
-    for table in ("heads", "summaries"):
+    for table in TABLES:
         connection.executemany(f"DELETE FROM {table} WHERE key = ?", gone)
     return True
 

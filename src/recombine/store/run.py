@@ -55,7 +55,7 @@ class Run:
     def result(self) -> dict[str, Any]:
         """`status` (done or diverged), `scores`, `steps` and `provenance`; of sampled grids `standard_errors` too."""
         result = parsed_json(self.content(RESULT))
-        if not _is_result(result):
+        if not is_result(result):
             raise StoreError(f"store: {str(self.path / RESULT)!r} is not allowed; allowed: the result of a run")
         return dict(result)
 
@@ -197,7 +197,7 @@ def _absent(path: Path) -> Problem | None:
     return None if stat.S_ISREG(mode) else Problem(f"{path.name}: {NotRegular(path).strerror}")
 
 
-def _is_result(result: Any) -> bool:
+def is_result(result: Any) -> bool:
     """Whether a JSON value has what every run's result has."""
     if not isinstance(result, dict) or not isinstance(result.get("status"), str):
         return False

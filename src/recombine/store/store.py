@@ -1,7 +1,7 @@
 """A directory of runs that loses nothing.
 
     recombine.json          says that this is a store, and its format
-    index.sqlite            a cache of what is below, for listing
+    index.sqlite            a cache of what is below, for listing (`filesystems` says where)
     runs/KEY/               a finished run: spec, result, weights, arrays, and a manifest with their digests
     checkpoints/KEY         the newest state of an unfinished run
     locks/KEY               locked while a process trains that run
@@ -23,19 +23,21 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from recombine.checks import given_path, one_of
 from recombine.errors import InvalidValue, StoreError, listed
-from recombine.files import delete, entries, flush_directory, one_line_errors, write
+from recombine.files import delete, entries, fill_folder, flush_directory, one_line_errors
 from recombine.store import care, catalogue
 from recombine.store.catalogue import Listing
 from recombine.store.checkpoints import Checkpoints
+from recombine.store.filesystems import index_folder
 from recombine.store.index import Index
 from recombine.store.locks import Lock
 from recombine.store.names import INDEX, STORE_LOCK, is_key
 from recombine.store.opening import open_folder, refusal
 from recombine.store.packing import pack
+from recombine.store.query import Query
 from recombine.store.run import ARRAYS, FILES, MANIFEST, RESULT, SPEC, WEIGHTS, Problem, Run, manifest_text, spec_key
 
 if TYPE_CHECKING:
@@ -45,6 +47,17 @@ DEFAULT_STORE = "runs"
 VARIABLE = "RECOMBINE_STORE"
 SPARE = 16_000_000
 """Bytes that are to stay free on the store's disk."""
+
+
+class Held(Protocol):
+    """A whole run, wherever it is."""
+
+    @property
+    def key(self) -> str:
+        """Its key."""
+
+    def content(self, name: str) -> bytes:
+        """One of its files."""
 
 
 def store_path(path: str | os.PathLike[str] | None = None) -> Path:
@@ -63,9 +76,10 @@ class Store:
     def __init__(self, path: str | os.PathLike[str] | None = None, *, create: bool = True) -> None:
         one_of("create", create, (True, False))
         self.path = store_path(path)
-        self.index = Index(self.path / INDEX, self.path / "locks" / STORE_LOCK)
         self.checkpoints = Checkpoints(self.path / "checkpoints", self.path / "damaged")
         open_folder(self.path, create)
+        place = index_folder(self.path)
+        self.index = Index(place and place / INDEX, self.path / "locks" / STORE_LOCK)
 
     def require_room(self, size: int) -> None:
         """Refuse now, in one line, what would fill the disk later."""
@@ -138,8 +152,8 @@ class Store:
             self.checkpoints.forget(key)
         return run
 
-    def adopt(self, run: Run) -> None:
-        """Copy a finished run of another store, unless it is here already."""
+    def adopt(self, run: Held) -> None:
+        """Copy a finished run of another store, or of an archive, unless it is here already."""
         with self.lock(run.key):
             if self.find(run.key, locked=True) is None:
                 self._placed(run.key, {name: run.content(name) for name in FILES})
@@ -151,10 +165,9 @@ class Store:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             try:
-                for name, content in contents.items():
-                    write(folder / name, content)
                 digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
-                write(folder / MANIFEST, manifest_text(key, digests).encode())
+                manifest = manifest_text(key, digests).encode()
+                fill_folder(folder, {**contents, MANIFEST: manifest})
                 os.replace(folder, run.path)
             except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -202,17 +215,22 @@ class Store:
         listing = self.listing()
         return [self.run(key) for key in [*(row.key for row in listing.rows), *listing.unreadable]]
 
-    def listing(self, newest: int | None = None) -> Listing:
-        """The finished runs, or the newest of them, from the index, which is brought up to date with the folders."""
-        return catalogue.listing(self, newest)
+    def listing(self, newest: int | None = None, where: str | Query | None = None) -> Listing:
+        """The finished runs, or the newest of them, from the index, which is brought up to date with the folders.
+
+        `where` is an expression that they meet (`recombine.store.query`).
+        """
+        return catalogue.listing(self, newest, Query(where) if isinstance(where, str) else where)
 
     def summaries(self) -> list[tuple[str, dict[str, Any]]]:
         """Key, and `status`, `scores` and `spec`, of every finished run, oldest first."""
         return [(row.key, row.summary) for row in self.listing().rows]
 
-    def frame(self) -> pandas.DataFrame:
+    def frame(self, where: str | None = None) -> pandas.DataFrame:
         """The finished runs as a table: status, every field of the spec by its dotted name, scores; keys as index."""
-        return catalogue.frame(self.listing())
+        from recombine.store.loading import load
+
+        return load(self, where)
 
     def resolve(self, prefix: str) -> Run:
         """The finished run whose key begins so."""

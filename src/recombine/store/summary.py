@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recombine.checks import items
-from recombine.store.catalogue import flattened
+from recombine.store.loading import flattened
 from recombine.store.run import SCORES, Run
 
 

@@ -138,10 +138,13 @@ class ArrayTask(Task):
         self.check_columns(values)
         values = values.detach().cpu()
         points = self.grid.nearest(values)
-        for k, factor in enumerate(self.grid.factors):
-            position = factor.position(values[:, k])
-            if bool(((position - position.round()).abs() > OFF_GRID).any()):
-                raise InvalidValue("values", factor.name, "values that the data have: there is nothing between images")
+        for k, (factor, nearest) in enumerate(
+            zip(self.grid.factors, self.grid.positions(points).unbind(1), strict=True)
+        ):
+            if bool(((factor.position(values[:, k]) - nearest).abs() > OFF_GRID).any()):
+                raise InvalidValue(
+                    "values", factor.name, "values that the data have: there is nothing between images or beyond"
+                )
         rows = torch.from_numpy(self.arrangement.row_of_point)[points]
         if bool((rows < 0).any()):
             missing = values[int((rows < 0).nonzero()[0])].tolist()

@@ -56,6 +56,7 @@ class Quantity:
 
     def factor(self, count: int, low: float | None = None, high: float | None = None) -> Factor:
         """The factor with so many evenly spaced values, between two ends of its own if they are given."""
+        given = () if low is None or high is None else (low, high)
         if low is None or high is None:
             step = (self.high - self.low) / count
             low = self.low + step if self.open_end == "low" else self.low
@@ -65,6 +66,9 @@ class Quantity:
                 raise InvalidValue(
                     "factors", f"{self.name}={count}", f"at most {self.most + 1:g} values of {self.name}"
                 )
+            if given and given != (0.0, count - 1.0):
+                text = f"{self.name}={'..'.join(map(_written, given))}..{count}"
+                raise InvalidValue("factors", text, f"{self.name}={count}: of a category, the first {count}")
             low, high = 0.0, count - 1.0
         for end in (low, high):
             self.check(end)
@@ -72,14 +76,15 @@ class Quantity:
 
     def check(self, value: float) -> float:
         """The value, if it can be drawn."""
-        if not self.least <= value <= self.most:
+        if not self.least <= value <= self.most or (self.form == "category" and value != int(value)):
             raise InvalidValue(self.name, value, self.allowed)
         return value
 
     @property
     def allowed(self) -> str:
         """What can be drawn, in words."""
-        return f"{self.least:g} to {self.most:g}"
+        kind = "a whole number, " if self.form == "category" else ""
+        return f"{kind}{self.least:g} to {self.most:g}"
 
 
 FACTOR_TEXT = "NAME=COUNT or NAME=LOW..HIGH..COUNT with at least 2 values, as x=8 or scale=6..12..4"

@@ -11,6 +11,10 @@ noise neither means much: any rank fits a little better than the one before. `ra
 in turn, predicts them from the others (`left_out`), and chooses the smallest rank whose left-out error is not surely
 larger than the best one's; how far that choice moves when a fold is missing says how sure it is.
 
+Three factors or more have functions that fewer products come as near to as one likes, with ever larger terms that
+cancel: x + y + z has rank 3, and [(1 + d·x)(1 + d·y)(1 + d·z) − 1] / d, two products, goes to it with d. Their ε-rank
+is below their rank for any ε that a search can reach.
+
 Known answers: planted sums of R products are found to have rank R, with noise and with holes.
 """
 
@@ -22,10 +26,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from recombine.checks import checked, finite, number, whole_number
+from recombine.checks import checked, number, whole_number
 from recombine.errors import InvalidValue
 from recombine.theory.choosing import FOLDS, chosen_range
-from recombine.theory.cp import RESTARTS, partial_mask, several_factors
+from recombine.theory.cp import RESTARTS, counted_values, partial_mask, several_factors
 from recombine.theory.least_ranks import least_ranks
 from recombine.theory.left_out import IMPROVEMENT, STEPS, left_out_errors
 from recombine.theory.search import Search
@@ -95,9 +99,8 @@ def epsilon_rank(
     shape = several_factors(shape, values.shape[-1])
     number("epsilon", epsilon, above=0, at_most=1)
     whole_number("largest", largest)
-    finite("values", values)
     whole_number("restarts", restarts)
-    counted = partial_mask(mask, values)
+    values, counted = counted_values(values, mask), partial_mask(mask, values)
     ranks = least_ranks(
         values.reshape(-1, values.shape[-1]), shape, epsilon, min(largest, values.shape[-1]), counted, restarts
     )
@@ -187,7 +190,8 @@ def rank_curve(
     whole_number("largest", largest)
     whole_number("folds", folds, at_least=3)
     whole_number("restarts", restarts)
-    finite("values", values)
+    whole_number("seed", seed, at_least=0)
+    values = counted_values(values, mask)
     problems = values.double().reshape(-1, values.shape[-1])
     there = torch.ones(values.shape[-1], dtype=torch.bool) if mask is None else mask.cpu()
     if int(there.sum()) < folds:

@@ -102,7 +102,8 @@ def cp_decomposition(
     whole_number("restarts", restarts)
     whole_number("iterations", iterations)
     number("tolerance", tolerance, above=0)
-    finite("values", values)
+    whole_number("seed", seed, at_least=0)
+    values = counted_values(values, mask)
     problems = values.double().reshape(-1, values.shape[-1])
     chosen = partial_mask(mask, problems)
     if len(shape) == 2 and chosen is None:
@@ -122,6 +123,13 @@ def partial_mask(mask: Tensor | None, like: Tensor) -> Tensor | None:
     if not bool(mask.any()):
         raise InvalidValue("mask", "no entry", "at least one entry that counts")
     return mask.to(like.device)
+
+
+def counted_values(values: Tensor, mask: Tensor | None) -> Tensor:
+    """The values, 0 in place of what the mask leaves out, NaN or not; refused if those that count are not finite."""
+    counted = values if mask is None else torch.where(mask.to(values.device), values, 0.0)
+    finite("values", counted)
+    return counted
 
 
 def several_factors(shape: Sequence[int], points: int) -> tuple[int, ...]:

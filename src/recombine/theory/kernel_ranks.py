@@ -48,6 +48,13 @@ def kernel_decomposition(
     -------
     CPDecomposition
         Its factors are the kernels k_i, flat over pairs (x_i, x_i′).
+
+    Examples
+    --------
+    >>> import torch
+    >>> additive = torch.kron(torch.eye(2), torch.ones(3, 3)) + torch.kron(torch.ones(2, 2), torch.eye(3))
+    >>> [round(kernel_decomposition(additive, (2, 3), rank).error.item(), 2) for rank in (1, 2)]
+    [0.21, 0.0]
     """
     pairs, sizes = over_pairs(gram, shape)
     return cp_decomposition(pairs, sizes, rank, restarts=restarts)

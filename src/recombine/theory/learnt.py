@@ -189,6 +189,10 @@ def pixel_ranks(
     [2]
     """
     shape = several_factors(shape, images.shape[-2])
+    number("epsilon", epsilon, above=0, at_most=1)
+    whole_number("largest", largest)
+    whole_number("restarts", restarts)
+    finite("images", images)
     if not bool(points.any()):
         raise InvalidValue("points", "none", "at least one point of the grid")
     points = points.to(images.device)

@@ -140,11 +140,18 @@ def mixture_curve(
     -------
     MixtureCurve
         Over ranks from 1 to `largest`.
+
+    Examples
+    --------
+    >>> same, even = torch.tensor([90, 10, 10, 90]), torch.tensor([50, 50, 50, 50])
+    >>> mixture_curve(torch.stack([same, even]), (2, 2), largest=3).chosen.tolist()
+    [2, 1]
     """
     shape = several_factors(shape, counts.shape[-1])
     whole_number("largest", largest)
     whole_number("folds", folds, at_least=3)
     whole_number("restarts", restarts)
+    whole_number("seed", seed, at_least=0)
     flat = counts.reshape(-1, counts.shape[-1])
     if bool((flat < 0).any()) or bool((flat.sum(dim=-1) < folds).any()):
         raise InvalidValue("counts", int(flat.sum(dim=-1).min()), f"counts, not negative, of sum {folds} or more")

@@ -101,6 +101,7 @@ def mixture_of_products(
     whole_number("restarts", restarts)
     whole_number("iterations", iterations)
     number("tolerance", tolerance, above=0)
+    whole_number("seed", seed, at_least=0)
     flat = distributions(probabilities)
     fit = Fit(shape, rank, iterations, tolerance, EXACT)
     best = fit.best(flat, restarts, torch.Generator().manual_seed(seed))

@@ -109,6 +109,12 @@ def gram_recovery(
     -------
     Tensor
         One number per factor; NaN for a factor that has one value.
+
+    Examples
+    --------
+    >>> points = torch.cartesian_prod(torch.arange(8.0), torch.arange(8.0))
+    >>> [round(value, 2) for value in gram_recovery(points @ points.T, points).tolist()]
+    [1.0, 1.0]
     """
     return recovery(gram, points, folds=folds, seed=seed).score(scored)
 

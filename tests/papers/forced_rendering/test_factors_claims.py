@@ -68,7 +68,7 @@ def test_data_needed_are_the_smallest_with_most_outputs_right():
     assert needed(result, COORDINATE, 3) == "20"
     result["all_values_accuracy"].loc[{"data": 20}] = 0.5
     assert needed(result, COORDINATE, 3) == "all kept"
-    assert needed(result, CNN_ISOLATED, 3) == "more than there are"
+    assert needed(result, CNN_ISOLATED, 3) == "not reached"
 
 
 def test_the_same_share_is_held_out_for_every_number_of_factors():

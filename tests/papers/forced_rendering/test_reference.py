@@ -39,8 +39,9 @@ def test_criteria_are_older_than_the_data():
 
 @pytest.mark.parametrize(("claim", "test"), TESTS, ids=[f"{name} {test['case']}" for name, test in TESTS])
 def test_enough_networks_learnt(claim, test):
-    theory = dict.fromkeys(("C27", "C28", "C29", "C30"), 32)
-    assert test["learnt"] >= {"C15": 64, "C11": 24 * 5, **theory}.get(claim, 48)
+    ours = dict.fromkeys((f"C{number}" for number in range(27, 35)), 32)
+    none = claim == "C33" and test["case"].startswith("5 factors")  # said so in docs/reproduction.md
+    assert test["learnt"] >= (0 if none else {"C15": 64, "C11": 24 * 5, **ours}.get(claim, 48))
 
 
 @pytest.mark.parametrize("study", Results(RESULTS).studies)

@@ -18,8 +18,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from platformdirs import user_cache_path
-
+from recombine.files import cache_folder
 from recombine.kernels.cpp.cache import (
     LIBRARY,
     Untrusted,
@@ -82,7 +81,7 @@ def _warn_once(reason: str) -> None:
 
 
 def _built() -> ctypes.CDLL:
-    compiler, path = find_compiler(), _folder()
+    compiler, path = find_compiler(), cache_folder()
     build = f"kernels-{_digest(compiler)}"
     with opened(path) as folder:
         if has_unfinished(folder):
@@ -145,11 +144,6 @@ def _run(command: list[str], scratch: Path | None = None) -> subprocess.Complete
     return subprocess.run(
         command, capture_output=True, text=True, errors="replace", timeout=LONGEST_SECONDS, env=environment, umask=0o077
     )
-
-
-def _folder() -> Path:
-    named = os.environ.get("RECOMBINE_CACHE")
-    return (Path(named) if named else user_cache_path("recombine")).absolute()
 
 
 def _sources() -> list[Path]:

@@ -5,7 +5,8 @@ import { clamped } from "./grid.js";
 /** @typedef {import("./types.js").PageData} PageData */
 /**
  * @typedef {{at: number[], decoder: number, beside: number, plane: [number, number], stage: number,
- *   snap: boolean}} State `beside` is −1 where one decoder is shown alone
+ *   unit: number, snap: boolean}} State `beside` is −1 where one decoder is shown alone; `unit` is −1 for the one that
+ *   varies most
  */
 
 /**
@@ -19,6 +20,7 @@ export function initialState(data) {
     beside: data.models.length > 1 ? 1 : -1,
     plane: [0, Math.min(1, data.factors.length - 1)],
     stage: 0,
+    unit: -1,
     snap: true,
   };
 }
@@ -35,6 +37,7 @@ export function written(state) {
     `beside=${state.beside}`,
     `plane=${state.plane.join(",")}`,
     `stage=${state.stage}`,
+    `unit=${state.unit}`,
     `snap=${state.snap ? 1 : 0}`,
   ].join("&");
 }
@@ -66,6 +69,7 @@ export function parsed(text, state, data) {
     beside: whole("beside", -1, models) ?? state.beside,
     plane: inside && apart ? [plane[0], plane[1]] : state.plane,
     stage: whole("stage", 0, 1000) ?? state.stage,
+    unit: whole("unit", -1, 2 ** 31) ?? state.unit,
     snap: given.has("snap") ? given.get("snap") !== "0" : state.snap,
   };
 }

@@ -27,6 +27,8 @@ export class Decoder {
     this.bytes = bytes;
     this.kernel = kernel;
     this.held = bytes.subarray(data.held.start, data.held.start + data.held.length);
+    /** Which points have a right output; null where all have. */
+    this.present = data.present && bytes.subarray(data.present.start, data.present.start + data.present.length);
     /** Whether anything is held out. */
     this.hasHoldout = this.held.some((bits) => bits > 0);
     this.pixels = data.image[0] * data.image[1] * data.image[2];
@@ -89,12 +91,18 @@ export class Decoder {
 
   /** @param {number[]} positions @returns {Float32Array | null} */
   truth(positions) {
-    return this.data.truth ? this.#row(this.data.truth, nearestPoint(this.factors, positions)) : null;
+    const point = nearestPoint(this.factors, positions);
+    return this.data.truth && this.isPresent(point) ? this.#row(this.data.truth, point) : null;
   }
 
   /** @param {number} point @returns {Float32Array} */
   truthAt(point) {
     return this.#row(this.data.truth, point);
+  }
+
+  /** Whether the data have this combination. @param {number} point */
+  isPresent(point) {
+    return !this.present || isHeldOut(this.present, point);
   }
 
   /** @param {number[]} positions */
@@ -114,7 +122,7 @@ export class Decoder {
     /** @type {{point: number, distance: number}[]} */
     const best = [];
     for (let point = 0; point < gridSize(this.factors); point += 1) {
-      if (isHeldOut(this.held, point)) continue;
+      if (isHeldOut(this.held, point) || !this.isPresent(point)) continue;
       const bound = best.length < count ? Infinity : best[best.length - 1].distance;
       let distance = 0;
       for (let k = 0, at = point * this.pixels; k < this.pixels && distance < bound; k += 1) {

@@ -26,6 +26,8 @@ export function valueAt(factor, position) {
  * @returns {string} the value with as many digits as one can tell apart
  */
 export function valueText(factor, position) {
+  const label = factor.labels?.[Math.round(position)];
+  if (label !== undefined) return label.length > 24 ? `${label.slice(0, 23)}…` : label;
   const value = valueAt(factor, position);
   const size = Math.abs((factor.high - factor.low) / Math.max(1, factor.count - 1));
   const digits = Number.isInteger(value) ? 0 : Math.max(1, Math.min(6, 1 - Math.floor(Math.log10(size || 1))));
@@ -70,7 +72,7 @@ export function gridSize(factors) {
 }
 
 /**
- * Whether a point is held out, of one bit for each point, lowest bit first.
+ * A point's bit of a mask, such as that of the hold-out, lowest bit first.
  * @param {Uint8Array} bits
  * @param {number} point
  */

@@ -1,11 +1,13 @@
 /** The page: its controls, its state, and what is drawn when. */
 
 import { initialState, parsed, written } from "./address.js";
+import { Background } from "./background.js";
 import { Decoder } from "./decoder.js";
 import { clamped, valueText, wayThrough } from "./grid.js";
 import { decoded } from "./memory.js";
 import { Plane } from "./plane.js";
-import { Side, element } from "./side.js";
+import { element } from "./picture.js";
+import { Side } from "./side.js";
 
 /** @typedef {import("./types.js").PageData} PageData */
 /** @typedef {import("./address.js").State} State */
@@ -34,6 +36,11 @@ class Explorer {
   #clock = 0;
   /** Frames without a detail. */
   #starved = 0;
+  /** Details that were drawn because nothing else had been for long. */
+  #turn = 0;
+  /** When something was last moved. */
+  #touched = 0;
+  #viewsChanged = true;
 
   constructor() {
     /** @type {PageData} */
@@ -50,6 +57,11 @@ class Explorer {
     this.plane = new Plane(byId("plane"), move, (across, down) => {
       move(this.state.at[this.state.plane[0]] + across, this.state.at[this.state.plane[1]] + down);
     });
+    this.background = new Background(
+      () => this.#gone === null && performance.now() - this.#touched > QUIET,
+      () => this.#unfinished(),
+      () => this.#refreshViews(),
+    );
     /** @type {HTMLInputElement[]} */
     this.sliders = [];
     /** @type {Side[]} */
@@ -57,6 +69,11 @@ class Explorer {
     this.#controls();
     this.#rebuild();
     window.addEventListener("hashchange", () => this.set(parsed(location.hash, this.state, this.data)));
+    window.addEventListener("message", (event) => { // from a notebook's widget around the page
+      const address = event.data?.address;
+      if (event.source !== window.parent || event.source === window || typeof address !== "string") return;
+      this.set(parsed(address, this.state, this.data));
+    });
     window.addEventListener("resize", () => this.refresh());
     window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.refresh());
     this.set({});
@@ -96,6 +113,10 @@ class Explorer {
     choose("decoder", (decoder) => ({ decoder }));
     choose("beside", (number) => ({ beside: number - 1 }));
     choose("stage", (stage) => ({ stage }));
+    byId("unit").addEventListener("change", () => {
+      const unit = byId("unit").valueAsNumber;
+      this.set({ unit: Number.isInteger(unit) && unit >= 0 ? unit : -1 });
+    });
     choose("across", (across) => ({ plane: this.#apart(across, this.state.plane[1], 1) }));
     choose("down", (down) => ({ plane: this.#apart(this.state.plane[0], down, 0) }));
     byId("snap").addEventListener("change", () => this.set({ snap: byId("snap").checked }));
@@ -154,7 +175,9 @@ class Explorer {
     const shown = [this.state.decoder, ...(this.state.beside >= 0 ? [this.state.beside] : [])];
     const wanted = shown.map((number) => this.decoders[number]);
     if (wanted.length === this.sides.length && wanted.every((decoder, k) => this.sides[k].decoder === decoder)) return;
+    for (const side of this.sides) side.views?.observer?.disconnect();
     this.sides = wanted.map((decoder) => new Side(decoder));
+    for (const { views } of this.sides) if (views) views.appeared = () => this.#refreshViews();
     byId("sides").replaceChildren(...this.sides.map((side) => side.root));
     byId("sides").classList.toggle("two", this.sides.length > 1);
     const stages = this.sides[0].decoder.data.program?.stages ?? [];
@@ -173,6 +196,7 @@ class Explorer {
    */
   set(change) {
     Object.assign(this.state, change);
+    this.#touched = performance.now();
     this.#rebuild();
     this.state.at = this.state.at.map((position, k) => {
       const inside = clamped(this.data.factors[k], position);
@@ -192,6 +216,7 @@ class Explorer {
     byId("across").selectedIndex = state.plane[0];
     byId("down").selectedIndex = state.plane[1];
     byId("stage").selectedIndex = Math.min(state.stage, byId("stage").options.length - 1);
+    if (document.activeElement !== byId("unit")) byId("unit").value = state.unit < 0 ? "" : String(state.unit);
     byId("snap").checked = state.snap;
     byId("snap").disabled = !this.sides.some((side) => side.decoder.data.smooth.some(Boolean));
     for (const [k, slider] of this.sliders.entries()) {
@@ -206,8 +231,10 @@ class Explorer {
   /** Once nothing has changed for a while: the address, and what a screen reader says. */
   #settle() {
     const { factors } = this.data;
+    const address = `#${written(this.state)}`;
+    if (window.parent !== window) window.parent.postMessage({ address }, "*");
     try {
-      history.replaceState(null, "", `#${written(this.state)}`);
+      history.replaceState(null, "", address);
     } catch {
       // A frame of a notebook has no address of its own.
     }
@@ -220,6 +247,22 @@ class Explorer {
   refresh() {
     this.#changed = true;
     this.#request();
+  }
+
+  /** Views over the plane at the next frame, and what they lack in the time after. */
+  #refreshViews() {
+    this.#viewsChanged = true;
+    this.#request();
+    this.background.wake();
+  }
+
+  /** The first view on the screen that is not complete. */
+  #unfinished() {
+    for (const { views } of this.sides) {
+      const survey = views?.visible ? views.survey(this.state) : null;
+      if (survey && !survey.done) return survey;
+    }
+    return null;
   }
 
   #request() {
@@ -239,13 +282,19 @@ class Explorer {
     const moving = this.#changed;
     if (moving) {
       this.#changed = false;
-      for (const side of this.sides) side.draw(this.state.at, this.state.stage);
-      this.#tasks = this.sides.flatMap((side) => side.details(this.state.at));
+      for (const side of this.sides) side.draw(this.state.at);
+      this.#tasks = this.sides.flatMap((side) => side.details(this.state.at, this.state.stage));
     }
     this.#starved = moving ? this.#starved + 1 : PATIENCE;
     while (this.#tasks.length && (this.#starved >= PATIENCE || performance.now() - start < BUDGET)) {
+      const next = this.#starved >= PATIENCE && moving ? this.#turn++ % this.#tasks.length : 0; // each in its turn
       this.#starved = 0;
-      this.#tasks.shift()?.();
+      this.#tasks.splice(next, 1)[0]();
+    }
+    if (moving || this.#viewsChanged) {
+      this.#viewsChanged = false;
+      for (const { views } of this.sides) if (views?.visible) views.draw(this.state);
+      this.background.wake();
     }
     this.#drawPlane();
     if (this.#tasks.length || this.#gone !== null) this.#request();

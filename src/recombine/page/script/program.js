@@ -21,6 +21,10 @@ export class Program {
     this.data = data;
     /** Place of every value. @type {number[]} */
     this.places = new Array(data.shapes.length).fill(-1);
+    /** How often it has run: values of stages are those of the last time. */
+    this.runs = 0;
+    /** Steps after which a value is there. @type {number[]} */
+    this.counts = new Array(data.shapes.length).fill(0);
     this.arena = new Arena();
     /** Things to do once there is memory. @type {(() => void)[]} */
     this.preparations = [];
@@ -40,9 +44,22 @@ export class Program {
    * @returns {Float32Array}
    */
   run(input) {
+    this.runs += 1;
     this.heap.set(input, this.places[0]);
     for (const step of this.steps) step();
     return this.value(this.data.output);
+  }
+
+  /**
+   * A stage's value for an input, without what comes after it; valid until the next run.
+   * @param {number} number of the value
+   * @param {ArrayLike<number>} input
+   */
+  upTo(number, input) {
+    this.runs += 1;
+    this.heap.set(input, this.places[0]);
+    for (let k = 0; k < this.counts[number]; k += 1) this.steps[k]();
+    return this.value(number);
   }
 
   /**
@@ -82,10 +99,12 @@ export class Program {
       const size = volume(shapes[o.output]);
       if (o.name === "view") {
         this.places[o.output] = this.places[o.inputs[0]];
+        this.counts[o.output] = this.counts[o.inputs[0]];
         continue;
       }
       this.places[o.output] = this.arena.take(size);
       plans.push(this.#planned(o));
+      this.counts[o.output] = plans.length;
       for (const number of new Set([...o.inputs, o.output].map((n) => root[n]))) {
         if (this.constants.has(number) || (last.get(number) ?? index) !== index) continue;
         this.arena.give(this.places[number], volume(shapes[number]));

@@ -1,48 +1,19 @@
 /** One decoder's column: output, truth, difference, superposed halves, nearest training images, a stage. */
 
 import { nearestPoint, positionsOf, valueText } from "./grid.js";
+import { Picture, element } from "./picture.js";
 import { diverging, drawImage, drawStage, grey } from "./pictures.js";
+import { StageViews } from "./views.js";
 
 /** @typedef {import("./decoder.js").Decoder} Decoder */
 
 const MEMORIES = 3;
 
-/**
- * @param {string} tag
- * @param {string} [name] of its class
- * @param {string} [text]
- * @returns {HTMLElement}
- */
-export function element(tag, name = "", text = "") {
-  const made = document.createElement(tag);
-  if (name) made.className = name;
-  if (text) made.textContent = text;
-  return made;
-}
-
-/** A picture with its caption. */
-class Picture {
-  /** @param {string} caption */
-  constructor(caption) {
-    this.figure = element("figure");
-    this.canvas = /** @type {HTMLCanvasElement} */ (document.createElement("canvas"));
-    this.canvas.setAttribute("role", "img");
-    this.words = element("figcaption");
-    this.figure.append(this.canvas, this.words);
-    this.caption(caption);
-  }
-
-  /** @param {string} text */
-  caption(text) {
-    if (this.words.textContent === text) return;
-    this.words.textContent = text;
-    this.canvas.setAttribute("aria-label", text);
-  }
-}
-
 export class Side {
   /** Positions for which each half was computed. @type {(number | null)[]} */
   #halfAt = [];
+  /** The program's run for the output that is shown. */
+  #run = 0;
   /** @type {Float32Array[]} */
   #halves = [];
 
@@ -66,13 +37,19 @@ export class Side {
       const text = "What the decoder draws for one factor while every other one has its mean code over training.";
       this.#row(title, [...this.halves, this.sum], text);
     }
-    this.memories = Array.from({ length: data.truth ? MEMORIES : 0 }, () => new Picture(""));
+    this.memories = Array.from({ length: data.truth ? MEMORIES : 0 }, () => new Picture("training image"));
     const likest = "Kept combinations that look most like the output.";
     if (data.truth) this.#row("Nearest training images", this.memories, likest);
-    this.stage = new Picture("");
+    this.stage = new Picture("activity of a stage");
     this.stage.figure.classList.add("wide");
     this.hasStages = Boolean(data.program && data.program.stages.length);
-    if (this.hasStages) this.#row("Inside", [this.stage]);
+    /** @type {StageViews | null} */
+    this.views = null;
+    if (this.hasStages) {
+      this.#row("Inside", [this.stage]);
+      this.views = new StageViews(decoder);
+      this.root.append(this.views.root);
+    }
     /** Nearest kept points, as positions. @type {number[][]} */
     this.nearest = [];
     /** @type {Float32Array | null} */
@@ -94,14 +71,14 @@ export class Side {
   }
 
   /**
-   * Runs the decoder and draws what comes of one run: output, truth, difference, stage.
+   * Runs the decoder and draws what cannot wait: output, truth, difference.
    * @param {number[]} at
-   * @param {number} stage
    */
-  draw(at, stage) {
+  draw(at) {
     const { decoder } = this;
-    const { image, low, high, program } = decoder.data;
+    const { image, low, high } = decoder.data;
     const output = decoder.output(at);
+    this.#run = decoder.program?.runs ?? 0;
     this.shown = output;
     drawImage(this.output.canvas, output, image, low, high);
     const truth = decoder.truth(at);
@@ -112,27 +89,48 @@ export class Side {
       drawImage(this.difference.canvas, difference, image, -span, span, diverging);
       const between = at.some((position) => Math.abs(position - Math.round(position)) > 1e-6);
       this.truth.caption(between ? "truth at the nearest grid point" : "truth");
+    } else if (decoder.data.truth) {
+      drawImage(this.truth.canvas, output.map(() => low), image, low, high);
+      drawImage(this.difference.canvas, output.map(() => 0), image, -1, 1, diverging);
+      this.truth.caption("the data have no such image");
     }
     this.error = truth ? decoder.error(output, truth) : null;
-    const place = decoder.isHeldOut(at) ? "held out" : "in training range";
-    const wrong = this.error === null ? "" : `error ${this.error.toFixed(3)} of a blank image`;
+    const present = decoder.isPresent(nearestPoint(decoder.factors, at));
+    const place = decoder.isHeldOut(at) ? "held out" : present ? "in training range" : "not in the data";
+    const relative = this.error === null ? "" : `error ${this.error.toFixed(3)} of a blank image`;
+    const wrong = output.every(Number.isFinite) ? relative : "the output is not a finite number here";
     this.numbers.textContent = [decoder.hasHoldout ? place : "", wrong].filter(Boolean).join(" · ");
     this.root.classList.toggle("outside", decoder.isHeldOut(at));
-    if (this.hasStages && program && decoder.program) {
-      const own = program.stages[Math.min(stage, program.stages.length - 1)];
-      const what = drawStage(this.stage.canvas, decoder.program.value(own.value), program.shapes[own.value], image);
-      this.stage.caption(`${own.name}: ${what}; blue is below 0, red above`);
+  }
+
+  /**
+   * The activity of a stage, as the run for the output left it, or of another run.
+   * @param {number[]} at
+   * @param {number} stage
+   */
+  #drawStage(at, stage) {
+    const { program, data } = this.decoder;
+    if (!program || !data.program) return;
+    if (program.runs !== this.#run) {
+      this.decoder.output(at);
+      this.#run = program.runs;
     }
+    const { stages, shapes } = data.program;
+    const own = stages[Math.min(stage, stages.length - 1)];
+    const what = drawStage(this.stage.canvas, program.value(own.value), shapes[own.value], data.image);
+    this.stage.caption(`${own.name}: ${what}; blue is below 0, red above`);
   }
 
   /**
    * What takes longer, as things to do one by one; each is done only if it has changed.
    * @param {number[]} at
+   * @param {number} stage
    * @returns {(() => void)[]}
    */
-  details(at) {
+  details(at, stage) {
     const { decoder } = this;
-    const tasks = [];
+    /** @type {(() => void)[]} */
+    const tasks = this.hasStages ? [() => this.#drawStage(at, stage)] : [];
     if (decoder.hasHalves) {
       for (const [k, position] of at.entries()) {
         if (this.#halfAt[k] !== position) tasks.push(() => this.#drawHalf(at, k));

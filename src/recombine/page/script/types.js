@@ -7,12 +7,13 @@
  *   stages: {name: string, value: number}[], constants: Constant[]}} ProgramData
  *
  * @typedef {{name: string, low: number, high: number, count: number, form: "number" | "category" | "angle",
- *   given: number[] | null, period: number | null}} Factor
+ *   given: number[] | null, period: number | null, labels: string[] | null}} Factor
  * @typedef {{kind: string, [setting: string]: any}} Code
  *
  * @typedef {{type: "uint8" | "float16", start: number, length: number, low: number, high: number}} Table
  * @typedef {{name: string, notes: string[], program: ProgramData | null, table: Table | null, codes: Code[] | null,
- *   sizes: number[] | null, mean: number[] | null, held: {start: number, length: number}, truth: Table | null,
+ *   sizes: number[] | null, mean: number[] | null, held: {start: number, length: number},
+ *   present: {start: number, length: number} | null, truth: Table | null,
  *   background: number, image: [number, number, number], low: number, high: number, smooth: boolean[]}} ModelData
  * @typedef {{title: string, factors: Factor[], models: ModelData[], version: string}} PageData
  */

@@ -123,7 +123,7 @@ class FactorsStudy(Study[Settings]):
         arms = [Arm((arm, count, ALL_KEPT), spec, seeds=seeds)
                 for count in preset.factors_counts for arm, spec in _remedies(preset, count)]  # fmt: skip
         return arms + [
-            Arm((arm, count, data), _with_data(spec, data), extra=True)
+            Arm((arm, count, data), _with_data(spec, data), seeds=seeds)
             for count in preset.factors_counts
             for arm, spec in _remedies(preset, count) if arm in (CNN_ISOLATED, COORDINATE)
             for data in preset.factors_data if data < _kept(spec)

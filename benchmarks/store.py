@@ -1,0 +1,131 @@
+"""A store of many runs: how long it takes to list, query and scan it, to add a run, and how much memory that needs.
+
+    python -m benchmarks.store --runs 100000 --folder FOLDER
+
+Runs are synthetic: small files, written without flushing, all of them whole. Every question is asked in a process of
+its own, as a command would ask it; the first listing, which makes the index, is timed too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from recombine.store import Store
+from recombine.store.packing import pack
+from recombine.store.run import ARRAYS, FILES, MANIFEST, RESULT, SCORES, SPEC, WEIGHTS, manifest_text
+
+if TYPE_CHECKING:
+    from recombine.specs import RunSpec
+
+LIMITS = {"list": 2.0, "query": 2.0, "scan": 2.0, "add": 0.010}
+"""Seconds, of which adding is per run."""
+MEMORY = 500
+"""MB of a process."""
+ADDED = 20
+
+
+def written(store: Store, spec: RunSpec, number: int, shared: dict[str, bytes]) -> None:
+    """A whole run, put in place without flushing."""
+    result = {
+        "status": "done", "scores": dict.fromkeys(SCORES, number / 1e6), "steps": 100,
+        "provenance": {"finished": 1.7e9 + number},
+    }  # fmt: skip
+    contents = {SPEC: spec.to_json().encode(), RESULT: json.dumps(result).encode(), **shared}
+    digests = {name: hashlib.sha256(contents[name]).hexdigest() for name in FILES}
+    folder = store.run(spec.digest).path
+    folder.mkdir()
+    for name, content in {**contents, MANIFEST: manifest_text(spec.digest, digests).encode()}.items():
+        (folder / name).write_bytes(content)
+
+
+def specs(count: int) -> list[RunSpec]:
+    """Encodings × depths × widths × seeds. Imports torch, which listing does not."""
+    from recombine.decoders import CNN
+    from recombine.specs import RunSpec
+    from recombine.tasks import BumpTask
+
+    return [
+        RunSpec(task=BumpTask(encoding=encoding), decoder=CNN(depth=depth, width=width), seed=seed)
+        for seed in range(count // 24 + 1)
+        for encoding in ("bump", "rate")
+        for depth in (2, 3, 4, 6)
+        for width in (16, 32, 64)
+    ][:count]
+
+
+def ask(question: str, path: Path, count: int) -> None:
+    """Answer one question in this process, and print seconds and megabytes."""
+    import numpy as np
+
+    began = time.perf_counter()
+    if question == "list":
+        assert Store(path).listing(100).total == count
+    elif question == "query":
+        found = Store(path).listing(100, "encoding == 'bump' and depth >= 4")
+        assert 0 < found.met < count
+    elif question == "scan":
+        assert len(set(Store(path).keys())) == count
+    elif question == "load":
+        import recombine
+
+        assert len(recombine.load(path, "encoding == 'bump'")) == count // 2
+    else:
+        import torch  # noqa: F401  # which a process that trains has
+
+        store, more = Store(path), specs(count + ADDED)[count:]
+        result = {"status": "done", "scores": dict.fromkeys(SCORES, 0.5), "steps": 1, "provenance": {"finished": 2e9}}
+        began = time.perf_counter()
+        for spec in more:
+            store.save(spec.digest, spec.to_json(), result, {"w": np.zeros(64)}, {"error": np.zeros(64)})
+        began += (time.perf_counter() - began) * (1 - 1 / ADDED)
+    seconds = time.perf_counter() - began
+    print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=100_000)
+    parser.add_argument("--folder", type=Path, help="Where the store is made, or is. Default: a temporary folder.")
+    parser.add_argument("--ask", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.ask:
+        ask(given.ask, given.folder, given.runs)
+        return 0
+    with tempfile.TemporaryDirectory() as temporary:
+        path = given.folder or Path(temporary) / "store"
+        store = Store(path)
+        began, have = time.perf_counter(), set(store.keys())
+        shared = {WEIGHTS: pack({}), ARRAYS: pack({})}
+        for number, spec in enumerate(specs(given.runs)):
+            if spec.digest not in have:
+                written(store, spec, number, shared)
+        print(f"{given.runs} runs written in {time.perf_counter() - began:.0f} s")
+        began = time.perf_counter()
+        store.listing(1)
+        print(f"first listing, which makes the index: {time.perf_counter() - began:.1f} s")
+        fails = []
+        for question in ("list", "query", "scan", "load", "add"):
+            command = [sys.executable, "-m", "benchmarks.store", "--ask", question, "--folder", str(path)]
+            done = subprocess.run([*command, "--runs", str(given.runs)], capture_output=True, text=True, check=True)
+            seconds, megabytes = json.loads(done.stdout)
+            limit = LIMITS.get(question)
+            print(f"{question}: {seconds:.3f} s, {megabytes:.0f} MB" + (f" (limit {limit} s)" if limit else ""))
+            if (limit and seconds > limit) or (question != "add" and megabytes > MEMORY):
+                fails.append(question)
+        print("holds" if not fails else f"FAILS: {', '.join(fails)}")
+        return int(bool(fails))
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""Functions of single numbers and of pairs of them."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from recombine.page.aten.calls import Call, Live, Untranslatable, translates
+from recombine.page.interpret import MAPS
+
+SAME_NAME = {name for name in MAPS if len(name) > 2} - {"not", "truth", "leaky", "least", "most", "power", "scale",
+                                                       "gelu", "gelu_tanh", "elu"}  # fmt: skip
+PAIRS = {
+    "mul": "mul", "maximum": "max", "minimum": "min", "atan2": "atan2", "fmod": "fmod", "remainder": "mod",
+    "gt": "gt", "ge": "ge", "lt": "lt", "le": "le", "eq": "eq", "ne": "ne", "logical_and": "and", "logical_or": "or",
+    "bitwise_and": "and", "bitwise_or": "or",
+}  # fmt: skip
+
+
+@translates(*(SAME_NAME - {"sign"}), "sgn", "sign")
+def _one(call: Call) -> int:
+    name = call.target._schema.name.removeprefix("aten::")
+    return mapped(call, "sign" if name == "sgn" else name)
+
+
+@translates("logical_not", "bitwise_not")
+def _not(call: Call) -> int:
+    return mapped(call, "not")
+
+
+@translates("gelu")
+def _gelu(call: Call) -> int:
+    return mapped(call, "gelu_tanh" if call["approximate"] == "tanh" else "gelu")
+
+
+@translates("leaky_relu")
+def _leaky(call: Call) -> int:
+    return mapped(call, "leaky", a=call["negative_slope"])
+
+
+@translates("elu")
+def _elu(call: Call) -> int:
+    if call["input_scale"] != 1:
+        raise Untranslatable("with another input_scale than 1")
+    return mapped(call, "elu", a=call["alpha"], b=call["scale"])
+
+
+@translates("clamp", "hardtanh", "clamp_min", "clamp_max")
+def _clamp(call: Call) -> int:
+    value = call.value()
+    for f, names in (("least", ("min", "min_val")), ("most", ("max", "max_val"))):
+        bound = next((call[name] for name in names if call[name] is not None), None)
+        if isinstance(bound, (Live, Tensor)):
+            value = call.program.emit(
+                "zip", [value, call.as_value(bound)], call.shape, f="max" if f == "least" else "min"
+            )
+        elif bound is not None:
+            value = call.program.emit("map", [value], call.shape, f=f, a=float(bound))
+    return value
+
+
+@translates("pow")
+def _pow(call: Call) -> int:
+    if isinstance(call["exponent"], (int, float)):
+        return mapped(call, "power", a=float(call["exponent"]))
+    return call.program.emit("zip", [call.value(), call.value("exponent")], call.shape, f="pow")
+
+
+@translates("add", "sub", "rsub", "div", *PAIRS)
+def _two(call: Call) -> int:
+    name = call.target._schema.name.removeprefix("aten::")
+    one, other, alpha = call["self"], call["other"], call["alpha"]
+    if name == "rsub":
+        one, other, name = other, one, "sub"
+    if alpha not in (None, 1):
+        scaled = call.as_value(other)
+        other = Live(call.program.emit("map", [scaled], call.program.shapes[scaled], f="scale", a=float(alpha), b=0.0))
+    if isinstance(other, (int, float)) and name in ("add", "sub", "mul", "div") and math.isfinite(other) and other:
+        a = {"mul": float(other), "div": 1 / float(other)}.get(name, 1.0)
+        b = {"add": float(other), "sub": -float(other)}.get(name, 0.0)
+        value = call.program.emit("map", [call.as_value(one)], call.shape, f="scale", a=a, b=b)
+    else:
+        value = call.program.emit(
+            "zip", [call.as_value(one), call.as_value(other)], call.shape, f=PAIRS.get(name, name)
+        )
+    mode = call["rounding_mode"]
+    return call.program.emit("map", [value], call.shape, f=mode) if mode else value
+
+
+@translates("prelu")
+def _prelu(call: Call) -> int:
+    """A slope for each channel, which is the second axis, or one for all."""
+    slope = call["weight"]
+    if isinstance(slope, Live):
+        raise Untranslatable("with slopes that depend on the input")
+    axes = (1,) * max(len(call.shape) - 2, 0)
+    own = call.program.constant(slope.reshape(-1, *axes) if slope.numel() > 1 else slope.reshape(()))
+    return call.program.emit("zip", [call.value(), own], call.shape, f="prelu")
+
+
+@translates("where")
+def _where(call: Call) -> int:
+    return call.program.emit("where", [call.value("condition"), call.value("self"), call.value("other")], call.shape)
+
+
+@translates("_to_copy")
+def _to_copy(call: Call) -> int:
+    dtype = call["dtype"]
+    if dtype is None or dtype.is_floating_point:
+        return call.value()
+    if dtype.is_complex:
+        raise Untranslatable("to complex numbers")
+    return mapped(call, "truth" if dtype == torch.bool else "trunc")
+
+
+def mapped(call: Call, f: str, **numbers: float) -> int:
+    """A function of each number."""
+    return call.program.emit("map", [call.value()], call.shape, f=f, **numbers)

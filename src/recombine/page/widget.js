@@ -1,0 +1,47 @@
+/**
+ * The explorer as a widget of a notebook (anywidget): the page itself in a frame of its own.
+ *
+ * The frame is sandboxed, so that the page has neither the notebook's origin nor its cookies, and its own policy holds
+ * there as it does in a file. The two exchange nothing but the address of a view.
+ */
+
+/**
+ * @typedef {{get: (name: string) => any, set: (name: string, value: any) => void, save_changes: () => void,
+ *   on: (event: string, listener: () => void) => void, off: (event: string, listener: () => void) => void}} Model
+ */
+
+/**
+ * @param {{model: Model, el: HTMLElement}} view
+ * @returns {() => void} takes it away
+ */
+function render({ model, el }) {
+  const frame = document.createElement("iframe");
+  frame.title = "Explorer of a decoder";
+  frame.setAttribute("sandbox", "allow-scripts");
+  Object.assign(frame.style, { width: "100%", height: `${model.get("height")}px`, border: "0" });
+  const send = () => frame.contentWindow?.postMessage({ address: model.get("address") }, "*");
+  const receive = (/** @type {MessageEvent} */ event) => {
+    const address = event.data?.address;
+    if (event.source !== frame.contentWindow || typeof address !== "string" || address === model.get("address")) return;
+    model.set("address", address);
+    model.save_changes();
+  };
+  frame.addEventListener("load", send);
+  window.addEventListener("message", receive);
+  model.on("change:address", send);
+  let link = "";
+  try {
+    frame.srcdoc = model.get("html");
+  } catch { // a notebook that refuses HTML from texts (trusted types)
+    link = URL.createObjectURL(new Blob([model.get("html")], { type: "text/html" }));
+    frame.src = link;
+  }
+  el.append(frame);
+  return () => {
+    window.removeEventListener("message", receive);
+    model.off("change:address", send);
+    if (link) URL.revokeObjectURL(link);
+  };
+}
+
+export default { render };
