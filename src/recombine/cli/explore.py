@@ -47,6 +47,7 @@ def explore(
     background: Annotated[float | None, Parameter(help="Grey value of an empty output. Default: 0.")] = None,
     image: str | None = None,
     title: str | None = None,
+    training: bool = False,
     store: StorePath = None,
 ) -> None:
     """Write a page on which decoders run live.
@@ -71,6 +72,8 @@ def explore(
         Rows and columns of an output, as 28,28, or channels first, as 3,28,28, where its own shape does not say it.
     title
         Heading of the page.
+    training
+        Add a panel in which a small decoder is trained live, with stripes and without.
     """
     if not factories:
         raise RecombineError(f"explore: no module was given; allowed: package.module:name, file.py:name or {RUN}KEY")
@@ -93,7 +96,7 @@ def explore(
         decoders = _modules(factories, weights)
     from recombine.page import explore as engine
 
-    page = engine(decoders, **settings, image_shape=_image(image), title=title)
+    page = engine(decoders, **settings, image_shape=_image(image), title=title, training=training)
     page.save(out)
     for note in page.notes:
         say(note)

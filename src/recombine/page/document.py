@@ -10,7 +10,7 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -31,10 +31,10 @@ _EXPORT = re.compile(r"^export (?=(async |abstract )?(function|class|const|let)\
 
 
 @cache
-def script() -> str:
-    """The whole script."""
+def script(modules: tuple[str, ...] = MODULES) -> str:
+    """The modules as one script."""
     folder = files("recombine.page") / "script"
-    return "\n".join(bare((folder / f"{name}.js").read_text(encoding="utf-8")) for name in MODULES)
+    return "\n".join(bare((folder / f"{name}.js").read_text(encoding="utf-8")) for name in modules)
 
 
 def bare(text: str) -> str:
@@ -51,44 +51,59 @@ def explorer(data: Mapping[str, Any], numbers: bytes) -> Parts:
         What the script reads, as JSON.
     numbers
         The bytes that the data point into.
+    panels
+        What follows the explorer.
 
     Returns
     -------
     Parts
         For a page of another kind than `document`.
     """
-    template = _template()
-    context = template.new_context(_context(data, numbers))
-    body, payload = (Markup("".join(template.blocks[name](context))) for name in ("explorer", "payload"))
+    own = template("page.html.j2")
+    context = own.new_context(_context(data, numbers))
+    body, payload = (Markup("".join(own.blocks[name](context))) for name in ("explorer", "payload"))
     return Parts(_style(), body, payload, script())
 
 
-def document(data: Mapping[str, Any], numbers: bytes) -> str:
-    """The page: HTML with an explorer of this data."""
-    return _template().render(
-        policy=policy([script()], [_style()]), title=data["title"], style=Markup(_style()), script=Markup(script()),
+def document(data: Mapping[str, Any], numbers: bytes, panels: Sequence[Parts] = ()) -> str:
+    """The page: HTML with an explorer of this data, and panels that follow it."""
+    scripts = [script(), *(panel.script for panel in panels)]
+    styles = [_style(), *(panel.style for panel in panels)]
+    return template("page.html.j2").render(
+        policy=policy(scripts, styles, workers=[name for panel in panels for name in panel.workers]),
+        title=data["title"],
+        styles=[Markup(style) for style in styles],
+        scripts=[Markup(text) for text in scripts],
+        panels=panels,
         **_context(data, numbers),
-    )  # fmt: skip
+    )
 
 
 def _context(data: Mapping[str, Any], numbers: bytes) -> dict[str, Markup]:
-    kernel = (files("recombine.page") / "matmul.wasm").read_bytes()
-    return {
-        "data": Markup(json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")),
-        "numbers": Markup(base64.b64encode(zlib.compress(numbers, 9)).decode()),
-        "kernel": Markup(base64.b64encode(kernel).decode()),
-    }
+    content = Markup(base64.b64encode(zlib.compress(numbers, 9)).decode())
+    return {"data": as_json(data), "numbers": content, "kernel": kernel()}
 
 
 def _style() -> str:
     return (files("recombine.page") / "page.css").read_text(encoding="utf-8")
 
 
-def _template() -> Template:
+def template(name: str) -> Template:
+    """A template of this package."""
     environment = Environment(
         loader=PackageLoader("recombine.page", "."),
         autoescape=True,
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )
-    return environment.get_template("page.html.j2")
+    return environment.get_template(name)
+
+
+def as_json(data: Mapping[str, Any]) -> Markup:
+    """Data as JSON that can stand in a script element."""
+    return Markup(json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"))
+
+
+def kernel() -> Markup:
+    """The compiled products of matrices, in base64."""
+    return Markup(base64.b64encode((files("recombine.page") / "matmul.wasm").read_bytes()).decode())

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recombine.checks import given_path, whole_number
+from recombine.checks import given_path, one_of, whole_number
 from recombine.data import LabelledImages
 from recombine.diagnosis.targets import TargetFunction
 from recombine.encodings import Encoding
@@ -26,6 +26,7 @@ from recombine.page.document import document
 from recombine.page.labels import labels_of
 from recombine.page.model import page_model
 from recombine.page.subject import Subject, parts_of, subjects_of
+from recombine.page.training_panel import training_panel
 from recombine.page.widget import available, explorer_widget
 from recombine.store import Run
 from recombine.tasks import ArrayTask
@@ -92,6 +93,7 @@ def explore(
     image_shape: tuple[int, ...] | None = None,
     title: str | None = None,
     labels: Sequence[Mapping[str, str]] | None = None,
+    training: bool = False,
 ) -> ExplorerPage:
     """A page on which a decoder runs live while one moves through its factors.
 
@@ -121,6 +123,8 @@ def explore(
     labels
         For each of several decoders what it is, by names of what a reader can switch, as
         `{"code": "bump", "depth": "4"}`; more than two runs are labelled by what their specs differ in.
+    training
+        Whether a panel follows in which a small decoder is trained live, with stripes and without.
 
     Returns
     -------
@@ -141,7 +145,8 @@ def explore(
     content, numbers = page_data(
         subjects, image_shape=image_shape, title=title, labels=labels_of(parts_of(module), labels)
     )
-    return ExplorerPage(document(content, numbers), notes_of(content))
+    panels = [training_panel()] if one_of("training", training, (True, False)) else []
+    return ExplorerPage(document(content, numbers, panels), notes_of(content))
 
 
 def page_data(

@@ -91,7 +91,7 @@ def page(
     styles = [*(part.style for part in parts), (folder / "page.css").read_text(encoding="utf-8")]
     seeds = preset.get("seeds", 0)
     return environment.get_template("page.html.j2").render(
-        policy=policy(scripts, styles, "data:"),
+        policy=policy(scripts, styles, "data:", [name for part in parts for name in part.workers]),
         scripts=scripts,
         styles=styles,
         payloads=[part.payload for part in parts],

@@ -19,15 +19,19 @@ class Parts:
     payload: Markup
     """What the script reads; anywhere in the page."""
     script: str
+    workers: tuple[str, ...] = ()
+    """Trusted-types policies by which the script starts workers, from text of the page."""
 
 
-def policy(scripts: Sequence[str], styles: Sequence[str], images: str = "") -> str:
-    """A Content-Security-Policy: these scripts and styles, and images from these sources; nothing else."""
+def policy(scripts: Sequence[str], styles: Sequence[str], images: str = "", workers: Sequence[str] = ()) -> str:
+    """A Content-Security-Policy: these scripts, styles and workers, and images from these sources; nothing else."""
     script_digests, style_digests = (" ".join(f"'{digest(text)}'" for text in texts) for texts in (scripts, styles))
     sources = [f"img-src {images}"] if images else []
+    sources += ["worker-src blob:"] if workers else []
     return "; ".join([
         "default-src 'none'", f"script-src {script_digests} 'wasm-unsafe-eval'", f"style-src {style_digests}", *sources,
-        "base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'",
+        "base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'",
+        "trusted-types " + (" ".join(workers) or "'none'"),
     ])  # fmt: skip
 
 

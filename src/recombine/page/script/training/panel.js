@@ -1,0 +1,259 @@
+/** The panel: its controls, the worker that trains, and what is drawn of it. */
+
+import { decoded } from "../memory.js";
+import { drawImage } from "../pictures.js";
+import { drawCurves, drawHits } from "./drawing.js";
+import { examplesOf, gridRows } from "./examples.js";
+import { Run, described, percent } from "./runs.js";
+
+/** @typedef {import("./types.js").Settings} Settings */
+/** @typedef {import("./types.js").Progress} Progress */
+
+const CALM = 2000; // milliseconds between pictures where motion is unwelcome
+const SPOKEN = 4000; // milliseconds between texts for screen readers
+const LARGEST_SEED = 999999;
+
+/** @param {string} id @returns {any} */
+function part(id) {
+  return document.getElementById(`training-${id}`);
+}
+
+class TrainingPanel {
+  /** @type {Worker | null} */
+  #worker = null;
+  #number = 0;
+  #spoken = 0;
+  #waiting = false;
+
+  constructor() {
+    /** @type {{settings: Settings, kernel: string, filled: number, failed: number, policy: string}} */
+    this.data = JSON.parse(part("data").textContent);
+    this.settings = this.data.settings;
+    this.running = false;
+    /** The training of the panel, and the latest one of either kind. @type {Run | null} */
+    this.run = null;
+    /** @type {{with: Run | null, without: Run | null}} */
+    this.latest = { with: null, without: null };
+    this.calm = window.matchMedia("(prefers-reduced-motion: reduce)");
+    const { held, size } = this.settings;
+    const inside = gridRows(size).filter((_, point) => held[point] === "1");
+    this.point = inside.length ? this.#pointAt(inside[Math.floor(inside.length / 2)]) : 0;
+    this.#controls();
+    this.#choose(this.point);
+  }
+
+  /** @param {number[]} values x and y */
+  #pointAt([x, y]) {
+    return x * this.settings.size + y;
+  }
+
+  #controls() {
+    part("run").addEventListener("click", () => this.toggle());
+    part("reset").addEventListener("click", () => this.reset());
+    part("stripes").addEventListener("change", () => this.#again());
+    part("seed").addEventListener("change", () => {
+      const seed = Math.round(Number(part("seed").value));
+      part("seed").value = String(Math.max(0, Math.min(LARGEST_SEED, seed || 0)));
+      this.#again();
+    });
+    for (const name of ["x", "y"]) {
+      part(name).addEventListener("input", () => this.#choose(this.#pointAt([+part("x").value, +part("y").value])));
+    }
+    const pick = (/** @type {PointerEvent} */ event) => {
+      const { size } = this.settings;
+      const box = part("map").getBoundingClientRect();
+      const place = (/** @type {number} */ share) => Math.max(0, Math.min(size - 1, Math.floor(share * size)));
+      this.#choose(this.#pointAt([
+        place((event.clientX - box.left) / box.width), place((event.clientY - box.top) / box.height),
+      ]));
+    };
+    part("map").addEventListener("pointerdown", pick);
+    part("map").addEventListener("pointermove", (/** @type {PointerEvent} */ event) => event.buttons && pick(event));
+    this.calm.addEventListener("change", () => this.#send({ pause: this.#pause }));
+    window.addEventListener("resize", () => this.draw());
+    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
+  }
+
+  get #pause() {
+    return this.calm.matches ? CALM : 0;
+  }
+
+  /** @param {object} order */
+  #send(order) {
+    this.#worker?.postMessage(order);
+  }
+
+  /** Starts the worker from the page's own text, which is all that the page's policy lets it start. */
+  #start() {
+    const address = URL.createObjectURL(new Blob([part("worker").textContent], { type: "text/javascript" }));
+    const { trustedTypes } = /** @type {any} */ (window);
+    const policy = trustedTypes?.createPolicy(this.data.policy, { createScriptURL: () => address });
+    this.#worker = new Worker(policy ? policy.createScriptURL("") : address);
+    this.#worker.addEventListener("message", (event) => this.#hear(event.data));
+    this.#worker.addEventListener("error", (event) => {
+      event.preventDefault();
+      this.#fail();
+    });
+  }
+
+  #fail() {
+    this.running = false;
+    this.#label();
+    part("now").textContent = "This browser does not let the page train in the background.";
+  }
+
+  /** A new training with what the controls say. */
+  #begin() {
+    this.run = new Run(Number(part("seed").value), part("stripes").checked);
+    this.latest[this.run.stripes ? "with" : "without"] = this.run;
+    this.#number += 1;
+    try {
+      if (!this.#worker) this.#start();
+    } catch {
+      this.#fail();
+      return;
+    }
+    const { seed, stripes } = this.run;
+    const begin = { settings: this.settings, code: decoded(this.data.kernel), seed, stripes, number: this.#number };
+    this.#send({ begin, run: this.running, point: this.point, pause: this.#pause });
+  }
+
+  /** Starts, pauses, or goes on; a training that is finished starts again. */
+  toggle() {
+    this.running = !this.running;
+    if (!this.run || this.run.done) this.#begin();
+    else this.#send({ run: this.running });
+    this.#label();
+    this.#tell(true);
+  }
+
+  /** Back to before the first step. */
+  reset() {
+    this.running = false;
+    this.#send({ run: false });
+    if (this.run) this.latest[this.run.stripes ? "with" : "without"] = null;
+    this.run = null;
+    this.#number += 1;
+    this.#label();
+    this.draw();
+    this.#tell(true);
+  }
+
+  /** Other data or another seed: a training under way starts again with them. */
+  #again() {
+    if (this.running) this.#begin();
+    else {
+      this.run = null;
+      this.#number += 1;
+    }
+    this.#label();
+    this.draw();
+    this.#tell(true);
+  }
+
+  /** @param {number} point */
+  #choose(point) {
+    const { size, held } = this.settings;
+    this.point = point;
+    const values = { x: Math.floor(point / size), y: point % size };
+    for (const [name, value] of Object.entries(values)) {
+      part(name).value = String(value);
+      part(`${name}-value`).textContent = String(value);
+    }
+    part("where").textContent = `This combination is ${held[point] === "1" ? "held out" : "trained on"}.`;
+    if (this.run) this.#send({ point });
+    this.draw();
+  }
+
+  /** @param {Progress} progress */
+  #hear(progress) {
+    if (progress.number !== this.#number || !this.run) return;
+    this.run.add(progress);
+    if (this.run.done) this.running = false;
+    this.#label();
+    this.draw();
+    this.#tell(this.run.done);
+  }
+
+  #label() {
+    const begun = this.run?.latest && this.run.latest.step > 0 && !this.run.done;
+    part("run").textContent = this.running ? "Pause" : begun ? "Continue" : this.run?.done ? "Train again" : "Start";
+  }
+
+  /** How far the training is, in words. */
+  get words() {
+    return described(this.run, this.running, this.data);
+  }
+
+  /** Tells a screen reader, unless it was told just now. @param {boolean} atOnce */
+  #tell(atOnce) {
+    const now = performance.now();
+    if (!atOnce && now - this.#spoken < SPOKEN) return;
+    this.#spoken = now;
+    part("spoken").textContent = this.words;
+  }
+
+  /** Draws at the next frame. */
+  draw() {
+    if (this.#waiting) return;
+    this.#waiting = true;
+    requestAnimationFrame(() => {
+      this.#waiting = false;
+      this.#draw();
+    });
+  }
+
+  #draw() {
+    const { size, held, background, recipe } = this.settings;
+    const latest = this.run?.latest ?? null;
+    part("now").textContent = this.words;
+    part("progress").value = latest?.step ?? 0;
+    drawHits(part("map"), size, held, latest?.hits ?? null, this.point);
+    const share = latest ? `${percent(latest.heldOut)} of held-out bumps in place` : "nothing trained yet";
+    part("map").setAttribute("aria-label", `Map of all combinations: ${share}`);
+    const truth = examplesOf(this.settings, [gridRows(size)[this.point]]).images;
+    const blank = new Float32Array(size * size).fill(background);
+    const output = latest && latest.point === this.point ? latest.output : blank;
+    const [x, y] = [Math.floor(this.point / size), this.point % size];
+    for (const [name, image] of /** @type {[string, Float32Array][]} */ ([["output", output], ["truth", truth]])) {
+      drawImage(part(name), image, [1, size, size], 0, 1);
+      part(name).setAttribute("aria-label", `${name} at x ${x}, y ${y}`);
+    }
+    this.#drawCurves(recipe.steps);
+    this.#fillTable();
+  }
+
+  /** @param {number} steps */
+  #drawCurves(steps) {
+    const runs = [this.latest.without, this.latest.with].filter((run) => run !== null);
+    const curves = (/** @type {"accuracies" | "losses"} */ name) => runs.map((run) => ({
+      points: run[name], colour: run.stripes ? "--with" : "--without", faint: run !== this.run,
+    }));
+    drawCurves(part("accuracy"), curves("accuracies"), steps, {
+      low: 0, high: 1, ticks: [[0, "0 %"], [0.5, "50 %"], [1, "100 %"]], line: this.data.filled,
+    });
+    drawCurves(part("loss"), curves("losses"), steps, {
+      low: 1e-5, high: 0.1, logarithmic: true, ticks: [[1e-5, "10⁻⁵"], [1e-3, "10⁻³"], [1e-1, "10⁻¹"]],
+    });
+    const said = runs.map((run) => `${run.stripes ? "with" : "without"} stripes `
+      + `${run.latest ? percent(run.latest.heldOut) : "nothing yet"}`);
+    part("accuracy").setAttribute("aria-label", `Held-out bumps in place by step: ${said.join(", ") || "nothing yet"}`);
+    const loss = this.run?.losses[this.run.losses.length - 1];
+    const last = loss ? loss[1].toExponential(1) : "nothing yet";
+    part("loss").setAttribute("aria-label", `Training loss by step: ${last}`);
+  }
+
+  #fillTable() {
+    for (const kind of /** @type {("with" | "without")[]} */ (["with", "without"])) {
+      const run = this.latest[kind];
+      const latest = run?.latest;
+      const texts = run && latest ? [percent(latest.heldOut), percent(latest.kept), String(latest.step),
+        latest.seconds.toFixed(1), String(run.seed)] : ["–", "–", "–", "–", "–"];
+      part(kind).querySelectorAll("td").forEach((/** @type {HTMLElement} */ cell, /** @type {number} */ k) => {
+        cell.textContent = texts[k];
+      });
+    }
+  }
+}
+
+Object.assign(window, { training: new TrainingPanel() });

@@ -1,0 +1,203 @@
+"""Training in the page in a real browser, from disk, with the network off."""
+
+from importlib.resources import files
+
+import pytest
+from torch import nn
+
+import recombine as rc
+from recombine.page.training import LIVE
+from recombine.page.training_panel import FAILED, FILLED, training_panel
+from recombine.reproduction.report.parts import policy
+from tests.browser.test_explorer import ATTEMPTS, AXE, until
+from tests.browser.test_report import browser  # noqa: F401  a fixture
+
+pytestmark = pytest.mark.browser
+MOST_WAITS = 900
+"""Of a tenth of a second, for a training on a machine that is busy with other tests."""
+
+
+WHOLE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Training</title>
+<meta http-equiv="Content-Security-Policy" content="{policy}"><meta name="viewport" content="width=device-width">
+<style>{page}</style><style>{panel.style}</style></head><body><main><h1>Training</h1>
+{panel.body}</main>{panel.payload}<script type="module">{panel.script}</script></body></html>"""
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """The panel in a page that holds nothing else."""
+    panel = training_panel()
+    page = (files("recombine.page") / "page.css").read_text()
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    rules = policy([panel.script], [page, panel.style], workers=panel.workers)
+    path.write_text(WHOLE.format(policy=rules, page=page, panel=panel))
+    return path
+
+
+@pytest.fixture
+def opened(browser, saved):  # noqa: F811
+    """Opens the page, and looks afterwards that it logged nothing and asked for nothing but its own worker."""
+    trouble, contexts = [], []
+
+    def opener(path=saved, **settings):
+        contexts.append(browser.new_context(offline=True, **settings))
+        page = contexts[-1].new_page()
+        page.on("console", lambda message: trouble.append(message.text))
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        page.on("request", lambda r: trouble.append(r.url) if not r.url.startswith((path.as_uri(), "blob:")) else None)
+        page.goto(path.as_uri())
+        until(page, "() => Boolean(window.training)")
+        return page
+
+    yield opener
+    assert trouble == []
+    for context in contexts:
+        context.close()
+
+
+def finish(page):
+    """Waits for the end of the training; what the panel then knows."""
+    for _ in range(MOST_WAITS):
+        if page.evaluate("window.training.run?.done ?? false"):
+            return page.evaluate("(({heldOut, kept, step, seconds}) => ({heldOut, kept, step, seconds}))"
+                                 "(window.training.run.latest)")  # fmt: skip
+        page.wait_for_timeout(100)
+    raise AssertionError(page.locator("#training-now").inner_text())
+
+
+def step_of(page):
+    return page.evaluate("window.training.run?.latest?.step ?? 0")
+
+
+@pytest.mark.slow
+def test_the_box_fills_with_stripes_and_fails_without(opened, tmp_path):
+    page = opened(rc.explore(nn.Linear(2, 16), "x=0:3,y=0:3", training=True).save(tmp_path / "page.html"))
+    for stripes in (False, True):
+        page.locator("#training-stripes").set_checked(stripes)
+        page.locator("#training-run").click()
+        result = finish(page)
+        print(f"{'with' if stripes else 'without'} stripes: {result}")
+        assert result["step"] == LIVE.recipe.steps
+        assert result["kept"] == 1
+        assert result["heldOut"] >= FILLED if stripes else result["heldOut"] <= FAILED
+        words = "With stripes the box filled" if stripes else "Without stripes the box failed"
+        until(page, f"() => document.getElementById('training-now').textContent.startsWith('{words}')")
+    shares = [page.locator(f"#training-{kind} td").first.inner_text() for kind in ("without", "with")]
+    assert int(shares[0].rstrip(" %")) <= 60 < 90 <= int(shares[1].rstrip(" %"))
+
+
+def test_the_box_soon_fills_with_stripes(opened):
+    page = opened()
+    page.locator("#training-stripes").check()
+    page.locator("#training-run").click()
+    for _ in range(MOST_WAITS):
+        if (page.evaluate("window.training.run?.latest?.heldOut") or 0) >= FILLED:
+            break
+        page.wait_for_timeout(100)
+    latest = page.evaluate("window.training.run.latest")
+    assert latest["heldOut"] >= FILLED
+    assert latest["step"] < LIVE.recipe.steps
+
+
+def test_starts_pauses_goes_on_and_resets_by_keyboard(opened):
+    page = opened()
+    page.locator("#training-run").focus()
+    page.keyboard.press("Enter")
+    until(page, "() => (window.training.run?.latest?.step ?? 0) > 3")
+    assert page.locator("#training-run").inner_text() == "Pause"
+    page.keyboard.press("Enter")
+    until(page, "() => document.getElementById('training-now').textContent.includes('paused')")
+    page.wait_for_timeout(300)
+    paused = step_of(page)
+    page.wait_for_timeout(300)
+    assert step_of(page) == paused
+    assert page.locator("#training-run").inner_text() == "Continue"
+    page.keyboard.press("Enter")
+    until(page, f"() => window.training.run.latest.step > {paused}")
+    reached = []
+    for key in ("Enter", "Space", "ArrowUp", "ArrowRight", "ArrowLeft"):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("document.activeElement.id"))
+        page.keyboard.press(key)
+        if key == "Enter":
+            until(page, "() => document.getElementById('training-now').textContent === 'Not started.'")
+            assert page.evaluate("window.training.run") is None
+    assert reached == [f"training-{name}" for name in ("reset", "stripes", "seed", "x", "y")]
+    assert page.locator("#training-stripes").is_checked()
+    assert page.locator("#training-seed").input_value() == "1"
+    assert page.evaluate("window.training.point") == 15 * 28 + 13
+
+
+@pytest.mark.slow
+def test_a_seed_decides_the_training(opened):
+    page = opened()
+    first = {}
+    for seed in ("3", "4", "3"):
+        page.locator("#training-seed").fill(seed)
+        page.locator("#training-seed").press("Tab")
+        page.locator("#training-run").click()
+        until(page, "() => (window.training.run?.losses.length ?? 0) > 1")
+        assert page.evaluate("window.training.run.seed") == int(seed)
+        loss = page.evaluate("window.training.run.losses[0][1]")
+        assert first.setdefault(seed, loss) == loss
+        page.locator("#training-reset").click()
+    assert first["3"] != first["4"]
+
+
+@pytest.mark.slow
+def test_another_choice_while_it_trains_begins_again(opened):
+    page = opened()
+    page.locator("#training-run").click()
+    until(page, "() => (window.training.run?.latest?.step ?? 0) > 8")
+    page.evaluate("document.getElementById('training-stripes').click()")
+    assert page.evaluate("window.training.run.latest") is None
+    until(page, "() => (window.training.run?.latest?.step ?? 0) > 0")
+    assert page.evaluate("window.training.run.stripes")
+    assert page.evaluate("window.training.latest.without.latest.step") > 8
+
+
+def test_a_combination_is_chosen_and_drawn(opened):
+    page = opened(viewport={"width": 400, "height": 800}, has_touch=True)
+    page.locator("#training-run").click()
+    until(page, "() => (window.training.run?.latest?.step ?? 0) > 3")
+    page.locator("#training-map").scroll_into_view_if_needed()
+    box = page.locator("#training-map").bounding_box()
+    page.touchscreen.tap(box["x"] + box["width"] - 3, box["y"] + 3)
+    until(page, "() => window.training.run.latest.point === 27 * 28")
+    assert page.locator("#training-where").inner_text() == "This combination is trained on."
+    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+
+
+@pytest.mark.slow
+def test_reduced_motion_draws_less_often(opened):
+    page = opened(reduced_motion="reduce")
+    page.locator("#training-run").click()
+    until(page, "() => (window.training.run?.latest?.step ?? 0) > 0")
+    first = page.evaluate("window.training.run.accuracies.length")
+    page.wait_for_timeout(1000)
+    assert page.evaluate("window.training.run.accuracies.length") <= first + 1
+
+
+def test_the_policy_lets_only_the_panels_worker_in(browser, saved):  # noqa: F811
+    page = browser.new_context(offline=True).new_page()
+    page.goto(saved.as_uri())
+    page.locator("#training-run").click()
+    until(page, "() => (window.training.run?.latest?.step ?? 0) > 0")
+    assert page.evaluate(ATTEMPTS) == []
+    refused = """() => [
+      () => new Worker(URL.createObjectURL(new Blob(['0']))), () => trustedTypes.createPolicy('another', {}),
+      () => trustedTypes.createPolicy('recombine-training', {}),
+    ].map(attempt => { try { attempt(); return 'let in' } catch { return 'refused' } })"""
+    assert page.evaluate(refused) == ["refused"] * 3
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason="no npm install here")
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+def test_axe_finds_no_fault(browser, saved, scheme):  # noqa: F811
+    page = browser.new_context(offline=True, color_scheme=scheme, bypass_csp=True).new_page()
+    page.goto(saved.as_uri())
+    page.locator("#training-run").click()
+    until(page, "() => (window.training.run?.latest?.step ?? 0) > 0")
+    page.evaluate(AXE.read_text() + ";0")
+    faults = page.evaluate("() => axe.run().then(found => found.violations.map(v => `${v.impact}: ${v.help}`))")
+    assert faults == []
