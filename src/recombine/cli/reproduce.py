@@ -118,10 +118,11 @@ def written(findings: Findings, note: Callable[[str], None] = lambda line: None)
     """The report of a folder of results, with the decoders that it keeps."""
     from recombine.reproduction.reporting import write_report
 
-    panels = {}
-    if findings.results.decoders is not None:
-        from recombine.page import report_explorer
+    from recombine.page import report_explorer
+    from recombine.page.training_panel import training_panel
 
+    panels = {"data": training_panel(heading="h3")}
+    if findings.results.decoders is not None:
         panels["question"] = report_explorer(findings.results)
     return write_report(findings, say=note, panels=panels)
 
