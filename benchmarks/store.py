@@ -12,7 +12,6 @@ import argparse
 import hashlib
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -68,7 +67,7 @@ def ask(question: str, path: Path, count: int) -> None:
     import numpy as np
 
     began = time.perf_counter()
-    if question == "list":
+    if question in ("index", "list"):  # the first listing makes the index
         assert Store(path).listing(100).total == count
     elif question == "query":
         found = Store(path).listing(100, "encoding == 'bump' and depth >= 4")
@@ -78,7 +77,7 @@ def ask(question: str, path: Path, count: int) -> None:
     elif question == "load":
         import recombine
 
-        assert len(recombine.load(path, "encoding == 'bump'")) == count // 2
+        assert 0 < len(recombine.load(path, "task.encoding == 'bump' and seed < 500")) < count
     else:
         import torch  # noqa: F401  # which a process that trains has
 
@@ -89,7 +88,13 @@ def ask(question: str, path: Path, count: int) -> None:
             store.save(spec.digest, spec.to_json(), result, {"w": np.zeros(64)}, {"error": np.zeros(64)})
         began += (time.perf_counter() - began) * (1 - 1 / ADDED)
     seconds = time.perf_counter() - began
-    print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+    print(json.dumps([seconds, _peak_megabytes()]))
+
+
+def _peak_megabytes() -> float:
+    """The most memory that this process had; what the system says otherwise counts the process that started it."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
 def main() -> int:
@@ -110,11 +115,8 @@ def main() -> int:
             if spec.digest not in have:
                 written(store, spec, number, shared)
         print(f"{given.runs} runs written in {time.perf_counter() - began:.0f} s")
-        began = time.perf_counter()
-        store.listing(1)
-        print(f"first listing, which makes the index: {time.perf_counter() - began:.1f} s")
         fails = []
-        for question in ("list", "query", "scan", "load", "add"):
+        for question in ("index", "list", "query", "scan", "load", "add"):
             command = [sys.executable, "-m", "benchmarks.store", "--ask", question, "--folder", str(path)]
             done = subprocess.run([*command, "--runs", str(given.runs)], capture_output=True, text=True, check=True)
             seconds, megabytes = json.loads(done.stdout)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from recombine.errors import StoreError
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from recombine.store.store import Store
 
 
+TOGETHER = 1000
+"""Runs that are read, and written to the index, at a time."""
 SAMPLE = 64
 """Summaries in which the names of a query are looked for first."""
 
@@ -38,10 +41,16 @@ class Listing(NamedTuple):
 def listing(store: Store, newest: int | None, query: Query | None = None) -> Listing:
     """The finished runs that meet a query, or the newest of them; the index is brought up to date with the folders."""
     stamps, heads = _stamps(store), store.index.heads()
-    known = {key: finished for key, (finished, stamp) in heads.items() if stamps.get(key) == stamp}
-    rows, unreadable = _read_rows(store, sorted(stamps.keys() - known.keys()))
-    store.index.update(rows.values(), gone=heads.keys() - known.keys() - rows.keys())
-    finished = known | {row.key: row.finished for row in rows.values()}
+    finished = {key: time for key, (time, stamp) in heads.items() if stamps.get(key) == stamp}
+    store.index.update([], gone=heads.keys() - stamps.keys())
+    rows: dict[str, Row] = {}
+    unreadable: list[str] = []
+    for some in batched(sorted(stamps.keys() - finished.keys()), TOGETHER):
+        read, bad = _read_rows(store, some)
+        store.index.update(read.values(), gone=[key for key in some if key in heads and key not in read])
+        finished |= {row.key: row.finished for row in read.values()}
+        unreadable += bad
+        rows = read if not rows and len(read) < TOGETHER else {}  # of many, the index has them
     if query is not None:
         met = _meeting(store, query, finished)
         finished = {key: time for key, time in finished.items() if key in met}
@@ -52,8 +61,15 @@ def listing(store: Store, newest: int | None, query: Query | None = None) -> Lis
     more, lost = _read_rows(store, [key for key in chosen if key not in rows])  # the index failed meanwhile
     store.index.update(more.values())
     rows |= more
-    unreadable = [*unreadable, *lost]
+    unreadable += lost
     return Listing([rows[key] for key in chosen if key in rows], len(stamps) - len(unreadable), unreadable, len(order))
+
+
+def batched(keys: Iterable[str], size: int) -> Iterator[list[str]]:
+    """Keys in lists of at most a size."""
+    left = iter(keys)
+    while some := list(islice(left, size)):
+        yield some
 
 
 def _meeting(store: Store, query: Query, keys: Collection[str]) -> set[str]:
