@@ -7,12 +7,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 import recombine as rc
 from recombine.cli.reproduce import written
 from recombine.page import report_explorer
 from recombine.papers import DEFAULT
-from recombine.reproduction.explorer import KeptDecoder, packed
+from recombine.reproduction.explorer import KeptDecoder, kept_decoders, packed
 from recombine.reproduction.findings import Findings
 from recombine.reproduction.report.downloads import Download
 from recombine.reproduction.report.page import DrawnFigure
@@ -236,3 +237,25 @@ def test_axe_finds_no_fault(browser, page_path, scheme):
     page.evaluate(AXE.read_text() + ";0")
     faults = page.evaluate("() => axe.run().then(found => found.violations.map(v => `${v.impact}: ${v.help}`))")
     assert faults == []
+
+
+@pytest.mark.slow
+def test_every_decoder_that_is_shipped_equals_torch(browser, tmp_path):
+    """At 200 random points of the grid, held-out ones among them; weights are rounded where they are kept."""
+    results = Results(Path(__file__).parents[2] / "results" / "paper")
+    decoders = kept_decoders(results)
+    assert {own.labels["remedy"] for own in decoders} >= {"none", "stripes and 100 bumps", "both penalties"}
+    page = browser.new_page()
+    page.goto(small_page(tmp_path, "shipped", {"question": report_explorer(results)}).as_uri())
+    page.wait_for_function("() => window.explorer")
+    for place, own in enumerate(decoders):
+        task, chance = own.spec.task, torch.Generator().manual_seed(place)
+        drawn = torch.randint(task.grid.size, (200,), generator=chance)
+        assert task.held_out[drawn].any()
+        ours = page.evaluate(
+            "([k, all]) => all.map(at => [...window.explorer.decoders[k].output(at)])",
+            [place, task.grid.positions(drawn).tolist()],
+        )
+        with torch.no_grad():
+            right = own.module()(task.codes(task.grid.rows(drawn)).float()).flatten(1)
+        assert (torch.tensor(ours) - right).abs().max() < 1e-5, own.name
