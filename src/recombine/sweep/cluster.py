@@ -1,0 +1,404 @@
+"""Train what is not trained yet, on the workers of a Dask cluster.
+
+The store is the truth and the cluster is disposable. The driver is its own queue: each worker has at most one task of
+it, pinned there and never repeated by Dask. So when a worker dies only its own task is suspect (`queue`), and when the
+scheduler is lost nothing else is: what was in flight goes back to the queue, a task that is still running somewhere
+holds its runs' locks, and what it finishes is found in the store. Drivers may share a store, a cluster, or both.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import queue as queues
+import secrets
+import time
+from contextlib import suppress
+from threading import Thread
+from typing import Any, NoReturn
+
+import torch
+
+from recombine.errors import Interrupted, InvalidValue, RecombineError, RunsFailed, StoreError, reason_of
+from recombine.sweep.cluster_task import Outcome, Task, request_stop, run_task
+from recombine.sweep.cluster_workers import Flight, Sizes, Worker, is_elsewhere, listed_workers
+from recombine.sweep.interrupts import Interruptions
+from recombine.sweep.local import POLL_SECONDS, STOPPED, Sweep
+from recombine.sweep.progress import Progress, Say
+from recombine.sweep.queue import STRIKES, Queue
+from recombine.sweep.scheduler import Scheduler, abandon, quiet
+from recombine.training import check_precision, program_of
+
+LOOK_SECONDS = 0.5
+"""Between two looks at which workers there are; longer where there are thousands."""
+ANSWER_SECONDS = 10.0
+"""How long a scheduler may take to answer before it counts as lost."""
+LEAVE_SECONDS = 60.0
+"""How long tasks may take to write their checkpoints when the driver is stopped."""
+REPORT_SECONDS = 1.0
+REPORTS = 500
+"""Reports of all workers together in a second, at most."""
+STORE_SECONDS = 2.0
+"""Until a worker whose store is full or refused is tried again."""
+STORE_TRIES = 3
+"""Tries of every worker before a store that is refused for another reason than space ends the sweep."""
+UNSEEN = 12
+"""Times that a finished run may be missing in the driver's store, some minutes: a file system may take its time."""
+IDLE_SECONDS = 5.0
+"""After so long without a worker, that is said."""
+
+
+def train_on_cluster(sweep: Sweep, scheduler: Scheduler, device: str, say: Say) -> None:
+    """Finish a sweep on a cluster; runs that fail are put aside, and raised once everything else is in the store."""
+    sweep.begin()
+    if not sweep.pending:
+        return
+    with quiet(), Interruptions() as interruptions:
+        driver = _Driver(sweep, scheduler, device, say)
+        try:
+            driver.run(interruptions)
+        finally:
+            driver.close()
+    if driver.queue.failed:
+        raise RunsFailed(driver.queue.failed, sweep.runs)
+
+
+class _Lost(Exception):
+    """The scheduler does not answer, or is another one than before."""
+
+
+class _Driver:
+    """One call of `train_on_cluster`."""
+
+    def __init__(self, sweep: Sweep, scheduler: Scheduler, device: str, say: Say) -> None:
+        self.sweep, self.scheduler, self.device, self.say = sweep, scheduler, device, say
+        self.id = f"recombine-{secrets.token_hex(6)}"
+        longest_first = sorted(sweep.pending, key=lambda key: -sweep.steps[key])
+        self.programs = {key: program_of(sweep.pending[key]) for key in longest_first}
+        self.gpu_only = {self.programs[key] for key, spec in sweep.pending.items() if _needs_gpu(spec)}
+        self.queue = Queue(self.programs, self._checkpoint_stamp)
+        self.sizes = Sizes(sweep.members)
+        self.workers: dict[str, Worker] = {}
+        self.flights: dict[int, Worker] = {}
+        self.inbox: queues.SimpleQueue[tuple[int, Any]] = queues.SimpleQueue()
+        """Numbers of tasks: with a report, or with nothing when they have ended."""
+        self.numbers, self.taken = 0, 0
+        self.unseen: dict[str, int] = {}
+        self.said: set[str] = set()
+        self.looked, self.idle_since = -math.inf, time.monotonic()
+        self.client = scheduler.connected()
+        self._listen()
+
+    def _checkpoint_stamp(self, key: str) -> object:
+        """What changes when a run's checkpoint does."""
+        with suppress(OSError):
+            status = os.stat(self.sweep.store.checkpoints.folder / key)
+            return status.st_ino, status.st_mtime_ns
+        return None
+
+    def _listen(self) -> None:
+        self.client.subscribe_topic(self.id, lambda event: self.inbox.put((event[1]["task"], event[1])))
+
+    @property
+    def left(self) -> int:
+        """Runs that are neither finished nor put aside."""
+        return len(self.sweep.pending) - sum(key in self.sweep.pending for key in self.queue.failed)
+
+    # -- the loop ----------------------------------------------------------------------------------------------
+
+    def run(self, interruptions: Interruptions) -> None:
+        """Send tasks and take what comes back until nothing is left."""
+        self._watch()
+        while self.left:
+            if interruptions.noted:
+                self._stop()
+            try:
+                self._look()
+                self._send()
+                self._receive(POLL_SECONDS)
+            except _Lost:
+                self._find_again(interruptions)
+            self._watch()
+
+    def _look(self) -> None:
+        """See which workers there are; a task whose worker is gone has failed."""
+        now = time.monotonic()
+        if now - self.looked < max(LOOK_SECONDS, len(self.workers) / 1000):
+            return
+        self.looked = now
+        if self.client.status != "running":
+            raise _Lost
+        try:
+            identity = self.client.sync(self.client.scheduler.identity, callback_timeout=ANSWER_SECONDS)
+        except (OSError, RuntimeError) as error:
+            raise _Lost from error
+        present = listed_workers(identity)
+        while not self.inbox.empty():  # what a worker has done before it went
+            self._receive(0.0)
+        for address, worker in list(self.workers.items()):
+            if address not in present or present[address].process != worker.process:
+                del self.workers[address]
+                if worker.flight is not None:
+                    self._died(worker)
+            else:
+                worker.status = present[address].status
+        for address, worker in present.items():
+            self.workers.setdefault(address, worker)
+        self._require_workers(now)
+
+    def _require_workers(self, now: float) -> None:
+        """Say that there are none; or that there are, and none of them can be used."""
+        unusable = [worker for worker in self.workers.values() if worker.unusable]
+        if unusable and len(unusable) == len(self.workers) and not self.flights:
+            raise RecombineError(f"workers: none can be used ({unusable[0].address}: {unusable[0].unusable})")
+        if len(self.workers) > len(unusable):
+            self.idle_since = now
+        elif now - self.idle_since >= IDLE_SECONDS:
+            self._say_once(f"scheduler {self.scheduler}: waiting for workers")
+
+    def _send(self) -> None:
+        """Give every free worker a task."""
+        now = time.monotonic()
+        for key in self.queue.wake(now):
+            self._serve(key)
+        free = [worker for worker in self.workers.values() if worker.is_free(now)]
+        for worker in free if len(self.queue) > len(self.queue.delayed) else ():
+            gpu = self._is_gpu(worker)
+            alike = max(1, sum(self._is_gpu(other) == gpu for other in (free if gpu else self.workers.values())))
+            keys = self.queue.take(
+                lambda program, waiting, gpu=gpu, alike=alike: self.sizes.of(program, waiting, gpu=gpu, workers=alike),  # type: ignore[misc]
+                worker.place,
+                lambda avoided: is_elsewhere(self.workers.values(), avoided),
+                lambda program, gpu=gpu: gpu or program not in self.gpu_only,  # type: ignore[misc]
+            )
+            if keys:
+                self._submit(worker, keys)
+
+    def _is_gpu(self, worker: Worker) -> bool:
+        """Whether a worker takes ensembles."""
+        return self.device == "cuda" or (self.device == "auto" and worker.gpus > 0)
+
+    def _submit(self, worker: Worker, keys: list[str]) -> None:
+        sweep, gpu = self.sweep, self._is_gpu(worker)
+        self.numbers += 1
+        number = self.numbers
+        task = Task(
+            self.id, number, str(sweep.store.path.absolute()), tuple(sweep.pending[key] for key in keys),
+            "cuda" if gpu else "cpu", len(keys) if gpu else 1, sweep.checkpoint_seconds, sweep.memory,
+            max(REPORT_SECONDS, len(self.workers) / REPORTS),
+        )  # fmt: skip
+        worker.flight = Flight(number, keys, sum(sweep.steps[key] for key in keys))
+        self.flights[number] = worker
+        try:
+            future = self.client.submit(
+                run_task, task, key=f"{self.id}-{number}", workers=[worker.address], allow_other_workers=False,
+                pure=False, retries=0, resources={"GPU": 1} if gpu and worker.gpus >= 1 else None,
+            )  # fmt: skip
+        except Exception as error:
+            if self.client.status != "running":
+                raise _Lost from error
+            raise RecombineError(f"specs: they cannot be sent to a worker ({reason_of(error)})") from error
+        worker.flight.future = future
+        future.add_done_callback(lambda future: self.inbox.put((number, None)))
+
+    def _receive(self, seconds: float) -> None:
+        """Take what has come from workers; wait so long for the first."""
+        with suppress(queues.Empty):
+            number, message = self.inbox.get(timeout=seconds) if seconds else self.inbox.get_nowait()
+            while True:
+                worker = self.flights.get(number)
+                if worker is not None and worker.flight is not None:
+                    if message is not None:
+                        worker.flight.note(message)
+                    else:
+                        self._ended(worker)
+                number, message = self.inbox.get_nowait()
+
+    # -- what became of a task -----------------------------------------------------------------------------------
+
+    def _landed(self, worker: Worker) -> Flight:
+        """The task of a worker, which has it no longer."""
+        flight, worker.flight = worker.flight, None
+        assert flight is not None
+        del self.flights[flight.number]
+        self.taken += flight.taken
+        return flight
+
+    def _ended(self, worker: Worker) -> None:
+        """A task is over, one way or the other."""
+        assert worker.flight is not None
+        future = worker.flight.future
+        if future.status in ("cancelled", "lost"):
+            raise _Lost
+        try:
+            if future.status == "error":
+                return self._refused(worker, future.exception(timeout=ANSWER_SECONDS))
+            outcome = future.result(timeout=ANSWER_SECONDS)
+        except Exception as error:  # it was lost on the way: the store knows
+            if self.client.status != "running":
+                raise _Lost from error
+            return self.queue.put_off(self._unfinished(self._landed(worker).keys), time.monotonic())
+        return self._settle(worker, outcome)
+
+    def _refused(self, worker: Worker, error: BaseException) -> None:
+        """Dask gave up on the task: its worker died, or cannot import what it needs."""
+        if type(error).__name__ == "KilledWorker":
+            return self._died(worker)
+        worker.unusable = reason_of(error)
+        self.say(f"worker {worker.name}: set aside ({worker.unusable})")
+        return self.queue.put_back(self._unfinished(self._landed(worker).keys))
+
+    def _settle(self, worker: Worker, outcome: Outcome) -> None:
+        """Take note of what a task says of its runs, and of what the store has of them."""
+        flight, now = self._landed(worker), time.monotonic()
+        self.taken += outcome.steps - flight.taken
+        finished = [key for key in flight.keys if key not in {*outcome.left, *outcome.failed}]
+        unseen = self._unfinished(finished)
+        self.queue.put_off(unseen, now)
+        self._note_unseen(worker, unseen)
+        failed, left = self._unfinished(outcome.failed), self._unfinished(outcome.left)
+        if failed:
+            self._put_aside(self.queue.blame(failed, outcome.error, [worker.address]))
+        if outcome.trouble:
+            self._note_trouble(worker, outcome, now)
+        elif worker.trouble:
+            worker.trouble, worker.tries = "", 0
+            self.said -= {line for line in self.said if line.startswith("store: ")}
+            self.say("store: it can be used again, going on")
+        if outcome.trouble or outcome.stopped or outcome.failed:
+            self.queue.put_back(left)
+            if outcome.stopped:  # it is about to end
+                worker.rest(STORE_SECONDS, now)
+        else:
+            self.queue.put_off(left, now)
+        if finished and not self._is_gpu(worker):
+            self.sizes.note(self.programs[finished[0]], len(finished), outcome.seconds)
+
+    def _note_unseen(self, worker: Worker, keys: list[str]) -> None:
+        """End with one line where a worker's store is not the driver's."""
+        for key in keys:
+            self.unseen[key] = self.unseen.get(key, 0) + 1
+            if self.unseen[key] >= UNSEEN:
+                path = str(self.sweep.store.path)
+                raise StoreError(
+                    f"store: {path!r} is not allowed; allowed: a directory that workers share with this process "
+                    f"(worker {worker.name} has finished runs there that are not here)"
+                )
+
+    def _note_trouble(self, worker: Worker, outcome: Outcome, now: float) -> None:
+        """Wait for space; end with one line where no worker can use the store for another reason."""
+        worker.trouble, worker.tries = outcome.trouble, worker.tries + 1
+        worker.rest(STORE_SECONDS, now)
+        usable = [other for other in self.workers.values() if not other.unusable]
+        if not outcome.full and all(other.tries >= STORE_TRIES for other in usable):
+            raise StoreError(f"{outcome.trouble} (on all workers, last {worker.name})")
+        self._say_once(f"{outcome.trouble} (on worker {worker.name}); waiting, finished runs are safe")
+
+    def _died(self, worker: Worker) -> None:
+        """A worker is gone: of its task, what is not finished is tried again, elsewhere and in smaller parts."""
+        flight = self._landed(worker)
+        if flight.future is not None:
+            with suppress(Exception):
+                flight.future.cancel(force=True)
+        keys = self._unfinished(flight.keys)
+        self.say(f"worker {worker.name}: lost, {len(keys)} of its runs are tried again")
+        reason = f"killed its worker {STRIKES} times, the last one was {worker.name}"
+        self._put_aside(self.queue.blame(keys, reason, worker.place, begun=flight.begun))
+
+    def _put_aside(self, keys: list[str]) -> None:
+        for key in keys:
+            self.sweep.steps_pending -= self.sweep.steps.pop(key, 0)
+            self.say(f"run {key}: put aside ({self.queue.failed[key]})")
+
+    def _unfinished(self, keys: list[str]) -> list[str]:
+        """Those of the runs that are not in the store."""
+        return [key for key in keys if key in self.sweep.pending and not self._serve(key)]
+
+    def _serve(self, key: str) -> bool:
+        """Whether a run is in the store; then it is done with."""
+        if key in self.sweep.pending and self.sweep.serve(key):
+            self.queue.drop(key)
+        return key not in self.sweep.pending
+
+    # -- scheduler and driver ------------------------------------------------------------------------------------
+
+    def _find_again(self, interruptions: Interruptions) -> None:
+        """Wait for a scheduler that was lost; nobody is to blame for what was in flight."""
+        self.say(f"scheduler {self.scheduler}: lost; waiting for it to come back, {self.left} runs are left")
+        for worker in list(self.flights.values()):
+            self.queue.put_back(self._unfinished(self._landed(worker).keys))
+        self.workers.clear()
+        abandon(self.client)
+
+        def waiting() -> None:
+            self._watch()
+            if interruptions.noted:
+                raise Interrupted(STOPPED)
+
+        self.client = self.scheduler.reached_again(waiting)
+        self._listen()
+        self.inbox = queues.SimpleQueue()
+        self.looked, self.idle_since = -math.inf, time.monotonic()
+        self.said.clear()
+        self.say(f"scheduler {self.scheduler}: back, going on")
+
+    def _stop(self) -> NoReturn:
+        """Let all tasks write checkpoints, then stop."""
+        self._request_stop()
+        deadline = time.monotonic() + LEAVE_SECONDS
+        with suppress(_Lost):
+            while self.flights and time.monotonic() < deadline:
+                self._look()
+                self._receive(POLL_SECONDS)
+        raise Interrupted(STOPPED)
+
+    def _request_stop(self) -> None:
+        """Ask the workers' processes to stop this driver's tasks; those that do not answer are not waited for."""
+        addresses = [worker.address for worker in self.flights.values()]
+
+        def ask() -> None:
+            with suppress(Exception):
+                self.client.run(request_stop, self.id, workers=addresses, on_error="ignore")
+
+        if addresses:
+            Thread(target=ask, daemon=True).start()
+
+    def close(self) -> None:
+        """Leave the cluster; after an error, tasks that still run are asked to stop."""
+        if self.flights:
+            self._request_stop()
+            time.sleep(POLL_SECONDS)
+        abandon(self.client)
+
+    # -- for whoever watches -------------------------------------------------------------------------------------
+
+    def _say_once(self, line: str) -> None:
+        if line not in self.said:
+            self.said.add(line)
+            self.say(line)
+
+    def _watch(self) -> None:
+        sweep = self.sweep
+        flights = [worker.flight for worker in self.flights.values() if worker.flight is not None]
+        errors = [flight.error for flight in flights if not math.isnan(flight.error)]
+        sweep.watch(
+            Progress(
+                runs=sweep.runs,
+                finished=len(sweep.finished),
+                members=sum(flight.members for flight in flights),
+                steps_done=self.taken + sum(flight.taken for flight in flights),
+                steps_left=sweep.steps_pending - sum(flight.steps_done for flight in flights),
+                error=sum(errors) / len(errors) if errors else math.nan,
+                failed=len(self.queue.failed),
+                workers=tuple(worker.progress for worker in self.workers.values()),
+            )
+        )
+
+
+def _needs_gpu(spec: Any) -> bool:
+    """Whether a CPU cannot train a spec."""
+    try:
+        check_precision(spec.recipe.precision, torch.device("cpu"))
+    except InvalidValue:
+        return True
+    return False
