@@ -58,9 +58,10 @@ class Cluster:
 
     def drive(self, store, specs, *, alone=False, checkpoint=0.1, **settings):
         """Start a driver; its process number."""
+        log = str(self.folder / f"driver{len(self.drivers)}")
         driver = self._begin(
             "driver", store=str(store), specs=[json.loads(spec.to_json()) for spec in specs], checkpoint=checkpoint,
-            scheduler=None if alone else str(self.file), log=str(self.folder / f"driver{len(self.drivers)}"), **settings,
+            scheduler=None if alone else str(self.file), log=log, **settings,
         )  # fmt: skip
         self.drivers.append(driver)
         return driver

@@ -5,6 +5,7 @@ Each line on its input is a JSON object: `kind` (scheduler, worker or driver), `
 that a child saves is a line of `audit`: `again` where it was in the store already.
 """
 
+import importlib
 import json
 import os
 import signal
@@ -14,11 +15,8 @@ import traceback
 
 
 def main() -> None:
-    import distributed.cli.dask_scheduler
-    import distributed.cli.dask_worker
-
-    import recombine.sweep.cluster
-    import recombine.sweep.cluster_task  # noqa: F401
+    for name in ("distributed.cli.dask_scheduler", "distributed.cli.dask_worker", "recombine.sweep.cluster"):
+        importlib.import_module(name)
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
     print("ready", flush=True)

@@ -1,4 +1,4 @@
-"""The workers of a Dask cluster as the driver sees them: who is there, what each is doing, how much it takes at once."""
+"""The workers of a Dask cluster as the driver sees them: who is there, what each does, how much it takes at once."""
 
 from __future__ import annotations
 
