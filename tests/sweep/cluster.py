@@ -22,7 +22,7 @@ class Cluster:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.file, self.audit = self.folder / "scheduler.json", self.folder / "audit"
         self.audit.touch()
-        self.poison, self.options = poison or {}, []
+        self.poison, self.trouble = poison or {}, self.folder / "trouble"
         self.zygote = subprocess.Popen(
             [sys.executable, "-m", "tests.sweep.cluster_zygote"], cwd=ROOT, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, text=True, env={**os.environ, **QUIET},
@@ -52,7 +52,7 @@ class Cluster:
             if not is_alive(pid) and is_alive(self.scheduler):
                 words = [
                     "--scheduler-file", self.file, "--host", "127.0.0.1", "--nthreads", 1, "--no-nanny",
-                    "--no-dashboard", "--local-directory", self.folder, "--name", f"w{name}", *self.options,
+                    "--no-dashboard", "--local-directory", self.folder, "--name", f"w{name}",
                 ]  # fmt: skip
                 self.workers[name] = self._begin("worker", words=[str(word) for word in words])
 
@@ -72,7 +72,10 @@ class Cluster:
         return path.read_text().splitlines() if path.exists() else []
 
     def _begin(self, kind, **order):
-        words = {"kind": kind, "audit": str(self.audit), "poison": self.poison, "log": str(self.folder / kind), **order}
+        words = {
+            "kind": kind, "audit": str(self.audit), "poison": self.poison, "trouble": str(self.trouble),
+            "log": str(self.folder / kind), **order,
+        }  # fmt: skip
         self.zygote.stdin.write(json.dumps(words) + "\n")
         self.zygote.stdin.flush()
         return int(self.zygote.stdout.readline())

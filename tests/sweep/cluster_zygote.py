@@ -35,7 +35,7 @@ def begin(order: dict) -> int:
         os.dup2(log, stream)
     try:
         keep_audit(order["audit"])
-        make_poison(order.get("poison", {}))
+        make_poison(order["poison"], order["trouble"])
         return KINDS[order["kind"]](order)
     except BaseException:
         traceback.print_exc()
@@ -59,13 +59,13 @@ def keep_audit(path: str) -> None:
     Store.save = audited
 
 
-def make_poison(poison: dict) -> None:
-    """Let some runs kill their worker, or raise, when they are trained."""
-    if not poison:
-        return
+def make_poison(poison: dict, trouble: str) -> None:
+    """Let some runs kill their worker, or raise, when they are trained; and a store refuse while a file says so."""
+    from recombine.errors import StoreError, StoreFull
+    from recombine.store import Store
     from recombine.sweep.group import Group
 
-    fit = Group.fit
+    fit, require_room = Group.fit, Store.require_room
 
     def poisoned(self):
         for key in self.keys:
@@ -76,7 +76,13 @@ def make_poison(poison: dict) -> None:
                 raise RuntimeError("poisoned")
         yield from fit(self)
 
-    Group.fit = poisoned
+    def refusing(self, size):
+        require_room(self, size)
+        if os.path.exists(trouble):
+            with open(trouble) as file:
+                raise {"full": StoreFull, "refused": StoreError}[file.read()]("store: it is not allowed")
+
+    Group.fit, Store.require_room = poisoned, refusing
 
 
 def be_scheduler(order: dict) -> int:

@@ -1,6 +1,7 @@
 """On a real Dask cluster nothing is lost and nothing is done twice, whoever is killed."""
 
 import random
+import signal
 import time
 from pathlib import Path
 
@@ -33,11 +34,31 @@ def check(cluster, store, calm, specs):
     assert [path for name in ("locks", "tmp", "checkpoints", "damaged") for path in (kept.path / name).iterdir()] == []
 
 
-@pytest.fixture
-def cluster(tmp_path, request):
-    started = Cluster(tmp_path / "cluster", **getattr(request, "param", {}))
+SPECS = [small_spec("mlp", seed=seed, steps=100) for seed in range(12)]
+KILLER, RAISER = small_spec("mlp", seed=100), small_spec("mlp", seed=101)
+INNOCENT = [small_spec("mlp", seed=seed) for seed in range(102, 106)]
+LONG = [small_spec("mlp", seed=seed, steps=1500) for seed in range(200, 202)]
+NEVER = 1e6
+"""Seconds between checkpoints: there is one only if training was stopped in good order."""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    poison = {KILLER.digest: "kill", RAISER.digest: "raise"}
+    started = Cluster(tmp_path_factory.mktemp("cluster"), poison=poison)
     yield started
     started.close()
+
+
+@pytest.fixture
+def running(cluster):
+    """The cluster with its scheduler and workers alive, and an empty audit."""
+    if not is_alive(cluster.scheduler):
+        cluster.start_scheduler()
+    cluster.keep()
+    cluster.audit.write_text("")
+    yield cluster
+    cluster.trouble.unlink(missing_ok=True)
 
 
 def finished(store):
@@ -78,27 +99,67 @@ def storm(cluster, store, specs, *, worker_kills, driver_kills, scheduler_at, dr
     return running
 
 
-def test_kills_lose_nothing_and_repeat_nothing(cluster, tmp_path):
-    specs = [small_spec("mlp", seed=seed, steps=100) for seed in range(12)]
-    alone = cluster.drive(tmp_path / "calm", specs, alone=True)
-    cluster.start_scheduler()
-    cluster.until(lambda: not is_alive(alone))
-    cluster.audit.write_text("")
-    storm(cluster, tmp_path / "store", specs, worker_kills=3, driver_kills=1, scheduler_at=0.5, patience=100)
-    assert cluster.said()[-1] == "finished"
-    check(cluster, tmp_path / "store", tmp_path / "calm", specs)
+def test_kills_lose_nothing_and_repeat_nothing(running, tmp_path):
+    alone = running.drive(tmp_path / "calm", SPECS, alone=True)
+    running.finish(alone)
+    running.audit.write_text("")
+    storm(running, tmp_path / "store", SPECS, worker_kills=3, driver_kills=1, scheduler_at=0.5, patience=100)
+    assert running.said()[-1] == "finished"
+    check(running, tmp_path / "store", tmp_path / "calm", SPECS)
+
+
+def test_runs_that_kill_or_raise_are_put_aside_and_their_neighbours_finish(running, tmp_path):
+    running.finish(running.drive(tmp_path / "store", [KILLER, RAISER, *INNOCENT]))
+    lines = running.said()
+    assert lines[-1].startswith("runs: 2 of 6 failed and were put aside, the others are in the store: ")
+    assert f"{KILLER.digest[:8]} (killed its worker 3 times, the last one was w" in lines[-1]
+    assert f"{RAISER.digest[:8]} (RuntimeError: poisoned)" in lines[-1]
+    assert [line.split()[1].rstrip(":") for line in lines if "put aside (" in line and line.startswith("run ")] != []
+    assert sum(line.startswith("worker ") and ": lost" in line for line in lines) == 3
+    assert sorted(Store(tmp_path / "store").keys()) == sorted(spec.digest for spec in INNOCENT)
+    assert all(count == 1 for count in running.saves()[0].values())
+
+
+def test_an_interrupted_driver_leaves_checkpoints_and_no_locks(running, tmp_path):
+    store = tmp_path / "store"
+    driver = running.drive(store, LONG, checkpoint=NEVER)
+    running.until(lambda: all((store / "locks" / spec.digest).exists() for spec in LONG))
+    kill(driver, signal.SIGINT)
+    running.finish(driver)
+    assert running.said()[-1] == "interrupted; the same command goes on from here"
+    kept = Store(store)
+    assert sorted(kept.unfinished()) == sorted(spec.digest for spec in LONG)
+    assert not any(kept.is_busy(spec.digest) for spec in LONG)
+
+
+def test_a_full_store_is_waited_for(running, tmp_path):
+    running.trouble.write_text("full")
+    driver = running.drive(tmp_path / "store", INNOCENT)
+    running.until(lambda: any("waiting" in line for line in running.said()))
+    running.trouble.unlink()
+    running.finish(driver)
+    first, back, last = running.said()
+    assert first.startswith("store: it is not allowed (on worker w")
+    assert back == "store: it can be used again, going on"
+    assert last == "finished"
+    assert len(Store(tmp_path / "store")) == len(INNOCENT)
+
+
+def test_a_store_that_all_workers_refuse_ends_the_sweep(running, tmp_path):
+    running.trouble.write_text("refused")
+    running.finish(running.drive(tmp_path / "store", INNOCENT))
+    assert "StoreError: store: it is not allowed (on all workers, last w" in running.said()[-1]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("drivers", [1, 2])
-def test_the_long_storm(cluster, tmp_path, drivers):
+def test_the_long_storm(running, tmp_path, drivers):
     specs = [small_spec("mlp", seed=seed, steps=60) for seed in range(300)]
-    alone = cluster.drive(tmp_path / "calm", specs, alone=True)
-    cluster.start_scheduler()
-    cluster.until(lambda: not is_alive(alone), 900)
-    cluster.audit.write_text("")
+    alone = running.drive(tmp_path / "calm", specs, alone=True)
+    running.until(lambda: not is_alive(alone), 900)
+    running.audit.write_text("")
     storm(
-        cluster, tmp_path / "store", specs, worker_kills=20, driver_kills=2, scheduler_at=0.5, drivers=drivers,
+        running, tmp_path / "store", specs, worker_kills=20, driver_kills=2, scheduler_at=0.5, drivers=drivers,
         patience=1800,
     )  # fmt: skip
-    check(cluster, tmp_path / "store", tmp_path / "calm", specs)
+    check(running, tmp_path / "store", tmp_path / "calm", specs)

@@ -86,6 +86,7 @@ def _describe(specs: list[RunSpec], folder: Path, *, whole: bool) -> None:
         first = [alike[0] for alike in groups.values()]
         columns = [
             Column("decoder", [field_text(spec.decoder.model_dump(mode="json")) for spec in first], Holds.NAMES),
+            Column("encodings", [_encodings(alike) for alike in groups.values()], Holds.NAMES),
             Column("precision", [spec.recipe.precision for spec in first], Holds.NAMES),
             Column("runs", [str(len(alike)) for alike in groups.values()]),
             Column("in the store", [str(count) for count in done.values()]),
@@ -96,6 +97,10 @@ def _describe(specs: list[RunSpec], folder: Path, *, whole: bool) -> None:
     shapes = listed(f"{number} of {counted(size, 'run')}" for size, number in sizes.items())
     groups_text = f"{counted(len(groups), 'group')} of one program ({shapes})"
     say(f"{counted(len(specs), 'run')} in {groups_text}: {total} in {folder}, {len(specs) - total} to train")
+
+
+def _encodings(specs: list[RunSpec]) -> str:
+    return listed(dict.fromkeys(spec.task.encoding.kind for spec in specs))
 
 
 def _steps(specs: list[RunSpec], stored: set[str]) -> int:

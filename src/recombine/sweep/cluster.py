@@ -38,12 +38,14 @@ LEAVE_SECONDS = 60.0
 REPORT_SECONDS = 1.0
 REPORTS = 500
 """Reports of all workers together in a second, at most."""
-STORE_SECONDS = 2.0
-"""Until a worker whose store is full or refused is tried again."""
+STORE_SECONDS, LONGEST_STORE_SECONDS = 1.0, 16.0
+"""Until a worker whose store is full or refused is tried again, twice as long each time."""
 STORE_TRIES = 3
 """Tries of every worker before a store that is refused for another reason than space ends the sweep."""
 UNSEEN = 12
 """Times that a finished run may be missing in the driver's store, some minutes: a file system may take its time."""
+CLOSING_SECONDS = 2.0
+"""How long a worker that is closing may take to be gone."""
 IDLE_SECONDS = 5.0
 """After so long without a worker, that is said."""
 
@@ -261,14 +263,12 @@ class _Driver:
             self._put_aside(self.queue.blame(failed, outcome.error, [worker.address]))
         if outcome.trouble:
             self._note_trouble(worker, outcome, now)
-        elif worker.trouble:
-            worker.trouble, worker.tries = "", 0
-            self.said -= {line for line in self.said if line.startswith("store: ")}
-            self.say("store: it can be used again, going on")
+        elif worker.trouble and finished:
+            self._note_no_trouble(worker)
         if outcome.trouble or outcome.stopped or outcome.failed:
             self.queue.put_back(left)
             if outcome.stopped:  # it is about to end
-                worker.rest(STORE_SECONDS, now)
+                worker.rest(CLOSING_SECONDS, now)
         else:
             self.queue.put_off(left, now)
         if finished and not self._is_gpu(worker):
@@ -287,12 +287,21 @@ class _Driver:
 
     def _note_trouble(self, worker: Worker, outcome: Outcome, now: float) -> None:
         """Wait for space; end with one line where no worker can use the store for another reason."""
+        worker.rest(min(STORE_SECONDS * 2**worker.tries, LONGEST_STORE_SECONDS), now)
         worker.trouble, worker.tries = outcome.trouble, worker.tries + 1
-        worker.rest(STORE_SECONDS, now)
         usable = [other for other in self.workers.values() if not other.unusable]
         if not outcome.full and all(other.tries >= STORE_TRIES for other in usable):
             raise StoreError(f"{outcome.trouble} (on all workers, last {worker.name})")
-        self._say_once(f"{outcome.trouble} (on worker {worker.name}); waiting, finished runs are safe")
+        if outcome.trouble not in self.said:
+            self.said.add(outcome.trouble)
+            self.say(f"{outcome.trouble} (on worker {worker.name}); waiting, finished runs are safe")
+
+    def _note_no_trouble(self, worker: Worker) -> None:
+        """Say, when the last worker can use the store again, that it can."""
+        self.said.discard(worker.trouble)
+        worker.trouble, worker.tries = "", 0
+        if not any(other.trouble for other in self.workers.values()):
+            self.say("store: it can be used again, going on")
 
     def _died(self, worker: Worker) -> None:
         """A worker is gone: of its task, what is not finished is tried again, elsewhere and in smaller parts."""

@@ -78,7 +78,7 @@ class Scheduler:
             return distributed().Client(address, timeout=timeout, security=self.security, set_as_default=False)
         except (OSError, TimeoutError, ValueError, RuntimeError) as error:
             field = "scheduler" if self.path is None else "scheduler_file"
-            reason = reason_of(error.__cause__ or error)
+            reason = reason_of(_first_cause(error))
             raise InvalidValue(field, str(self), f"one whose scheduler answers at {address} ({reason})") from None
 
     def reached_again(self, waiting: Callable[[], None]) -> Any:
@@ -89,6 +89,13 @@ class Scheduler:
             with suppress(InvalidValue):  # also a file that is just being written
                 return self.connected(RETRY_SECONDS)
             time.sleep(max(0.0, PAUSE_SECONDS - (time.monotonic() - began)))
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    """The operating system's own error behind a library's, if there is one."""
+    while isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    return error
 
 
 def abandon(client: Any) -> None:
