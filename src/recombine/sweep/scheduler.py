@@ -71,9 +71,9 @@ class Scheduler:
             raise InvalidValue("scheduler_file", str(self.path), FILE)
         return address
 
-    def connected(self, timeout: float = CONNECT_SECONDS) -> Any:
+    def connected(self, timeout: float | None = None) -> Any:
         """A client of our own; an error of one line where there is no scheduler."""
-        address = self.address()
+        address, timeout = self.address(), timeout or CONNECT_SECONDS
         try:
             return distributed().Client(address, timeout=timeout, security=self.security, set_as_default=False)
         except (OSError, TimeoutError, ValueError, RuntimeError) as error:
