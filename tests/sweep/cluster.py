@@ -17,12 +17,12 @@ QUIET = {"DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__GIL__ENABLED": "False"}
 class Cluster:
     """A scheduler, workers that are started again when they end, as a cluster manager would, and drivers."""
 
-    def __init__(self, folder, workers=2, poison=None):
+    def __init__(self, folder, workers=2, poison=None, steps=None):
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.file, self.audit = self.folder / "scheduler.json", self.folder / "audit"
         self.audit.touch()
-        self.poison, self.trouble = poison or {}, self.folder / "trouble"
+        self.poison, self.trouble, self.steps = poison or {}, self.folder / "trouble", steps
         self.zygote = subprocess.Popen(
             [sys.executable, "-m", "tests.sweep.cluster_zygote"], cwd=ROOT, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, text=True, env={**os.environ, **QUIET},
@@ -56,11 +56,11 @@ class Cluster:
                 ]  # fmt: skip
                 self.workers[name] = self._begin("worker", words=[str(word) for word in words])
 
-    def drive(self, store, specs, *, alone=False, checkpoint=0.1, **settings):
+    def drive(self, store, specs, *, alone=False, checkpoint=0.1, kind="driver", **settings):
         """Start a driver; its process number."""
         log = str(self.folder / f"driver{len(self.drivers)}")
         driver = self._begin(
-            "driver", store=str(store), specs=[json.loads(spec.to_json()) for spec in specs], checkpoint=checkpoint,
+            kind, store=str(store), specs=[json.loads(spec.to_json()) for spec in specs], checkpoint=checkpoint,
             scheduler=None if alone else str(self.file), log=log, **settings,
         )  # fmt: skip
         self.drivers.append(driver)
@@ -74,7 +74,7 @@ class Cluster:
     def _begin(self, kind, **order):
         words = {
             "kind": kind, "audit": str(self.audit), "poison": self.poison, "trouble": str(self.trouble),
-            "log": str(self.folder / kind), **order,
+            "log": str(self.folder / kind), "steps": self.steps and str(self.steps), **order,
         }  # fmt: skip
         self.zygote.stdin.write(json.dumps(words) + "\n")
         self.zygote.stdin.flush()

@@ -1,8 +1,8 @@
 """A process that has torch and Dask imported and forks the processes of a cluster.
 
-Each line on its input is a JSON object: `kind` (scheduler, worker or driver), `words` for Dask's own command line,
-`log` for what the process writes, and what a driver needs. The child's process number is printed at once. Every run
-that a child saves is a line of `audit`: `again` where it was in the store already.
+Each line on its input is a JSON object: `kind` (scheduler, worker, driver, or `module:function`), `words` for Dask's
+own command line, `log` for what the process writes, and what a driver needs. The child's process number is printed at
+once. Every run that a child saves is a line of `audit`: `again` where it was in the store already.
 """
 
 import importlib
@@ -36,7 +36,8 @@ def begin(order: dict) -> int:
     try:
         keep_audit(order["audit"])
         make_poison(order["poison"], order["trouble"])
-        return KINDS[order["kind"]](order)
+        keep_steps(order.get("steps"))
+        return _function(order["kind"])(order)
     except BaseException:
         traceback.print_exc()
         return 1
@@ -57,6 +58,25 @@ def keep_audit(path: str) -> None:
         return run
 
     Store.save = audited
+
+
+def keep_steps(path: str | None) -> None:
+    """Write a line with the steps of every span that is trained, so that work that is done twice can be counted."""
+    if path is None:
+        return
+    from recombine.sweep.group import Group
+
+    fit = Group.fit
+
+    def counted(self):
+        before = self.steps_done
+        for _ in fit(self):
+            with open(path, "a") as file:
+                file.write(f"{self.steps_done - before}\n")
+            before = self.steps_done
+            yield
+
+    Group.fit = counted
 
 
 def make_poison(poison: dict, trouble: str) -> None:
@@ -120,6 +140,12 @@ def be_driver(order: dict) -> int:
 
 
 KINDS = {"scheduler": be_scheduler, "worker": be_worker, "driver": be_driver}
+
+
+def _function(kind: str):
+    module, _, name = kind.partition(":")
+    return getattr(importlib.import_module(module), name) if name else KINDS[kind]
+
 
 if __name__ == "__main__":
     main()

@@ -113,7 +113,8 @@ def abandon(client: Any) -> None:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Dask's own messages on lost connections are left out: what they mean for the sweep is said by the driver."""
-    loggers = [logging.getLogger(name) for name in ("distributed.client", "distributed.core", "distributed.comm")]
+    names = ("distributed.client", "distributed.core", "distributed.comm", "asyncio")
+    loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL + 1)
