@@ -69,6 +69,7 @@ def measured_ray(
     steps.touch()
     (folder / "specs").write_text(json.dumps([spec.to_json() for spec in specs]))
     began, by_hand, kills = time.monotonic(), 0, 0
+    family: set[psutil.Process] = set()
     driver = _driver(folder, words.workers)
     while _finished(folder / "store") < words.runs and time.monotonic() - began < words.patience:
         if events and _total(steps) >= events[0][0] * words.runs * words.steps and _kill(events[0][1], driver, folder):
@@ -79,10 +80,14 @@ def measured_ray(
         if driver.poll() is not None and _finished(folder / "store") < words.runs:
             by_hand += 1
             driver = _driver(folder, words.workers)
+        family |= _family(driver)
         time.sleep(0.05)
     with suppress(subprocess.TimeoutExpired):
         driver.wait(60)
     driver.kill()
+    for process in family:  # some of Ray's own outlive a driver that was killed
+        with suppress(psutil.Error):
+            process.kill()
     return {
         "name": "Ray Tune", "kills": kills, "lost": words.runs - _finished(folder / "store"), "by hand": by_hand,
         "repeated": (_total(steps) - words.runs * words.steps) / words.steps, "seconds": time.monotonic() - began,
@@ -95,13 +100,20 @@ def _driver(folder: Path, workers: int) -> subprocess.Popen:
         return subprocess.Popen(command, stdout=log, stderr=log)
 
 
+def _family(driver: subprocess.Popen) -> set[psutil.Process]:
+    """All processes that a driver has started."""
+    with suppress(psutil.Error):
+        return set(psutil.Process(driver.pid).children(recursive=True))
+    return set()
+
+
 def _kill(victim: str, driver: subprocess.Popen, folder: Path) -> bool:
     """Kill the driver, a trial's process, or the server of the driver's cluster; False if there is none now."""
     if victim == "driver":
         driver.kill()
         return True
     with suppress(psutil.Error):
-        family = psutil.Process(driver.pid).children(recursive=True)
+        family = _family(driver)
         if victim == "scheduler":
             victims = [child for child in family if "gcs_server" in child.name()]
         else:

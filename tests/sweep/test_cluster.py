@@ -2,14 +2,16 @@
 
 import random
 import signal
+import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from recombine.store import Store
 from tests.small import small_spec
-from tests.sweep.cluster import Cluster, is_alive, kill
+from tests.sweep.cluster import Cluster, is_alive, kill, wait_for
 
 pytest.importorskip("distributed")
 
@@ -132,6 +134,18 @@ def test_an_interrupted_driver_leaves_checkpoints_and_no_locks(running, tmp_path
     assert not any(kept.is_busy(spec.digest) for spec in LONG)
 
 
+def test_a_worker_that_is_told_to_end_writes_a_checkpoint_first(running, tmp_path):
+    store = tmp_path / "store"
+    driver = running.drive(store, LONG[:1], checkpoint=NEVER)
+    lock, checkpoint = (store / name / LONG[0].digest for name in ("locks", "checkpoints"))
+    running.until(lock.exists)
+    time.sleep(0.2)
+    for pid in running.workers.values():
+        kill(pid, signal.SIGTERM)
+    wait_for(checkpoint.exists, 30)
+    kill(driver)
+
+
 def test_a_full_store_is_waited_for(running, tmp_path):
     running.trouble.write_text("full")
     driver = running.drive(tmp_path / "store", INNOCENT)
@@ -149,6 +163,38 @@ def test_a_store_that_all_workers_refuse_ends_the_sweep(running, tmp_path):
     running.trouble.write_text("refused")
     running.finish(running.drive(tmp_path / "store", INNOCENT))
     assert "StoreError: store: it is not allowed (on all workers, last w" in running.said()[-1]
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of 24 MB, where the system lets us have one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "none", folder], capture_output=True).returncode:
+        pytest.skip("a disk cannot be mounted here")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+@pytest.mark.slow
+def test_a_disk_that_fills_up_in_the_middle(running, tmp_path, small_disk):
+    store, filler = small_disk / "store", small_disk / "filler"
+    driver = running.drive(store, SPECS)
+    running.until(lambda: finished(store) >= 3)
+    with suppress(OSError), open(filler, "wb", buffering=0) as file:
+        while file.write(bytes(1 << 16)):
+            pass
+    running.until(lambda: any("waiting" in line for line in running.said()) or not is_alive(driver))
+    before = finished(store)
+    assert before < len(SPECS)
+    assert all(not problems for _, problems in Store(store).verify())
+    filler.unlink()
+    running.finish(driver)
+    assert running.said()[-2:] == ["store: it can be used again, going on", "finished"]
+    saves, again = running.saves()
+    assert not again
+    assert sorted(saves.values()) == [1] * len(SPECS)
+    assert all(not problems for _, problems in Store(store).verify())
 
 
 @pytest.mark.slow
