@@ -1,5 +1,8 @@
 """`recombine sweep`: what a file says is what is trained, and a mistake in it is one line."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from recombine.cli.flags import specs_from
@@ -31,6 +34,13 @@ def test_a_grid_is_the_flags_of_train(written):
     flags = {**FLAGS, "decoder.width": ["4", "8"], "encoding": ["bump", "rate"]}
     assert specs(path) == specs_from(flags, [0, 1, 2])
     assert len(specs(path)) == 12
+
+
+def test_the_file_of_the_documents_can_be_read(written):
+    text = (Path(__file__).parents[2] / "docs" / "scale.md").read_text(encoding="utf-8")
+    path = written(re.search(r"```toml\n(.*?)```", text, re.DOTALL)[1])
+    assert len(specs(path)) == 32 * (2 * 3 * 2 + 1)
+    assert read_sweep(path).settings == {"store": "/shared/runs"}
 
 
 def test_grids_are_joined_and_a_run_is_counted_once(written):

@@ -9,7 +9,6 @@ holds its runs' locks, and what it finishes is found in the store. Drivers may s
 from __future__ import annotations
 
 import math
-import os
 import queue as queues
 import secrets
 import time
@@ -19,13 +18,13 @@ from typing import Any, NoReturn
 
 import torch
 
-from recombine.errors import Interrupted, InvalidValue, RecombineError, RunsFailed, StoreError, reason_of
-from recombine.sweep.cluster_task import Outcome, Task, request_stop, run_task
-from recombine.sweep.cluster_workers import Flight, Sizes, Worker, is_elsewhere, listed_workers
+from recombine.errors import Interrupted, InvalidValue, RecombineError, RunsFailed, reason_of
+from recombine.sweep.cluster_outcomes import Outcomes
+from recombine.sweep.cluster_task import Task, request_stop, run_task
+from recombine.sweep.cluster_workers import Flight, Worker, is_elsewhere, listed_workers
 from recombine.sweep.interrupts import Interruptions
 from recombine.sweep.local import POLL_SECONDS, STOPPED, Sweep
 from recombine.sweep.progress import Progress, Say
-from recombine.sweep.queue import STRIKES, Queue
 from recombine.sweep.scheduler import Scheduler, abandon, quiet
 from recombine.training import check_precision, program_of
 
@@ -38,14 +37,6 @@ LEAVE_SECONDS = 60.0
 REPORT_SECONDS = 1.0
 REPORTS = 500
 """Reports of all workers together in a second, at most."""
-STORE_SECONDS, LONGEST_STORE_SECONDS = 1.0, 16.0
-"""Until a worker whose store is full or refused is tried again, twice as long each time."""
-STORE_TRIES = 3
-"""Tries of every worker before a store that is refused for another reason than space ends the sweep."""
-UNSEEN = 12
-"""Times that a finished run may be missing in the driver's store, some minutes: a file system may take its time."""
-CLOSING_SECONDS = 2.0
-"""How long a worker that is closing may take to be gone."""
 IDLE_SECONDS = 5.0
 """After so long without a worker, that is said."""
 
@@ -61,8 +52,9 @@ def train_on_cluster(sweep: Sweep, scheduler: Scheduler, device: str, say: Say) 
             driver.run(interruptions)
         finally:
             driver.close()
-    if driver.queue.failed:
-        raise RunsFailed(driver.queue.failed, sweep.runs)
+    sweep.serve_finished()  # another driver may have had more luck
+    if failed := {key: reason for key, reason in driver.queue.failed.items() if key in sweep.pending}:
+        raise RunsFailed(failed, sweep.runs)
 
 
 class _Lost(Exception):
@@ -75,43 +67,27 @@ class _Driver:
     def __init__(self, sweep: Sweep, scheduler: Scheduler, device: str, say: Say) -> None:
         self.sweep, self.scheduler, self.device, self.say = sweep, scheduler, device, say
         self.id = f"recombine-{secrets.token_hex(6)}"
-        longest_first = sorted(sweep.pending, key=lambda key: -sweep.steps[key])
-        self.programs = {key: program_of(sweep.pending[key]) for key in longest_first}
-        self.gpu_only = {self.programs[key] for key, spec in sweep.pending.items() if _needs_gpu(spec)}
-        self.queue = Queue(self.programs, self._checkpoint_stamp)
-        self.sizes = Sizes(sweep.members)
         self.workers: dict[str, Worker] = {}
+        self.outcomes = Outcomes(sweep, self.workers, say)
+        self.queue, self.sizes = self.outcomes.queue, self.outcomes.sizes
+        self.gpu_only = {program_of(spec) for spec in sweep.pending.values() if _needs_gpu(spec)}
         self.flights: dict[int, Worker] = {}
         self.inbox: queues.SimpleQueue[tuple[int, Any]] = queues.SimpleQueue()
         """Numbers of tasks: with a report, or with nothing when they have ended."""
-        self.numbers, self.taken = 0, 0
-        self.unseen: dict[str, int] = {}
-        self.said: set[str] = set()
+        self.numbers, self.taken, self.scheduler_id = 0, 0, ""
         self.looked, self.idle_since = -math.inf, time.monotonic()
         self.client = scheduler.connected()
         self._listen()
 
-    def _checkpoint_stamp(self, key: str) -> object:
-        """What changes when a run's checkpoint does."""
-        with suppress(OSError):
-            status = os.stat(self.sweep.store.checkpoints.folder / key)
-            return status.st_ino, status.st_mtime_ns
-        return None
-
     def _listen(self) -> None:
         self.client.subscribe_topic(self.id, lambda event: self.inbox.put((event[1]["task"], event[1])))
-
-    @property
-    def left(self) -> int:
-        """Runs that are neither finished nor put aside."""
-        return len(self.sweep.pending) - sum(key in self.sweep.pending for key in self.queue.failed)
 
     # -- the loop ----------------------------------------------------------------------------------------------
 
     def run(self, interruptions: Interruptions) -> None:
         """Send tasks and take what comes back until nothing is left."""
         self._watch()
-        while self.left:
+        while self.outcomes.left:
             if interruptions.noted:
                 self._stop()
             try:
@@ -134,6 +110,9 @@ class _Driver:
             identity = self.client.sync(self.client.scheduler.identity, callback_timeout=ANSWER_SECONDS)
         except (OSError, RuntimeError) as error:
             raise _Lost from error
+        if identity["id"] != (self.scheduler_id or identity["id"]):  # it was started again meanwhile
+            raise _Lost
+        self.scheduler_id = identity["id"]
         present = listed_workers(identity)
         while not self.inbox.empty():  # what a worker has done before it went
             self._receive(0.0)
@@ -156,17 +135,19 @@ class _Driver:
         if len(self.workers) > len(unusable):
             self.idle_since = now
         elif now - self.idle_since >= IDLE_SECONDS:
-            self._say_once(f"scheduler {self.scheduler}: waiting for workers")
+            self.outcomes.say_once(f"scheduler {self.scheduler}: waiting for workers")
 
     def _send(self) -> None:
         """Give every free worker a task."""
         now = time.monotonic()
         for key in self.queue.wake(now):
-            self._serve(key)
+            self.outcomes.serve(key)
         free = [worker for worker in self.workers.values() if worker.is_free(now)]
         for worker in free if len(self.queue) > len(self.queue.delayed) else ():
-            gpu = self._is_gpu(worker)
-            alike = max(1, sum(self._is_gpu(other) == gpu for other in (free if gpu else self.workers.values())))
+            gpu = worker.takes_ensembles(self.device)
+            alike = max(
+                1, sum(other.takes_ensembles(self.device) == gpu for other in (free if gpu else self.workers.values()))
+            )
             keys = self.queue.take(
                 lambda program, waiting, gpu=gpu, alike=alike: self.sizes.of(program, waiting, gpu=gpu, workers=alike),  # type: ignore[misc]
                 worker.place,
@@ -176,12 +157,8 @@ class _Driver:
             if keys:
                 self._submit(worker, keys)
 
-    def _is_gpu(self, worker: Worker) -> bool:
-        """Whether a worker takes ensembles."""
-        return self.device == "cuda" or (self.device == "auto" and worker.gpus > 0)
-
     def _submit(self, worker: Worker, keys: list[str]) -> None:
-        sweep, gpu = self.sweep, self._is_gpu(worker)
+        sweep, gpu = self.sweep, worker.takes_ensembles(self.device)
         self.numbers += 1
         number = self.numbers
         task = Task(
@@ -216,8 +193,6 @@ class _Driver:
                         self._ended(worker)
                 number, message = self.inbox.get_nowait()
 
-    # -- what became of a task -----------------------------------------------------------------------------------
-
     def _landed(self, worker: Worker) -> Flight:
         """The task of a worker, which has it no longer."""
         flight, worker.flight = worker.flight, None
@@ -233,109 +208,35 @@ class _Driver:
         if future.status in ("cancelled", "lost"):
             raise _Lost
         try:
-            if future.status == "error":
-                return self._refused(worker, future.exception(timeout=ANSWER_SECONDS))
-            outcome = future.result(timeout=ANSWER_SECONDS)
-        except Exception as error:  # it was lost on the way: the store knows
+            error = future.exception(timeout=ANSWER_SECONDS) if future.status == "error" else None
+            outcome = None if error else future.result(timeout=ANSWER_SECONDS)
+        except Exception as failure:  # it was lost on the way: the store knows
             if self.client.status != "running":
-                raise _Lost from error
-            return self.queue.put_off(self._unfinished(self._landed(worker).keys), time.monotonic())
-        return self._settle(worker, outcome)
-
-    def _refused(self, worker: Worker, error: BaseException) -> None:
-        """Dask gave up on the task: its worker died, or cannot import what it needs."""
+                raise _Lost from failure
+            return self.outcomes.note_unknown(self._landed(worker).keys)
+        if outcome is not None:
+            flight = self._landed(worker)
+            self.taken += outcome.steps - flight.taken
+            return self.outcomes.note(worker, flight.keys, outcome, gpu=worker.takes_ensembles(self.device))
         if type(error).__name__ == "KilledWorker":
             return self._died(worker)
-        worker.unusable = reason_of(error)
-        self.say(f"worker {worker.name}: set aside ({worker.unusable})")
-        return self.queue.put_back(self._unfinished(self._landed(worker).keys))
-
-    def _settle(self, worker: Worker, outcome: Outcome) -> None:
-        """Take note of what a task says of its runs, and of what the store has of them."""
-        flight, now = self._landed(worker), time.monotonic()
-        self.taken += outcome.steps - flight.taken
-        finished = [key for key in flight.keys if key not in {*outcome.left, *outcome.failed}]
-        unseen = self._unfinished(finished)
-        self.queue.put_off(unseen, now)
-        self._note_unseen(worker, unseen)
-        failed, left = self._unfinished(outcome.failed), self._unfinished(outcome.left)
-        if failed:
-            self._put_aside(self.queue.blame(failed, outcome.error, [worker.address]))
-        if outcome.trouble:
-            self._note_trouble(worker, outcome, now)
-        elif worker.trouble and finished:
-            self._note_no_trouble(worker)
-        if outcome.trouble or outcome.stopped or outcome.failed:
-            self.queue.put_back(left)
-            if outcome.stopped:  # it is about to end
-                worker.rest(CLOSING_SECONDS, now)
-        else:
-            self.queue.put_off(left, now)
-        if finished and not self._is_gpu(worker):
-            self.sizes.note(self.programs[finished[0]], len(finished), outcome.seconds)
-
-    def _note_unseen(self, worker: Worker, keys: list[str]) -> None:
-        """End with one line where a worker's store is not the driver's."""
-        for key in keys:
-            self.unseen[key] = self.unseen.get(key, 0) + 1
-            if self.unseen[key] >= UNSEEN:
-                path = str(self.sweep.store.path)
-                raise StoreError(
-                    f"store: {path!r} is not allowed; allowed: a directory that workers share with this process "
-                    f"(worker {worker.name} has finished runs there that are not here)"
-                )
-
-    def _note_trouble(self, worker: Worker, outcome: Outcome, now: float) -> None:
-        """Wait for space; end with one line where no worker can use the store for another reason."""
-        worker.rest(min(STORE_SECONDS * 2**worker.tries, LONGEST_STORE_SECONDS), now)
-        worker.trouble, worker.tries = outcome.trouble, worker.tries + 1
-        usable = [other for other in self.workers.values() if not other.unusable]
-        if not outcome.full and all(other.tries >= STORE_TRIES for other in usable):
-            raise StoreError(f"{outcome.trouble} (on all workers, last {worker.name})")
-        if outcome.trouble not in self.said:
-            self.said.add(outcome.trouble)
-            self.say(f"{outcome.trouble} (on worker {worker.name}); waiting, finished runs are safe")
-
-    def _note_no_trouble(self, worker: Worker) -> None:
-        """Say, when the last worker can use the store again, that it can."""
-        self.said.discard(worker.trouble)
-        worker.trouble, worker.tries = "", 0
-        if not any(other.trouble for other in self.workers.values()):
-            self.say("store: it can be used again, going on")
+        return self.outcomes.note_unusable(worker, self._landed(worker).keys, reason_of(error))
 
     def _died(self, worker: Worker) -> None:
-        """A worker is gone: of its task, what is not finished is tried again, elsewhere and in smaller parts."""
+        """A worker is gone, and its task with it."""
         flight = self._landed(worker)
         if flight.future is not None:
             with suppress(Exception):
                 flight.future.cancel(force=True)
-        keys = self._unfinished(flight.keys)
-        self.say(f"worker {worker.name}: lost, {len(keys)} of its runs are tried again")
-        reason = f"killed its worker {STRIKES} times, the last one was {worker.name}"
-        self._put_aside(self.queue.blame(keys, reason, worker.place, begun=flight.begun))
-
-    def _put_aside(self, keys: list[str]) -> None:
-        for key in keys:
-            self.sweep.steps_pending -= self.sweep.steps.pop(key, 0)
-            self.say(f"run {key}: put aside ({self.queue.failed[key]})")
-
-    def _unfinished(self, keys: list[str]) -> list[str]:
-        """Those of the runs that are not in the store."""
-        return [key for key in keys if key in self.sweep.pending and not self._serve(key)]
-
-    def _serve(self, key: str) -> bool:
-        """Whether a run is in the store; then it is done with."""
-        if key in self.sweep.pending and self.sweep.serve(key):
-            self.queue.drop(key)
-        return key not in self.sweep.pending
+        self.outcomes.note_death(worker, flight.keys, begun=flight.begun)
 
     # -- scheduler and driver ------------------------------------------------------------------------------------
 
     def _find_again(self, interruptions: Interruptions) -> None:
         """Wait for a scheduler that was lost; nobody is to blame for what was in flight."""
-        self.say(f"scheduler {self.scheduler}: lost; waiting for it to come back, {self.left} runs are left")
+        self.say(f"scheduler {self.scheduler}: lost; waiting for it to come back, {self.outcomes.left} runs are left")
         for worker in list(self.flights.values()):
-            self.queue.put_back(self._unfinished(self._landed(worker).keys))
+            self.outcomes.put_back(self._landed(worker).keys)
         self.workers.clear()
         abandon(self.client)
 
@@ -347,8 +248,8 @@ class _Driver:
         self.client = self.scheduler.reached_again(waiting)
         self._listen()
         self.inbox = queues.SimpleQueue()
-        self.looked, self.idle_since = -math.inf, time.monotonic()
-        self.said.clear()
+        self.looked, self.idle_since, self.scheduler_id = -math.inf, time.monotonic(), ""
+        self.outcomes.said.clear()
         self.say(f"scheduler {self.scheduler}: back, going on")
 
     def _stop(self) -> NoReturn:
@@ -380,11 +281,6 @@ class _Driver:
         abandon(self.client)
 
     # -- for whoever watches -------------------------------------------------------------------------------------
-
-    def _say_once(self, line: str) -> None:
-        if line not in self.said:
-            self.said.add(line)
-            self.say(line)
 
     def _watch(self) -> None:
         sweep = self.sweep

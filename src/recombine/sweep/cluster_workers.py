@@ -73,6 +73,10 @@ class Worker:
         flight = self.flight or Flight(0, [], 0)
         return WorkerProgress(self.name, flight.members, flight.steps_done, flight.steps)
 
+    def takes_ensembles(self, device: str) -> bool:
+        """Whether it trains on a GPU, where the sweep was asked for such a device."""
+        return device == "cuda" or (device == "auto" and self.gpus > 0)
+
     def is_free(self, now: float) -> bool:
         """Whether it can take a task."""
         return self.flight is None and not self.unusable and self.status == "running" and now >= self.rests_until
