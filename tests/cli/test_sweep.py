@@ -7,7 +7,7 @@ import pytest
 
 from recombine.cli.flags import specs_from
 from recombine.cli.grids import MOST_BYTES, read_sweep
-from recombine.errors import InvalidValue
+from recombine.errors import InvalidValue, RunsFailed
 from recombine.store import Store
 from tests.command import captured
 
@@ -125,3 +125,16 @@ def test_flags_count_for_more_than_the_file(written, store_path, tmp_path, capsy
     assert captured(["sweep", path, "--store", store_path, "--device", "cpu"], capsys).code == 0
     assert len(Store(store_path)) == 1
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_runs_that_failed_are_named_and_the_exit_code_is_one(written, store_path, monkeypatch, capsys):
+    def train(*specs, **settings):
+        raise RunsFailed({"0123456789": "RuntimeError: broken"}, 4)
+
+    monkeypatch.setattr("recombine.cli.train.train_specs", train)
+    outcome = captured(["sweep", written(f"device = 'cpu'\n[grid]\n{SMALL}width = 4\n")], capsys)
+    assert outcome.code == 1
+    assert outcome.err == (
+        "recombine: runs: 1 of 4 failed and were put aside, the others are in the store: "
+        "01234567 (RuntimeError: broken); the same command tries them again\n"
+    )

@@ -2,15 +2,17 @@
 
 import ast
 import json
+import pickle
 import socket
 import sys
 from pathlib import Path
 
 import pytest
 
-from recombine.errors import InvalidValue, RecombineError
+from recombine.errors import InvalidValue, RecombineError, RunsFailed
 from recombine.sweep import scheduler as schedulers
 from recombine.sweep import train
+from recombine.sweep.cluster_task import by_value
 from recombine.sweep.scheduler import Scheduler
 from tests.command import captured
 from tests.small import small_spec
@@ -86,6 +88,33 @@ def test_finished_runs_need_no_scheduler(tmp_path, free_address, quick):
     pytest.importorskip("distributed")
     train(small_spec(), tmp_path / "store", device="cpu")
     assert len(train(small_spec(), tmp_path / "store", scheduler=free_address)) == 1
+
+
+def test_a_worker_without_this_package_reports_that_instead_of_dying(monkeypatch):
+    cloudpickle = pytest.importorskip("cloudpickle")
+    content = cloudpickle.dumps(by_value("run_packed"))
+    monkeypatch.setitem(sys.modules, "recombine.sweep.cluster_task", None)
+    sent = pickle.loads(content)
+    with pytest.raises(ModuleNotFoundError):
+        sent(b"")
+
+
+def test_reproduce_trains_on_the_cluster(tmp_path, store_path, monkeypatch, capsys):
+    seen = {}
+
+    def train(specs, store, **settings):
+        seen.update(settings)
+        raise RunsFailed({"0123456789": "RuntimeError: broken"}, 4)
+
+    monkeypatch.setattr("recombine.reproduction.reproduce.train", train)
+    words = f"reproduce stripes --scheduler tcp://a:1 --device cpu --out {tmp_path / 'report'}"
+    assert captured(words, capsys).code == 1
+    assert (seen["scheduler"], seen["processes"], seen["device"]) == ("tcp://a:1", None, "cpu")
+    outcome = captured(f"{words} --processes 2", capsys)
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+    assert outcome.err.startswith(
+        "recombine: --processes: 2 is not allowed; allowed: nothing together with a scheduler"
+    )
 
 
 @pytest.mark.parametrize(

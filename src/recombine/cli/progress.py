@@ -34,17 +34,18 @@ MOST_WORKERS = 12
 class _Bar(Bar):
     """A bar with a line for each worker of a cluster below it."""
 
-    workers: tuple[WorkerProgress, ...] = ()
+    workers: tuple[WorkerProgress, ...] | None = None
 
     def get_renderables(self) -> Iterable[RenderableType]:
         yield from super().get_renderables()
+        if self.workers is None:
+            return
         busy = [worker for worker in self.workers if worker.members]
         for worker in busy[:MOST_WORKERS]:
             share = f"step {worker.steps_done} of {worker.steps}" if worker.steps else "starting"
             yield Text(visible(f"  {worker.name}: {counted(worker.members, 'member')}, {share}"))
-        if self.workers:
-            more = f"{len(busy) - MOST_WORKERS} more at work, " if len(busy) > MOST_WORKERS else ""
-            yield Text(f"  {more}{len(self.workers) - len(busy)} of {counted(len(self.workers), 'worker')} idle")
+        more = f"{len(busy) - MOST_WORKERS} more at work, " if len(busy) > MOST_WORKERS else ""
+        yield Text(f"  {more}{len(self.workers) - len(busy)} of {counted(len(self.workers), 'worker')} idle")
 
 
 class TrainingBar:
@@ -111,7 +112,7 @@ class TrainingBar:
             total=progress.steps_done + progress.steps_left,
             completed=progress.steps_done,
             runs=f"{progress.finished}/{progress.runs}",
-            detail=(detail if progress.members else WAITING) + _failed(progress, " · "),
+            detail=(detail if progress.members else _waiting(progress)) + _failed(progress, " · "),
         )
 
     def _count_tenths(self, progress: Progress) -> None:
@@ -123,10 +124,8 @@ class TrainingBar:
         self.tenth = tenth
         left = (now - self.sweep_began) * progress.steps_left / progress.steps_done
         more = f", about {duration(left)} left{_error(progress, ', ')}" if progress.steps_left else ""
-        busy = sum(worker.members > 0 for worker in progress.workers)
-        workers = f", {busy} of {counted(len(progress.workers), 'worker')} at work" if progress.workers else ""
         done = f"{progress.finished} of {counted(progress.runs, 'run')}{_failed(progress, ', ')}"
-        self.say(f"trained {100 * tenth // TENTHS} %, {done}{workers}{more}")
+        self.say(f"trained {100 * tenth // TENTHS} %, {done}{_at_work(progress)}{more}")
 
     def _mention_waiting(self, progress: Progress) -> None:
         """Say once that others are training, when that has lasted longer than processes take to begin."""
@@ -136,12 +135,23 @@ class TrainingBar:
         elif self.idle_since is None:
             self.idle_since = now
         elif now - self.idle_since >= WAITING_SECONDS:
-            self.say(WAITING)
+            self.say(_waiting(progress))
             self.idle_since = math.inf
 
 
 def _error(progress: Progress, before: str) -> str:
     return "" if math.isnan(progress.error) else f"{before}MSE {progress.error:.1e}"
+
+
+def _waiting(progress: Progress) -> str:
+    return WAITING if progress.workers is None else "waiting for workers"
+
+
+def _at_work(progress: Progress) -> str:
+    if progress.workers is None:
+        return ""
+    busy = sum(worker.members > 0 for worker in progress.workers)
+    return f", {busy} of {counted(len(progress.workers), 'worker')} at work"
 
 
 def _failed(progress: Progress, before: str) -> str:

@@ -20,12 +20,12 @@ import torch
 
 from recombine.errors import Interrupted, InvalidValue, RecombineError, RunsFailed, reason_of
 from recombine.sweep.cluster_outcomes import Outcomes
-from recombine.sweep.cluster_task import Task, request_stop, run_task
+from recombine.sweep.cluster_task import Task, by_value
 from recombine.sweep.cluster_workers import Flight, Worker, is_elsewhere, listed_workers
 from recombine.sweep.interrupts import Interruptions
 from recombine.sweep.local import POLL_SECONDS, STOPPED, Sweep
 from recombine.sweep.progress import Progress, Say
-from recombine.sweep.scheduler import Scheduler, abandon, quiet
+from recombine.sweep.scheduler import Scheduler, abandon, distributed, quiet
 from recombine.training import check_precision, program_of
 
 LOOK_SECONDS = 0.5
@@ -168,10 +168,11 @@ class _Driver:
         )  # fmt: skip
         worker.flight = Flight(number, keys, sum(sweep.steps[key] for key in keys))
         self.flights[number] = worker
+        dumps = distributed().protocol.pickle.dumps  # with classes of a script by value
         try:
             future = self.client.submit(
-                run_task, task, key=f"{self.id}-{number}", workers=[worker.address], allow_other_workers=False,
-                pure=False, retries=0, resources={"GPU": 1} if gpu and worker.gpus >= 1 else None,
+                by_value("run_packed"), dumps(task), key=f"{self.id}-{number}", workers=[worker.address],
+                allow_other_workers=False, pure=False, retries=0, resources={"GPU": 1} if gpu and worker.gpus >= 1 else None,
             )  # fmt: skip
         except Exception as error:
             if self.client.status != "running":
@@ -268,7 +269,7 @@ class _Driver:
 
         def ask() -> None:
             with suppress(Exception):
-                self.client.run(request_stop, self.id, workers=addresses, on_error="ignore")
+                self.client.run(by_value("request_stop"), self.id, workers=addresses, on_error="ignore")
 
         if addresses:
             Thread(target=ask, daemon=True).start()

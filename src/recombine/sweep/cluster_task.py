@@ -9,8 +9,10 @@ two steps.
 from __future__ import annotations
 
 import os
+import pickle
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -119,6 +121,25 @@ class _TaskSweep(Sweep):
 def request_stop(sweep: str) -> None:
     """Let the tasks of a sweep in this process write checkpoints and end."""
     _stopped.add(sweep)
+
+
+def by_value(name: str) -> Callable[[Any], Any]:
+    """A function of this module as one that Dask sends by value, and that imports this module only when it is called.
+
+    A worker ends when it meets a message that names what it cannot import; an error of a task it survives and reports.
+    """
+
+    def call(argument: Any) -> Any:
+        from importlib import import_module
+
+        return getattr(import_module("recombine.sweep.cluster_task"), name)(argument)
+
+    return call
+
+
+def run_packed(content: bytes) -> Outcome:
+    """Run a task that was pickled."""
+    return run_task(pickle.loads(content))
 
 
 def run_task(task: Task) -> Outcome:

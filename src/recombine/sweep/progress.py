@@ -35,8 +35,8 @@ class Progress:
     """Mean training error of the members training now."""
     failed: int = 0
     """Runs that were put aside with an error."""
-    workers: tuple[WorkerProgress, ...] = ()
-    """Each worker of a cluster."""
+    workers: tuple[WorkerProgress, ...] | None = None
+    """Each worker of a cluster, where there is one."""
 
 
 Say = Callable[[str], None]
