@@ -113,7 +113,7 @@ def test_reproduce_trains_on_the_cluster(tmp_path, store_path, monkeypatch, caps
     outcome = captured(f"{words} --processes 2", capsys)
     assert (outcome.code, outcome.err.count("\n")) == (2, 1)
     assert outcome.err.startswith(
-        "recombine: --processes: 2 is not allowed; allowed: nothing together with a scheduler"
+        "recombine: --processes: '2' is not allowed; allowed: nothing together with a scheduler"
     )
 
 

@@ -172,7 +172,8 @@ class _Driver:
         try:
             future = self.client.submit(
                 by_value("run_packed"), dumps(task), key=f"{self.id}-{number}", workers=[worker.address],
-                allow_other_workers=False, pure=False, retries=0, resources={"GPU": 1} if gpu and worker.gpus >= 1 else None,
+                allow_other_workers=False, pure=False, retries=0,
+                resources={"GPU": 1} if gpu and worker.gpus >= 1 else None,
             )  # fmt: skip
         except Exception as error:
             if self.client.status != "running":
