@@ -125,7 +125,11 @@ def be_driver(order: dict) -> int:
     from recombine.sweep import train
 
     specs = [RunSpec.from_json(json.dumps(spec)) for spec in order["specs"]]
-    settings = {"device": "cpu", "checkpoint_seconds": order["checkpoint"], "members": order.get("members")}
+    settings = {
+        "device": order.get("device", "cpu"),
+        "checkpoint_seconds": order["checkpoint"],
+        "members": order.get("members"),
+    }
     try:
         if order["scheduler"] is None:
             train(specs, order["store"], processes=1, **settings)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import torch
 
 from recombine.store import Store
 from tests.small import small_spec
@@ -163,6 +164,15 @@ def test_a_store_that_all_workers_refuse_ends_the_sweep(running, tmp_path):
     running.trouble.write_text("refused")
     running.finish(running.drive(tmp_path / "store", INNOCENT))
     assert "StoreError: store: it is not allowed (on all workers, last w" in running.said()[-1]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_workers_without_the_device_are_set_aside(running, tmp_path):
+    running.finish(running.drive(tmp_path / "store", INNOCENT, device="cuda"))
+    lines = running.said()
+    assert "RecombineError: workers: none can be used (tcp://" in lines[-1]
+    assert "DeviceError: device: 'cuda' is not allowed" in lines[-1]
+    assert any(line.startswith("worker w0: set aside (DeviceError: ") for line in lines)
 
 
 @pytest.fixture

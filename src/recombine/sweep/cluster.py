@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from recombine.errors import Interrupted, InvalidValue, RecombineError, RunsFailed, reason_of
+from recombine.errors import NAMED_FAILURES, Interrupted, InvalidValue, RecombineError, RunsFailed, reason_of
 from recombine.sweep.cluster_outcomes import Outcomes
 from recombine.sweep.cluster_task import Task, by_value
 from recombine.sweep.cluster_workers import Flight, Worker, is_elsewhere, listed_workers
@@ -54,7 +54,10 @@ def train_on_cluster(sweep: Sweep, scheduler: Scheduler, device: str, say: Say) 
             driver.close()
     sweep.serve_finished()  # another driver may have had more luck
     if failed := {key: reason for key, reason in driver.queue.failed.items() if key in sweep.pending}:
-        raise RunsFailed(failed, sweep.runs)
+        error = RunsFailed(failed, sweep.runs)
+        for key in list(failed)[:NAMED_FAILURES]:
+            error.add_note(f"run {key}: {driver.outcomes.traces.get(key, failed[key])}")
+        raise error
 
 
 class _Lost(Exception):
@@ -257,6 +260,11 @@ class _Driver:
     def _stop(self) -> NoReturn:
         """Let all tasks write checkpoints, then stop."""
         self._request_stop()
+        for worker in list(self.flights.values()):
+            if worker.flight is not None and not worker.flight.begun:  # it waits for another driver's task
+                with suppress(Exception):
+                    worker.flight.future.cancel(force=True)
+                self._landed(worker)
         deadline = time.monotonic() + LEAVE_SECONDS
         with suppress(_Lost):
             while self.flights and time.monotonic() < deadline:

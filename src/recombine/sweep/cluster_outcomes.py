@@ -37,6 +37,8 @@ class Outcomes:
         self.unseen: dict[str, int] = {}
         """How often a run that a worker had finished was not in the driver's store."""
         self.said: set[str] = set()
+        self.traces: dict[str, str] = {}
+        """Where runs raised, by key."""
 
     def _checkpoint_stamp(self, key: str) -> object:
         """What changes when a run's checkpoint does."""
@@ -90,6 +92,7 @@ class Outcomes:
         self._note_unseen(worker, unseen)
         failed, left = self._unfinished(outcome.failed), self._unfinished(outcome.left)
         if failed:
+            self.traces |= dict.fromkeys(failed, outcome.trace)
             self._put_aside(self.queue.blame(failed, outcome.error, [worker.address]))
         if outcome.trouble:
             self._note_trouble(worker, outcome, now)

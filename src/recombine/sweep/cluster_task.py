@@ -90,10 +90,12 @@ class _TaskSweep(Sweep):
     worker: Any
     reported: float = -1e9
     failed: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    """Runs that others train."""
 
     def _wait(self, interruptions: Stopping) -> None:
         """Leave to the driver what others train."""
-        self.left = list(self.pending)
+        self.left = tuple(self.pending)
         self.pending.clear()
 
     def _train(self, keys: list[str], interruptions: Stopping) -> None:
@@ -105,8 +107,6 @@ class _TaskSweep(Sweep):
         except Exception:
             self.failed = tuple(keys)
             raise
-
-    left: list[str] = []  # noqa: RUF012 - replaced, never changed
 
     def report(self, group: Group | None) -> None:
         if group and time.monotonic() - self.reported >= self.task.report_seconds:
@@ -143,21 +143,25 @@ def run_packed(content: bytes) -> Outcome:
 
 
 def run_task(task: Task) -> Outcome:
-    """Train the runs of a task that are not in the store, on the worker that this is called on."""
+    """Train the runs of a task that are not in the store, on the worker that this is called on.
+
+    Raises what makes the worker unusable for any task: another version, or a device that it does not have.
+    """
     from distributed import get_worker
 
     worker = get_worker()
     if task.version != __version__:
         raise RecombineError(f"recombine {__version__} is not allowed; allowed: {task.version}, as the driver has")
+    device = resolve_device(task.device)
     worker.log_event(task.sweep, {"task": task.number})
     began, outcome = time.monotonic(), Outcome()
     keys = [spec.digest for spec in task.specs]
     sweep: _TaskSweep | None = None
     try:
-        sweep = _prepared(task, worker)
+        sweep = _prepared(task, device, worker)
         with within(task.memory, sweep.device):
             sweep.work(_Requests(task.sweep, worker))
-        outcome.left = sweep.left
+        outcome.left = list(sweep.left)
     except Interrupted:
         outcome.stopped = True
     except StoreError as error:
@@ -175,9 +179,8 @@ def run_task(task: Task) -> Outcome:
     return outcome
 
 
-def _prepared(task: Task, worker: Any) -> _TaskSweep:
+def _prepared(task: Task, device: torch.device, worker: Any) -> _TaskSweep:
     """The task's sweep; on a CPU it has one thread, so that its bits do not depend on the worker's cores."""
-    device = resolve_device(task.device)
     if device.type == "cpu":
         torch.set_num_threads(1)
     store = Store(task.store, create=False)
