@@ -25,6 +25,7 @@ from .encodings import Rate as Rate
 from .errors import DeviceError as DeviceError
 from .errors import InvalidValue as InvalidValue
 from .errors import RecombineError as RecombineError
+from .errors import RunsFailed as RunsFailed
 from .errors import StoreError as StoreError
 from .factors import Factor as Factor
 from .factors import FactorGrid as FactorGrid

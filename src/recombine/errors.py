@@ -6,11 +6,13 @@ and exits with code 2; in Python the same line is the exception's text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 LONGEST_VALUE = 80
 """Characters of an offending value that a message repeats."""
+NAMED_FAILURES = 5
+"""Failed runs that a message names."""
 LONGEST_REASON = 160
 """Characters of another library's error that a message repeats."""
 
@@ -34,6 +36,25 @@ class InvalidValue(RecombineError):
 
 class StoreError(RecombineError):
     """The store cannot be used: unreadable, foreign, full, damaged."""
+
+
+class StoreFull(StoreError):
+    """The store's disk has no room left; with room, the same call goes on."""
+
+
+class RunsFailed(RecombineError):
+    """Runs that were put aside, each with its reason, after all others had finished."""
+
+    def __init__(self, reasons: Mapping[str, str], runs: int) -> None:
+        self.reasons = dict(reasons)
+        self.runs = runs
+        named = [f"{key[:8]} ({reason})" for key, reason in self.reasons.items()][:NAMED_FAILURES]
+        more = len(self.reasons) - len(named)
+        others = f" and {more} more" if more else ""
+        super().__init__(
+            f"runs: {len(self.reasons)} of {runs} failed and were put aside, the others are in the store: "
+            f"{listed(named)}{others}; the same command tries them again"
+        )
 
 
 class Interrupted(RecombineError):

@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from recombine.errors import InvalidValue, StoreError
+from recombine.errors import InvalidValue, StoreError, StoreFull
 
 CHUNK = 1 << 20
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -62,7 +62,8 @@ def refused(path: Path, error: OSError, field: str = "store") -> NoReturn:
     else:
         allowed = "a path that exists and works"
     reason = os.strerror(error.errno) if error.errno else str(error)
-    raise StoreError(f"{field}: {str(path)!r} is not allowed; allowed: {allowed} ({reason})") from None
+    kind = StoreFull if error.errno in FULL else StoreError
+    raise kind(f"{field}: {str(path)!r} is not allowed; allowed: {allowed} ({reason})") from None
 
 
 def open_regular(path: Path, *, follow: bool = False) -> int:

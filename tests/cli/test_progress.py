@@ -3,9 +3,13 @@
 import re
 import subprocess
 import sys
+from dataclasses import replace
+
+from rich.text import Text
 
 from recombine.cli.progress import TrainingBar, duration
 from recombine.sweep import Progress
+from recombine.sweep.progress import WorkerProgress
 
 
 class Clock:
@@ -32,6 +36,21 @@ def test_a_line_per_tenth(capsys):
     assert len(lines) == 10
     assert lines[0] == "10 s: trained 10 %, 0 of 8 runs, about 1 min 30 s left, MSE 2.5e-01"
     assert lines[-1] == "1 min 40 s: trained 100 %, 8 of 8 runs"
+
+
+def test_a_cluster_shows_what_failed_and_who_is_at_work(capsys):
+    clock = Clock()
+    bar = TrainingBar(clock)
+    clock.now = 10.0
+    busy, idle = WorkerProgress("node1-0", 4, 30, 100), WorkerProgress("node2-0", 0, 0, 0)
+    now = replace(progress(20, 100, finished=1), failed=2, workers=(busy, idle))
+    bar(now)
+    assert capsys.readouterr().err == (
+        "10 s: trained 20 %, 1 of 8 runs, 2 failed, 1 of 2 workers at work, about 40 s left\n"
+    )
+    bar.bar.workers = now.workers
+    lines = [part.plain for part in bar.bar.get_renderables() if isinstance(part, Text)]
+    assert lines == ["  node1-0: 4 members, step 30 of 100", "  1 of 2 workers idle"]
 
 
 def test_a_training_of_a_moment_says_nothing(capsys):

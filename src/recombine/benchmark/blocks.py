@@ -144,7 +144,17 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 
 
+def scheduling(record: Mapping[str, float]) -> str:
+    """What sending a task to a cluster costs."""
+    lines = [
+        ("a task on a cluster of one worker", f"{1e3 * record['cluster']:.3g} ms"),
+        ("the same run in this process", f"{1e3 * record['here']:.3g} ms"),
+        ("of an ensemble of one minute", percent(record["share"])),
+    ]
+    return table(("", ""), lines)
+
+
 WRITERS: dict[str, Callable[[Any], str]] = {
     "engine": engine, "kernels": kernels, "members": members, "growth": growth, "geometry": geometry, "store": store,
-    "precision": precision, "cp": cp,
+    "precision": precision, "cp": cp, "scheduling": scheduling,
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""One run, side by side: engine, kernels, growth, geometry, store, precision, cp; a record of plain numbers."""
+"""One run, side by side: engine, kernels, growth, geometry, store, precision, cp, scheduling; a record of numbers."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from recombine.benchmark.ours import Timed, timed, timed_in_processes
 from recombine.benchmark.plain import WORKERS, PlainLoop, graphed_seconds
 from recombine.benchmark.precision import compare_precisions
 from recombine.benchmark.roofline import copy_rate, median_seconds, product_rate, work_of
+from recombine.benchmark.scheduling import scheduling_cost
 from recombine.errors import InvalidValue, listed
 from recombine.metrics import decoder_reader, metric_tensor
 from recombine.specs import Recipe, RunSpec
@@ -241,9 +242,14 @@ def cp(setting: Setting, limits: dict[str, float]) -> dict[str, Any]:
     return compare_decompositions(setting.device, setting.say)
 
 
+def scheduling(setting: Setting, limits: dict[str, float]) -> dict[str, float]:
+    """What sending a task to a cluster costs."""
+    return scheduling_cost(setting.say)
+
+
 PARTS: dict[str, Callable[[Setting, dict[str, float]], Any]] = {
     "engine": engine, "kernels": kernels, "members": members, "growth": growth, "geometry": geometry, "store": store,
-    "precision": precision, "cp": cp,
+    "precision": precision, "cp": cp, "scheduling": scheduling,
 }  # fmt: skip
 USUAL = ("engine", "kernels", "members", "growth", "geometry", "store")
 """Without the precision test, which trains whole networks, and without what is no training at all."""

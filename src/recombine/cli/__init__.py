@@ -11,11 +11,12 @@ from cyclopts import App, CycloptsError
 from recombine.cli.imports import EPILOGUE, without_imports
 from recombine.cli.mistakes import message, parser_message
 from recombine.cli.screen import OutputLost, console, flush_output, prepare_streams, silence, write_error
-from recombine.errors import Interrupted, RecombineError
+from recombine.errors import Interrupted, RecombineError, RunsFailed
 from recombine.version import __version__
 
-MISUSED, STOPPED, READER_LEFT = 2, 130, 141
-"""Exit codes: a mistake of the user's, or output that cannot be written; an interruption; a reader that left early."""
+WRONG, MISUSED, STOPPED, READER_LEFT = 1, 2, 130, 141
+"""Exit codes: runs that failed; a mistake of the user's, or output that cannot be written; an interruption; a reader
+that left early."""
 
 app = App(
     name="recombine",
@@ -32,6 +33,14 @@ COMMANDS = {
         "Every flag of the task, decoder and recipe may be given several times: all combinations are trained, each "
         "with all seeds. Ends with a table.\n\n"
         "Example: recombine train --encoding bump --encoding rate --width 16 --depth 3 --seeds 4",
+    ),
+    "sweep": (
+        "sweep",
+        "Train the runs of a file; what is trained already is served from the store.\n\n"
+        "The file is TOML: each [[grid]] has the names of the flags of 'train' with a value or a list of values, and "
+        "seeds; all combinations of a grid are trained, and all grids. It may name a store, device, processes or a "
+        "scheduler as well; flags count for more.\n\n"
+        "Example: recombine sweep grid.toml --dry-run",
     ),
     "runs": ("app", "List, query, show, verify, prune, export and import the runs of a store."),
     "diagnose": (
@@ -91,6 +100,8 @@ def main(words: list[str] | None = None) -> NoReturn:
         _fail(parser_message(error, words, list(COMMANDS)), MISUSED)
     except Interrupted as error:
         _fail(str(error), STOPPED)
+    except RunsFailed as error:
+        _fail(str(error), WRONG)
     except RecombineError as error:
         _fail(message(error, words), MISUSED)
     except (MemoryError, RuntimeError) as error:

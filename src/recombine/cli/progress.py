@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self
 
+from rich.console import RenderableType
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
+from rich.text import Text
 
 from recombine.cli.screen import console, counted, is_terminal, visible, write_error
 from recombine.sweep import Progress
+from recombine.sweep.progress import WorkerProgress
 
 SPEED_SECONDS = 30.0
 """The time left follows the speed over about this long."""
@@ -24,12 +27,33 @@ WAITING = "waiting for another process"
 WAITING_SECONDS = 3.0
 
 
+MOST_WORKERS = 12
+"""Workers of a cluster that have a line each below the bar."""
+
+
+class _Bar(Bar):
+    """A bar with a line for each worker of a cluster below it."""
+
+    workers: tuple[WorkerProgress, ...] | None = None
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        if self.workers is None:
+            return
+        busy = [worker for worker in self.workers if worker.members]
+        for worker in busy[:MOST_WORKERS]:
+            share = f"step {worker.steps_done} of {worker.steps}" if worker.steps else "starting"
+            yield Text(visible(f"  {worker.name}: {counted(worker.members, 'member')}, {share}"))
+        more = f"{len(busy) - MOST_WORKERS} more at work, " if len(busy) > MOST_WORKERS else ""
+        yield Text(f"  {more}{len(self.workers) - len(busy)} of {counted(len(self.workers), 'worker')} idle")
+
+
 class TrainingBar:
     """Shows where a sweep stands."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.watched = is_terminal(sys.stderr)
-        self.bar = Bar(
+        self.bar = _Bar(
             TextColumn("{task.fields[runs]} runs", markup=False),
             BarColumn(),
             TextColumn("{task.fields[detail]}", markup=False),
@@ -82,12 +106,13 @@ class TrainingBar:
     def _update(self, progress: Progress) -> None:
         rate = progress.steps_done / max(self.clock() - self.sweep_began, 1e-9)
         detail = f"{counted(progress.members, 'member')} · {rate:.0f} steps/s{_error(progress, ' · ')}"
+        self.bar.workers = progress.workers
         self.bar.update(
             self.task,
             total=progress.steps_done + progress.steps_left,
             completed=progress.steps_done,
             runs=f"{progress.finished}/{progress.runs}",
-            detail=detail if progress.members else WAITING,
+            detail=(detail if progress.members else _waiting(progress)) + _failed(progress, " · "),
         )
 
     def _count_tenths(self, progress: Progress) -> None:
@@ -99,7 +124,8 @@ class TrainingBar:
         self.tenth = tenth
         left = (now - self.sweep_began) * progress.steps_left / progress.steps_done
         more = f", about {duration(left)} left{_error(progress, ', ')}" if progress.steps_left else ""
-        self.say(f"trained {100 * tenth // TENTHS} %, {progress.finished} of {counted(progress.runs, 'run')}{more}")
+        done = f"{progress.finished} of {counted(progress.runs, 'run')}{_failed(progress, ', ')}"
+        self.say(f"trained {100 * tenth // TENTHS} %, {done}{_at_work(progress)}{more}")
 
     def _mention_waiting(self, progress: Progress) -> None:
         """Say once that others are training, when that has lasted longer than processes take to begin."""
@@ -109,12 +135,27 @@ class TrainingBar:
         elif self.idle_since is None:
             self.idle_since = now
         elif now - self.idle_since >= WAITING_SECONDS:
-            self.say(WAITING)
+            self.say(_waiting(progress))
             self.idle_since = math.inf
 
 
 def _error(progress: Progress, before: str) -> str:
     return "" if math.isnan(progress.error) else f"{before}MSE {progress.error:.1e}"
+
+
+def _waiting(progress: Progress) -> str:
+    return WAITING if progress.workers is None else "waiting for workers"
+
+
+def _at_work(progress: Progress) -> str:
+    if progress.workers is None:
+        return ""
+    busy = sum(worker.members > 0 for worker in progress.workers)
+    return f", {busy} of {counted(len(progress.workers), 'worker')} at work"
+
+
+def _failed(progress: Progress, before: str) -> str:
+    return f"{before}{progress.failed} failed" if progress.failed else ""
 
 
 def duration(seconds: float) -> str:

@@ -12,7 +12,15 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from recombine.cli.destinations import marked_document, require_folder
-from recombine.cli.options import ResultsPath, SomePath, StorePath, Whole
+from recombine.cli.options import (
+    ResultsPath,
+    SchedulerAddress,
+    SchedulerFile,
+    SomePath,
+    StorePath,
+    Whole,
+    chosen_scheduler,
+)
 from recombine.cli.progress import TrainingBar
 from recombine.cli.screen import console, paragraph, say
 from recombine.cli.tables import Column, Holds, write_table
@@ -55,6 +63,8 @@ def reproduce(
     device: Annotated[str, Parameter(help=f"{listed(DEVICES)}.")] = "auto",
     members: Whole | None = None,
     processes: Whole | None = None,
+    scheduler: SchedulerAddress = None,
+    scheduler_file: SchedulerFile = None,
     store: StorePath = None,
     out: SomePath = Path("report"),
 ) -> None:
@@ -77,6 +87,9 @@ def reproduce(
     studies = PAPER.selected(what or ("all",))
     if processes is not None and processes < 1:
         raise InvalidValue("processes", processes, "at least 1")
+    cluster = chosen_scheduler(scheduler, scheduler_file)
+    if cluster is not None and processes is not None:
+        raise InvalidValue("processes", processes, "nothing together with a scheduler, whose workers are the processes")
     if (out / MARKER).exists() or out.absolute() == store_path(store).absolute():
         raise InvalidValue("out", str(out), "a folder for a report, not a directory of runs")
 
@@ -85,8 +98,8 @@ def reproduce(
     with TrainingBar() as bar:
         results = run(
             studies, settings, store, out, device=device, members=members,
-            processes=processes or available_cores(), watch=bar, say=bar.say,
-            paper=PAPER,
+            processes=processes or (available_cores() if cluster is None else None), scheduler=cluster, watch=bar,
+            say=bar.say, paper=PAPER,
         )  # fmt: skip
         findings = Findings(PAPER, results)
         page = written(findings, bar.say_above)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from recombine.checks import one_of
 from recombine.cli.flags import parse_seeds, specs_from, with_spec_flags
 from recombine.cli.listing import field_text
-from recombine.cli.options import StorePath, Whole
+from recombine.cli.options import SchedulerAddress, SchedulerFile, StorePath, Whole, chosen_scheduler
 from recombine.cli.progress import TrainingBar
 from recombine.cli.screen import console, counted, paragraph, say
 from recombine.cli.tables import write_summary
@@ -24,6 +26,22 @@ MOST_HOLDOUTS = 8
 """Hold-outs that have a line each."""
 
 
+Device = Annotated[str, Parameter(help=f"{listed(DEVICES)}.")]
+Members = Annotated[
+    Whole | None, Parameter(help="Most members in one program. Default: by device.", show_default=False)
+]  # fmt: skip
+Memory = Annotated[
+    str | None, Parameter(help="Most GiB of a GPU's memory. Default: what is free.", show_default=False)
+]  # fmt: skip
+Processes = Annotated[
+    Whole | None,
+    Parameter(
+        help="On a CPU, train with so many processes of one thread each. Default: this one, with all threads.",
+        show_default=False,
+    ),
+]
+
+
 @with_spec_flags
 def train(
     flags: dict[str, list[str]],
@@ -32,32 +50,51 @@ def train(
         list[str] | None,
         Parameter(help="How many (8), a range with both ends (0..31) or a list (3,5,9).", negative=()),
     ] = None,
-    device: Annotated[str, Parameter(help=f"{listed(DEVICES)}.")] = "auto",
+    device: Device = "auto",
     store: StorePath = None,
-    members: Annotated[
-        Whole | None, Parameter(help="Most members in one program. Default: by device.", show_default=False)
-    ] = None,
-    memory: Annotated[
-        str | None, Parameter(help="Most GiB of a GPU's memory. Default: what is free.", show_default=False)
-    ] = None,
+    members: Members = None,
+    memory: Memory = None,
     checkpoint: Annotated[str, Parameter(help="Seconds between checkpoints.")] = str(CHECKPOINT_SECONDS),
-    processes: Annotated[
-        Whole | None,
-        Parameter(
-            help="On a CPU, train with so many processes of one thread each. Default: this one, with all threads.",
-            show_default=False,
-        ),
-    ] = None,
+    processes: Processes = None,
+    scheduler: SchedulerAddress = None,
+    scheduler_file: SchedulerFile = None,
 ) -> None:
     """Train every combination of the flags' values with every seed, and print a table."""
-    usual = {"precision": [DEFAULT_PRECISION[resolve_device(device).type]]}
-    specs = specs_from({**usual, **flags}, parse_seeds(seeds))
+    cluster = chosen_scheduler(scheduler, scheduler_file)
+    specs = specs_from({**usual_flags(device, cluster), **flags}, parse_seeds(seeds))
+    train_and_show(
+        specs, store, device=device, members=members, memory=memory, checkpoint=checkpoint, processes=processes,
+        scheduler=cluster,
+    )  # fmt: skip
+
+
+def usual_flags(device: str, cluster: object) -> dict[str, list[str]]:
+    """Flags that depend on where is trained; what a cluster's workers have is known to `device` only."""
+    if cluster is None:
+        kind = resolve_device(device).type
+    else:
+        kind = "cuda" if one_of("device", device, DEVICES) == "cuda" else "cpu"
+    return {"precision": [DEFAULT_PRECISION[kind]]}
+
+
+def train_and_show(
+    specs: list[RunSpec],
+    store: Path | None,
+    *,
+    device: str,
+    members: int | None,
+    memory: str | None,
+    checkpoint: str,
+    processes: int | None,
+    scheduler: str | Path | None,
+) -> None:
+    """Train specs, with a bar, and print a table."""
     gigabytes = _number("memory", memory, "a number of GiB") if memory is not None else None
     seconds = _number("checkpoint", checkpoint, "a number of seconds")
     with TrainingBar() as bar:
         runs = train_specs(
             specs, store, device=device, members=members, checkpoint_seconds=seconds, watch=bar, processes=processes,
-            memory=gigabytes,
+            memory=gigabytes, scheduler=scheduler, say=bar.say,
         )  # fmt: skip
     write_summary(console(), summarize(runs))
     for line in _holdout_lines(specs):

@@ -45,6 +45,7 @@ def reproduce(
     device: str = "auto",
     members: int | None = None,
     processes: int | None = None,
+    scheduler: Any = None,
     watch: Watch | None = None,
     say: Say = lambda line: None,
     paper: Paper | None = None,
@@ -67,6 +68,8 @@ def reproduce(
         Largest number of networks in one program on a GPU.
     processes
         Training processes of one thread each, on a CPU.
+    scheduler
+        Train on the Dask cluster of this scheduler, as in `recombine.train`; what is trained is measured here.
     watch
         Called with the progress of training.
     say
@@ -83,7 +86,7 @@ def reproduce(
     studies = items("studies", studies, Study, example="studies, as STUDIES.values()")
     _require_settings(studies, preset)
     began = time.perf_counter()
-    resolved = resolve_device(device)
+    resolved = resolve_device(device if scheduler is None or device == "cpu" else "auto")
     results = Results(out)
     replaced = _replaced(results, studies, preset)
     results.make_folder()
@@ -91,12 +94,15 @@ def reproduce(
     all_replaced = bool(replaced) and set(replaced) == set(results.studies)
     spent = 0.0 if all_replaced else float(results.noted.get("wall_seconds", 0.0))
     store = store if isinstance(store, Store) else Store(store)
-    processes = processes if resolved.type == "cpu" else None
+    if scheduler is None and resolved.type != "cpu":
+        processes = None
     if paper is not None:
         _register(results, paper, studies, preset, store)
 
     def trained(specs: Sequence[RunSpec]) -> dict[str, Run]:
-        runs = train(specs, store, device=device, members=members, processes=processes, watch=watch)
+        runs = train(
+            specs, store, device=device, members=members, processes=processes, watch=watch, scheduler=scheduler, say=say
+        )  # fmt: skip
         return {run.key: run for run in runs}
 
     def note_time() -> None:

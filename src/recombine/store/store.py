@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from recombine.checks import given_path, one_of
-from recombine.errors import InvalidValue, StoreError, listed
+from recombine.errors import InvalidValue, StoreError, StoreFull, listed
 from recombine.files import delete, entries, fill_folder, flush_directory, one_line_errors
 from recombine.store import care, catalogue
 from recombine.store.catalogue import Listing
@@ -87,7 +87,7 @@ class Store:
             free = shutil.disk_usage(self.path).free
         if free < size + SPARE:
             needed = f"{(size + SPARE) / 1e6:.0f} MB free ({free / 1e6:.0f} MB are)"
-            raise refusal(self.path, f"a directory on a disk with {needed}")
+            raise StoreFull(str(refusal(self.path, f"a directory on a disk with {needed}")))
 
     # -- finished runs -----------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Train what is not trained yet, in this process (`local`) or in several (`processes`).
+"""Train what is not trained yet, in this process (`local`), in several (`processes`), or on a Dask cluster (`cluster`).
 
 >>> runs = train(RunSpec(decoder="cnn:width=16").seeds(range(4)), store="runs")
 
@@ -8,19 +8,21 @@ processes may work on one store: a run that another one is training is waited fo
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 
-from recombine.checks import items, number, whole_number
+from recombine.checks import items, number, one_of, whole_number
 from recombine.errors import InvalidValue
 from recombine.specs import RunSpec
 from recombine.store import Run, Store
 from recombine.sweep.local import Sweep
 from recombine.sweep.processes import train_in_processes
-from recombine.sweep.progress import Watch
-from recombine.training import check_precision, resolve_device, within
+from recombine.sweep.progress import Say, Watch
+from recombine.training import DEVICES, check_precision, resolve_device, within
 
 MEMBERS_TOGETHER = {"cpu": 1, "cuda": 128}
 """Members of one program. On a CPU members train in turn anyway, and one at a time finishes the first one soonest; on a
@@ -38,6 +40,8 @@ def train(
     watch: Watch | None = None,
     processes: int | None = None,
     memory: float | None = None,
+    scheduler: Any = None,
+    say: Say | None = None,
 ) -> list[Run]:
     """The finished runs of all specs, in their order; what is missing in the store is trained.
 
@@ -61,14 +65,26 @@ def train(
     memory
         On a GPU, the GiB that members may take together. Default: what is free. Members that do not fit are trained
         after the others.
+    scheduler
+        Train on a Dask cluster, whose workers see the store at the same path: the scheduler's address
+        (`tcp://HOST:PORT`), the path of a scheduler file, or a `distributed.Client`. Workers with a resource `GPU`
+        train ensembles, all of them with `device="cuda"`; others train one run at a time, with one thread.
+    say
+        A function that is called with a line when a scheduler, a worker or a run of a cluster is lost. Default: the
+        line is logged.
 
     Returns
     -------
     list of Run
         One per spec.
+
+    Raises
+    ------
+    RunsFailed
+        On a cluster, if runs failed again and again, after all others have finished.
     """
     specs = items("specs", specs, RunSpec, example="specs, as RunSpec(…) or RunSpec(…).seeds(range(4))")
-    hardware = resolve_device(device)
+    hardware = resolve_device(device) if scheduler is None else _cluster_device(device, processes)
     for spec in specs:
         check_precision(spec.recipe.precision, hardware)
     if members is not None:
@@ -76,16 +92,40 @@ def train(
     checkpoint_seconds = number("checkpoint_seconds", checkpoint_seconds, at_least=0, or_infinity=True)
     if watch is not None and not callable(watch):
         raise InvalidValue("watch", watch, "a function of the Progress")
+    if say is not None and not callable(say):
+        raise InvalidValue("say", say, "a function of a line of text")
     _check_device_settings(hardware, memory, processes)
+    cluster = None if scheduler is None else _cluster(scheduler)
     store = store if isinstance(store, Store) else Store(store)
     members = members or MEMBERS_TOGETHER[hardware.type]
+    if cluster is not None:
+        hardware = torch.device("cpu")  # of this process, which trains nothing
     sweep = Sweep(specs, store, hardware, members, checkpoint_seconds, watch, memory)
-    if processes is None:
+    if cluster is not None:
+        from recombine.sweep.cluster import train_on_cluster
+
+        train_on_cluster(sweep, cluster, device, say or logging.getLogger(__name__).warning)
+    elif processes is None:
         with within(memory, hardware):
             sweep.run()
     else:
         train_in_processes(sweep, processes)
     return [sweep.finished[spec.digest] for spec in specs]
+
+
+def _cluster_device(device: str, processes: int | None) -> torch.device:
+    """The best device that workers may have: which one each has, it says itself."""
+    one_of("device", device, DEVICES)
+    if processes is not None:
+        raise InvalidValue("processes", processes, "nothing together with a scheduler, whose workers are the processes")
+    return torch.device("cpu" if device == "cpu" else "cuda")
+
+
+def _cluster(where: Any) -> Any:
+    """The scheduler that was named; Dask is imported only for it."""
+    from recombine.sweep.scheduler import Scheduler
+
+    return Scheduler(where)
 
 
 def _check_device_settings(hardware: torch.device, memory: float | None, processes: int | None) -> None:

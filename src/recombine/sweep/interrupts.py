@@ -10,9 +10,18 @@ from __future__ import annotations
 import signal
 import threading
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stopping(Protocol):
+    """Says whether training is to stop."""
+
+    @property
+    def noted(self) -> bool:
+        """Whether somebody asked for it."""
+        ...
 
 
 class Interruptions:

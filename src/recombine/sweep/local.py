@@ -17,7 +17,7 @@ from recombine.specs import RunSpec
 from recombine.store import Run, Store
 from recombine.store.locks import Lock
 from recombine.sweep.group import Group
-from recombine.sweep.interrupts import Interruptions
+from recombine.sweep.interrupts import Interruptions, Stopping
 from recombine.sweep.progress import Progress, Watch
 from recombine.training import fitting_members, program_of
 
@@ -61,8 +61,12 @@ class Sweep:
             self.work(interruptions)
 
     def begin(self) -> None:
-        """Serve what is in the store already, and count the steps of the rest."""
+        """Clean up after killed processes, and prepare."""
         self.store.clean()
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Serve what is in the store already, and count the steps of the rest."""
         self.serve_finished()
         self.steps = {key: spec.total_steps for key, spec in self.pending.items()}
         self.steps_pending = sum(self.steps.values())
@@ -71,7 +75,7 @@ class Sweep:
         if self.device.type != "cpu":  # members of one program step together: those of like length belong together
             self.pending = dict(sorted(self.pending.items(), key=lambda item: -self.steps[item[0]]))
 
-    def work(self, interruptions: Interruptions) -> None:
+    def work(self, interruptions: Stopping) -> None:
         """Train, or wait for others who do, until nothing is pending."""
         while self.pending:
             taken: dict[str, Lock] = {}
@@ -130,7 +134,7 @@ class Sweep:
             self.fitting[program] = fitting_members(alike, self.device, self.memory)
         return self.fitting[program]
 
-    def _wait(self, interruptions: Interruptions) -> None:
+    def _wait(self, interruptions: Stopping) -> None:
         """Others are training all that is left."""
         self.report(None)
         time.sleep(POLL_SECONDS)
@@ -138,7 +142,7 @@ class Sweep:
             raise Interrupted(STOPPED)
         self.serve_finished()
 
-    def _train(self, keys: list[str], interruptions: Interruptions) -> None:
+    def _train(self, keys: list[str], interruptions: Stopping) -> None:
         """Train some runs together and save them; where memory does not suffice, only note how many fit."""
         try:
             group = self._trained(keys, interruptions)
@@ -158,7 +162,7 @@ class Sweep:
             group.checkpoint()
             raise
 
-    def _trained(self, keys: list[str], interruptions: Interruptions) -> Group:
+    def _trained(self, keys: list[str], interruptions: Stopping) -> Group:
         """A group of runs, trained to the end."""
         group = Group(self.store, {key: self.pending[key] for key in keys}, self.device)
         done, saved = group.steps_done, time.perf_counter()

@@ -7,6 +7,18 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class WorkerProgress:
+    """What one worker of a cluster is doing."""
+
+    name: str
+    members: int
+    """Members that it trains now."""
+    steps_done: int
+    steps: int
+    """Steps of its present runs: taken, and of all of them from their start."""
+
+
+@dataclass(frozen=True)
 class Progress:
     """Where a sweep stands."""
 
@@ -21,7 +33,13 @@ class Progress:
     """Steps of all members together, without those of runs that were in the store already."""
     error: float
     """Mean training error of the members training now."""
+    failed: int = 0
+    """Runs that were put aside with an error."""
+    workers: tuple[WorkerProgress, ...] | None = None
+    """Each worker of a cluster, where there is one."""
 
 
+Say = Callable[[str], None]
+"""A function that is called with a line about what was lost, found or put aside."""
 Watch = Callable[[Progress], None]
 """A function that is called with every new progress."""

@@ -1,0 +1,158 @@
+"""Work lost and work repeated when a cluster's processes are killed: ours, plain Dask futures, Ray Tune.
+
+    python -m benchmarks.cluster --runs 24 --steps 400 --kills 6
+
+The same schedule of kills for each: workers at equal intervals, the scheduler once in the middle, the driver once after
+that. Killed workers and the scheduler are started again, as a cluster manager would; a driver that gives up is started
+again by hand, which is counted. Every step that any process takes is counted, so what was repeated is what was taken
+beyond the steps of all runs. A plain script writes each result to disk as it comes and submits, when it is started
+again, only what has none; Tune retries failed trials without end and resumes its experiment. Without `ray` that row is
+left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from tests.sweep.cluster import Cluster, is_alive, kill
+
+from recombine.specs import Recipe, RunSpec
+from recombine.store import Store
+from recombine.tasks import BumpTask
+
+CHECKPOINT = 0.5
+"""Seconds between our checkpoints."""
+
+
+def specs_of(runs: int, steps: int) -> list[RunSpec]:
+    """Small runs of about a second."""
+    task = BumpTask(size=8, training="draws:50")
+    return RunSpec(task=task, decoder="mlp:width=8:depth=2", recipe=Recipe(steps=steps, batch=16)).seeds(range(runs))
+
+
+def train_plain(text: str, steps_path: str) -> float:
+    """Train a run as a script would, from its first step to its last; its last training error."""
+    import torch
+
+    from recombine.training import Ensemble, State, fit
+
+    torch.set_num_threads(1)
+    ensemble = Ensemble([RunSpec.from_json(text)], torch.device("cpu"))
+    state = State.stack([ensemble.fresh(0)], torch.device("cpu"))
+    before = 0
+    for _ in fit(ensemble, state):
+        with open(steps_path, "a") as file:
+            file.write(f"{int(state.step.sum()) - before}\n")
+        before = int(state.step.sum())
+    return float(state.errors[0][-1])
+
+
+def plain_driver(order: dict) -> int:
+    """A script with Dask futures: submit what has no result yet, and keep each result as it comes."""
+    from distributed import Client, as_completed
+
+    results = Path(order["store"])
+    results.mkdir(exist_ok=True)
+    texts = {RunSpec.from_json(json.dumps(spec)).digest: json.dumps(spec) for spec in order["specs"]}
+    missing = {key: text for key, text in texts.items() if not (results / key).exists()}
+    client = Client(scheduler_file=order["scheduler"], timeout=60)
+    futures = {client.submit(train_plain, text, order["steps"], pure=False): key for key, text in missing.items()}
+    for future in as_completed(futures):
+        (results / futures[future]).write_text(str(future.result()))
+    return 0
+
+
+def measured(name: str, kind: str, words: argparse.Namespace, folder: Path) -> dict[str, float]:
+    """One way through the storm."""
+    specs, store, steps = specs_of(words.runs, words.steps), folder / "store", folder / "steps"
+    steps.touch()
+    cluster = Cluster(folder / "cluster", workers=words.workers, steps=steps)
+    began, by_hand, kills = time.monotonic(), 0, 0
+    try:
+        cluster.start()
+        settings = {"kind": kind, "checkpoint": CHECKPOINT}
+        driver = cluster.drive(store, specs, **settings)
+        events = schedule(words)
+        while _finished(store) < words.runs and time.monotonic() - began < words.patience:
+            cluster.keep()
+            if events and _total(steps) >= events[0][0] * words.runs * words.steps:
+                victim = events.pop(0)[1]
+                kills += 1
+                if victim == "driver":
+                    kill(driver)
+                    driver = cluster.drive(store, specs, **settings)
+                elif victim == "scheduler":
+                    kill(cluster.scheduler)
+                    cluster.until(lambda: not is_alive(cluster.scheduler))
+                    cluster.start_scheduler()
+                else:
+                    kill(cluster.workers[kills % words.workers])
+            if not is_alive(driver) and _finished(store) < words.runs:
+                by_hand += 1
+                driver = cluster.drive(store, specs, **settings)
+            time.sleep(0.02)
+        cluster.until(lambda: not is_alive(driver), 60)
+    finally:
+        cluster.close()
+    seconds, needed = time.monotonic() - began, words.runs * words.steps
+    return {
+        "name": name, "kills": kills, "lost": words.runs - _finished(store), "by hand": by_hand,
+        "repeated": (_total(steps) - needed) / words.steps, "seconds": seconds,
+    }  # fmt: skip
+
+
+def schedule(words: argparse.Namespace) -> list[tuple[float, str]]:
+    """Shares of all steps at which a process is killed, and which."""
+    workers = [((number + 1) / (words.kills + 1), "worker") for number in range(words.kills)]
+    return sorted([*workers, (0.5, "scheduler"), (0.7, "driver")])
+
+
+def _total(steps: Path) -> int:
+    return sum(int(line) for line in steps.read_text().splitlines() if line.isdigit())
+
+
+def _finished(store: Path) -> int:
+    """Runs of a store, or results of a script."""
+    if (store / "runs").exists():
+        return len(Store(store).keys())
+    return len(os.listdir(store)) if store.exists() else 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=24)
+    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--kills", type=int, default=6, help="of workers")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--patience", type=float, default=900, help="seconds until a way is given up")
+    words = parser.parse_args()
+    ways = {"recombine": "driver", "Dask futures": "benchmarks.cluster:plain_driver"}
+    rows = []
+    for name, kind in ways.items():
+        with tempfile.TemporaryDirectory() as folder:
+            rows.append(measured(name, kind, words, Path(folder)))
+    try:
+        from benchmarks.cluster_ray import measured_ray
+
+        with tempfile.TemporaryDirectory() as folder:
+            rows.append(measured_ray(specs_of(words.runs, words.steps), schedule(words), words, Path(folder)))
+    except ImportError:
+        print("Ray Tune: left out, ray is not installed")
+    table = Table("way", "kills", "runs lost", "started by hand", "work repeated, runs", "seconds")
+    for row in rows:
+        table.add_row(
+            row["name"], str(row["kills"]), str(row["lost"]), str(row["by hand"]), f"{row['repeated']:.2f}",
+            f"{row['seconds']:.0f}",
+        )  # fmt: skip
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

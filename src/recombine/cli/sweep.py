@@ -1,0 +1,117 @@
+"""`recombine sweep FILE`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from recombine.cli.grids import read_sweep
+from recombine.cli.listing import field_text
+from recombine.cli.options import SchedulerAddress, SchedulerFile, SomePath, StorePath, Whole, chosen_scheduler
+from recombine.cli.screen import console, counted, say
+from recombine.cli.tables import Column, Holds, write_table
+from recombine.cli.train import Memory, train_and_show, usual_flags
+from recombine.errors import StoreError, listed
+from recombine.specs import RunSpec
+from recombine.store import Store, store_path
+from recombine.store.names import MARKER
+from recombine.sweep.executors import CHECKPOINT_SECONDS
+from recombine.training import DEVICES, program_of
+
+
+def sweep(
+    file: Annotated[SomePath, Parameter(help="A TOML file with one or several [[grid]].")],
+    /,
+    *,
+    dry_run: Annotated[bool, Parameter(help="Only say what would be trained.", negative=())] = False,
+    device: Annotated[str | None, Parameter(help=f"{listed(DEVICES)}. Default: the file's, or auto.")] = None,
+    store: StorePath = None,
+    members: Whole | None = None,
+    memory: Memory = None,
+    checkpoint: str | None = None,
+    processes: Whole | None = None,
+    scheduler: SchedulerAddress = None,
+    scheduler_file: SchedulerFile = None,
+) -> None:
+    """Train the runs of a sweep file, and print a table.
+
+    Parameters
+    ----------
+    members
+        Most members in one program. Default: the file's, or by device.
+    checkpoint
+        Seconds between checkpoints.
+    processes
+        On a CPU, train with so many processes of one thread each.
+    """
+    content = read_sweep(file)
+    settings: dict[str, Any] = dict(content.settings)
+    typed_settings = {
+        "device": device, "store": store, "members": members, "memory": memory, "checkpoint": checkpoint,
+        "processes": processes,
+    }  # fmt: skip
+    settings |= {name: value for name, value in typed_settings.items() if value is not None}
+    if scheduler is not None or scheduler_file is not None:
+        settings |= {"scheduler": scheduler, "scheduler_file": scheduler_file}
+    named = settings.pop("scheduler_file", None)
+    cluster = chosen_scheduler(settings.pop("scheduler", None), Path(named) if named is not None else None)
+    place = settings.get("device", "auto")
+    specs = content.specs(usual_flags(place, cluster))
+    folder = Path(settings["store"]) if "store" in settings else None
+    _describe(specs, store_path(folder), whole=dry_run)
+    if not dry_run:
+        train_and_show(
+            specs, folder, device=place, members=settings.get("members"), memory=_text(settings.get("memory")),
+            checkpoint=str(settings.get("checkpoint", CHECKPOINT_SECONDS)), processes=settings.get("processes"),
+            scheduler=cluster,
+        )  # fmt: skip
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _describe(specs: list[RunSpec], folder: Path, *, whole: bool) -> None:
+    """How many runs there are, how many of them are in the store, and which can train together."""
+    stored = _stored(folder)
+    groups: dict[object, list[RunSpec]] = {}
+    for spec in specs:
+        groups.setdefault(program_of(spec), []).append(spec)
+    done = {program: sum(spec.digest in stored for spec in alike) for program, alike in groups.items()}
+    total = sum(done.values())
+    if whole:
+        first = [alike[0] for alike in groups.values()]
+        columns = [
+            Column("decoder", [field_text(spec.decoder.model_dump(mode="json")) for spec in first], Holds.NAMES),
+            Column("encodings", [_encodings(alike) for alike in groups.values()], Holds.NAMES),
+            Column("precision", [spec.recipe.precision for spec in first], Holds.NAMES),
+            Column("runs", [str(len(alike)) for alike in groups.values()]),
+            Column("in the store", [str(count) for count in done.values()]),
+            Column("steps to train", [str(_steps(alike, stored)) for alike in groups.values()]),
+        ]
+        write_table(console(), columns)
+    sizes = Counter(len(alike) for alike in groups.values())
+    shapes = listed(f"{number} of {counted(size, 'run')}" for size, number in sizes.items())
+    groups_text = f"{counted(len(groups), 'group')} of one program ({shapes})"
+    say(f"{counted(len(specs), 'run')} in {groups_text}: {total} in {folder}, {len(specs) - total} to train")
+
+
+def _encodings(specs: list[RunSpec]) -> str:
+    return listed(dict.fromkeys(spec.task.encoding.kind for spec in specs))
+
+
+def _steps(specs: list[RunSpec], stored: set[str]) -> int:
+    return sum(spec.total_steps for spec in specs if spec.digest not in stored)
+
+
+def _stored(folder: Path) -> set[str]:
+    """Keys of the finished runs of a store, which need not exist yet."""
+    try:
+        return set(Store(folder, create=False).keys())
+    except StoreError:
+        if (folder / MARKER).exists():
+            raise
+        return set()

@@ -1,0 +1,140 @@
+"""`recombine sweep`: what a file says is what is trained, and a mistake in it is one line."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from recombine.cli.flags import specs_from
+from recombine.cli.grids import MOST_BYTES, read_sweep
+from recombine.errors import InvalidValue, RunsFailed
+from recombine.store import Store
+from tests.command import captured
+
+SMALL = 'size = 8\ndecoder = "mlp"\ndepth = 1\nsteps = 2\nsamples = 20\n'
+FLAGS = {"size": ["8"], "decoder": ["mlp"], "decoder.depth": ["1"], "steps": ["2"], "training.samples": ["20"]}
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(text):
+        path = tmp_path / "grid.toml"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return write
+
+
+def specs(path):
+    return read_sweep(path).specs({})
+
+
+def test_a_grid_is_the_flags_of_train(written):
+    path = written(f'[[grid]]\n{SMALL}width = [4, 8]\nencoding = ["bump", "rate"]\nseeds = "0..2"\n')
+    flags = {**FLAGS, "decoder.width": ["4", "8"], "encoding": ["bump", "rate"]}
+    assert specs(path) == specs_from(flags, [0, 1, 2])
+    assert len(specs(path)) == 12
+
+
+def test_the_file_of_the_documents_can_be_read(written):
+    text = (Path(__file__).parents[2] / "docs" / "scale.md").read_text(encoding="utf-8")
+    path = written(re.search(r"```toml\n(.*?)```", text, re.DOTALL)[1])
+    assert len(specs(path)) == 32 * (2 * 3 * 2 + 1)
+    assert read_sweep(path).settings == {"store": "/shared/runs"}
+
+
+def test_grids_are_joined_and_a_run_is_counted_once(written):
+    path = written(f"seeds = 2\n[[grid]]\n{SMALL}width = [4, 8]\n[[grid]]\n{SMALL}width = 8\nseeds = [1, 5]\n")
+    expected = [*specs_from({**FLAGS, "decoder.width": ["4", "8"]}, [0, 1])]
+    assert specs(path) == [*expected, *specs_from({**FLAGS, "decoder.width": ["8"]}, [5])]
+
+
+@pytest.mark.parametrize("text", ["decoder.width = 4", '"decoder.width" = 4', "decoder = {width = 4}", "width = [4]"])
+def test_fields_of_parts_have_their_usual_names(written, text):
+    assert [spec.decoder.width for spec in specs(written(f"[grid]\n{text}\n"))] == [4]
+
+
+def test_values_of_any_kind(written):
+    path = written('[grid]\nsize = [8]\nweight-decay = [1e-3, 0.01]\ndecoder = "cnn:width=4"\n')
+    assert [spec.recipe.weight_decay for spec in specs(path)] == [0.001, 0.01]
+
+
+MISTAKES = {
+    "widht": ("[grid]\nwidht = 4\n", "grid.toml: widht: 4 is not allowed; allowed: width"),
+    "value": ("[grid]\nwidth = -4\n", "grid.toml: decoder.width: "),
+    "second grid": ('[[grid]]\n[[grid]]\nencoding = "bmp"\n', "grid.toml: grid 2: encoding: 'bmp' is not allowed"),
+    "empty list": ("[grid]\nwidth = []\n", "grid.toml: width: [] is not allowed; allowed: at least one value"),
+    "seeds": ('[grid]\nseeds = "5..x"\n', "grid.toml: seeds: '5..x' is not allowed; allowed: a number of seeds"),
+    "seeds kind": ("[grid]\nseeds = 1.5\n", "grid.toml: seeds: 1.5 is not allowed"),
+    "twice": ("[grid]\nwidth = [4, 4]\n", "grid.toml: flags: "),
+    "two names": ('[grid]\nwidth = 4\n"decoder.width" = 8\n', "grid.toml: decoder.width: 8 is not allowed"),
+    "no grid": ("seeds = 3\n", "grid.toml: grid: None is not allowed; allowed: one or several tables, as [[grid]]"),
+    "setting": ("stroe = 'x'\n[grid]\n", "grid.toml: stroe: 'x' is not allowed; allowed: store"),
+    "setting kind": ("processes = 'two'\n[grid]\n", "grid.toml: processes: 'two' is not allowed; allowed: a whole"),
+    "flag outside": ("width = 4\n[grid]\n", "grid.toml: width: 4 is not allowed"),
+    "date": ("[grid]\nwidth = 2020-01-01\n", "grid.toml: width: "),
+    "nan": ("[grid]\nlr = nan\n", "grid.toml: lr: "),
+    "infinity": ("[grid]\nsteps = inf\n", "grid.toml: steps: "),
+    "too many": ("[grid]\nwidth = [1,2,3,4,5,6,7,8,9,10,11]\nseeds = 100000\n", "grid.toml: grid: '1100000 runs'"),
+    "no TOML": ("[grid\n", "a TOML file in UTF-8"),
+    "no text": (b"\xff\xfe", "a TOML file in UTF-8"),
+    "deep": ("[grid]\nwidth = " + "[" * 100_000, "a TOML file in UTF-8"),
+    "deep tables": ("[" + ".".join("a" * 5000) + "]\n", "grid.toml: a: "),
+    "digits": ("[grid]\nwidth = " + "1" * 5000, "a TOML file in UTF-8"),
+    "long": (b"#" * (MOST_BYTES + 1), "a file of at most 10 MB"),
+    "escape": ('[grid]\n"wi\\u001bdth" = 3\n', "grid.toml: wi"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_line(written, name, store_path, capsys):
+    text, expected = MISTAKES[name]
+    path = written(text)
+    with pytest.raises(InvalidValue) as raised:
+        specs(path)
+    assert expected in str(raised.value)
+    outcome = captured(["sweep", path], capsys)
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)
+    assert outcome.err.startswith("recombine: ")
+    assert not store_path.exists()
+
+
+def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(written, store_path, capsys):
+    path = written(f'seeds = 3\ndevice = "cpu"\n[grid]\n{SMALL}width = [4, 8]\n')
+    outcome = captured(["sweep", path, "--dry-run"], capsys)
+    assert outcome.code == 0
+    last = outcome.out.splitlines()[-1]
+    assert last.startswith("6 runs in 2 groups of one program (2 of 3 runs): 0 in ")
+    assert last.endswith(", 6 to train")
+    assert not store_path.exists()
+
+
+def test_what_is_in_the_store_is_not_trained_again(written, store_path, tmp_path, capsys):
+    path = written(f'seeds = 2\nstore = "{tmp_path / "elsewhere"}"\ndevice = "cpu"\n[grid]\n{SMALL}width = 4\n')
+    assert captured(["sweep", path], capsys).code == 0
+    assert not store_path.exists()
+    kept = Store(tmp_path / "elsewhere")
+    stamps = {run.path.stat().st_mtime_ns for run in kept}
+    outcome = captured(["sweep", path], capsys)
+    assert "2 in " in outcome.out.splitlines()[0]
+    assert {run.path.stat().st_mtime_ns for run in kept} == stamps
+
+
+def test_flags_count_for_more_than_the_file(written, store_path, tmp_path, capsys):
+    path = written(f'store = "{tmp_path / "elsewhere"}"\ndevice = "cuda"\n[grid]\n{SMALL}width = 4\n')
+    assert captured(["sweep", path, "--store", store_path, "--device", "cpu"], capsys).code == 0
+    assert len(Store(store_path)) == 1
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_runs_that_failed_are_named_and_the_exit_code_is_one(written, store_path, monkeypatch, capsys):
+    def train(*specs, **settings):
+        raise RunsFailed({"0123456789": "RuntimeError: broken"}, 4)
+
+    monkeypatch.setattr("recombine.cli.train.train_specs", train)
+    outcome = captured(["sweep", written(f"device = 'cpu'\n[grid]\n{SMALL}width = 4\n")], capsys)
+    assert outcome.code == 1
+    assert outcome.err == (
+        "recombine: runs: 1 of 4 failed and were put aside, the others are in the store: "
+        "01234567 (RuntimeError: broken); the same command tries them again\n"
+    )

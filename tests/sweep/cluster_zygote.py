@@ -1,0 +1,155 @@
+"""A process that has torch and Dask imported and forks the processes of a cluster.
+
+Each line on its input is a JSON object: `kind` (scheduler, worker, driver, or `module:function`), `words` for Dask's
+own command line, `log` for what the process writes, and what a driver needs. The child's process number is printed at
+once. Every run that a child saves is a line of `audit`: `again` where it was in the store already.
+"""
+
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+
+
+def main() -> None:
+    for name in ("distributed.cli.dask_scheduler", "distributed.cli.dask_worker", "recombine.sweep.cluster"):
+        importlib.import_module(name)
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
+    print("ready", flush=True)
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            os._exit(begin(json.loads(line)))
+        print(child, flush=True)
+
+
+def begin(order: dict) -> int:
+    """Be one of the processes of a cluster."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(log, stream)
+    try:
+        keep_audit(order["audit"])
+        make_poison(order["poison"], order["trouble"])
+        keep_steps(order.get("steps"))
+        return _function(order["kind"])(order)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    finally:
+        sys.stderr.flush()
+
+
+def keep_audit(path: str) -> None:
+    from recombine.store import Store
+
+    save = Store.save
+
+    def audited(self, key, *rest):
+        before = os.path.lexists(self.run(key).path)
+        run = save(self, key, *rest)
+        with open(path, "a") as file:
+            file.write(f"{'again' if before else 'saved'} {key}\n")
+        return run
+
+    Store.save = audited
+
+
+def keep_steps(path: str | None) -> None:
+    """Write a line with the steps of every span that is trained, so that work that is done twice can be counted."""
+    if path is None:
+        return
+    from recombine.sweep.group import Group
+
+    fit = Group.fit
+
+    def counted(self):
+        before = self.steps_done
+        for _ in fit(self):
+            with open(path, "a") as file:
+                file.write(f"{self.steps_done - before}\n")
+            before = self.steps_done
+            yield
+
+    Group.fit = counted
+
+
+def make_poison(poison: dict, trouble: str) -> None:
+    """Let some runs kill their worker, or raise, when they are trained; and a store refuse while a file says so."""
+    from recombine.errors import StoreError, StoreFull
+    from recombine.store import Store
+    from recombine.sweep.group import Group
+
+    fit, require_room = Group.fit, Store.require_room
+
+    def poisoned(self):
+        for key in self.keys:
+            if poison.get(key) == "kill":
+                time.sleep(0.1)
+                os.kill(os.getpid(), signal.SIGKILL)
+            if poison.get(key) == "raise":
+                raise RuntimeError("poisoned")
+        yield from fit(self)
+
+    def refusing(self, size):
+        require_room(self, size)
+        if os.path.exists(trouble):
+            with open(trouble) as file:
+                raise {"full": StoreFull, "refused": StoreError}[file.read()]("store: it is not allowed")
+
+    Group.fit, Store.require_room = poisoned, refusing
+
+
+def be_scheduler(order: dict) -> int:
+    from distributed.cli.dask_scheduler import main
+
+    main(order["words"], standalone_mode=False)
+    return 0
+
+
+def be_worker(order: dict) -> int:
+    from distributed.cli.dask_worker import main
+
+    main(order["words"], standalone_mode=False)
+    return 0
+
+
+def be_driver(order: dict) -> int:
+    from recombine.errors import Interrupted, RunsFailed
+    from recombine.specs import RunSpec
+    from recombine.sweep import train
+
+    specs = [RunSpec.from_json(json.dumps(spec)) for spec in order["specs"]]
+    settings = {
+        "device": order.get("device", "cpu"),
+        "checkpoint_seconds": order["checkpoint"],
+        "members": order.get("members"),
+    }
+    try:
+        if order["scheduler"] is None:
+            train(specs, order["store"], processes=1, **settings)
+        else:
+            say = lambda line: print(line, flush=True)  # noqa: E731
+            train(specs, order["store"], scheduler=order["scheduler"], say=say, **settings)
+    except (Interrupted, RunsFailed) as error:
+        print(error, flush=True)
+        return 130 if isinstance(error, Interrupted) else 3
+    print("finished", flush=True)
+    return 0
+
+
+KINDS = {"scheduler": be_scheduler, "worker": be_worker, "driver": be_driver}
+
+
+def _function(kind: str):
+    module, _, name = kind.partition(":")
+    return getattr(importlib.import_module(module), name) if name else KINDS[kind]
+
+
+if __name__ == "__main__":
+    main()
