@@ -19,6 +19,7 @@ from recombine.specs import RunSpec
 from recombine.store import Store, store_path
 from recombine.store.names import MARKER
 from recombine.sweep.executors import CHECKPOINT_SECONDS
+from recombine.sweep.local import Check
 from recombine.training import DEVICES, program_of
 
 
@@ -33,6 +34,7 @@ def sweep(
     memory: Memory = None,
     checkpoint: str | None = None,
     processes: Whole | None = None,
+    check: Check = "names",
     scheduler: SchedulerAddress = None,
     scheduler_file: SchedulerFile = None,
 ) -> None:
@@ -46,6 +48,9 @@ def sweep(
         Seconds between checkpoints.
     processes
         On a CPU, train with so many processes of one thread each.
+    check
+        How runs that are in the store already are looked at: bytes reads each whole, and trains damaged ones again;
+        names takes them for whole ("recombine runs verify" reads them).
     """
     content = read_sweep(file)
     settings: dict[str, Any] = dict(content.settings)
@@ -66,7 +71,7 @@ def sweep(
         train_and_show(
             specs, folder, device=place, members=settings.get("members"), memory=_text(settings.get("memory")),
             checkpoint=str(settings.get("checkpoint", CHECKPOINT_SECONDS)), processes=settings.get("processes"),
-            scheduler=cluster,
+            scheduler=cluster, check=check,
         )  # fmt: skip
 
 

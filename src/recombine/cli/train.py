@@ -19,9 +19,12 @@ from recombine.specs import RunSpec
 from recombine.store import store_path, summarize
 from recombine.sweep import train as train_specs
 from recombine.sweep.executors import CHECKPOINT_SECONDS
+from recombine.sweep.local import Check
 from recombine.training import DEFAULT_PRECISION, resolve_device
 from recombine.training.devices import DEVICES
 
+MOST_SUMMARISED = 5000
+"""Runs that are read again for a table."""
 MOST_HOLDOUTS = 8
 """Hold-outs that have a line each."""
 
@@ -87,16 +90,18 @@ def train_and_show(
     checkpoint: str,
     processes: int | None,
     scheduler: str | Path | None,
+    check: Check = "bytes",
 ) -> None:
-    """Train specs, with a bar, and print a table."""
+    """Train specs, with a bar, and print a table, unless there are too many runs for one."""
     gigabytes = _number("memory", memory, "a number of GiB") if memory is not None else None
     seconds = _number("checkpoint", checkpoint, "a number of seconds")
     with TrainingBar() as bar:
         runs = train_specs(
             specs, store, device=device, members=members, checkpoint_seconds=seconds, watch=bar, processes=processes,
-            memory=gigabytes, scheduler=scheduler, say=bar.say,
+            memory=gigabytes, scheduler=scheduler, say=bar.say, check=check,
         )  # fmt: skip
-    write_summary(console(), summarize(runs))
+    if len(runs) <= MOST_SUMMARISED:
+        write_summary(console(), summarize(runs))
     for line in _holdout_lines(specs):
         paragraph(line)
     say(f"{counted(len(runs), 'run')} in {store_path(store)}; 'recombine runs list' shows more")

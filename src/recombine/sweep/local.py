@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import time
+from typing import Literal
 
 import torch
 
@@ -22,6 +23,7 @@ from recombine.sweep.progress import Progress, Watch
 from recombine.training import fitting_members, program_of
 
 POLL_SECONDS = 0.2
+Check = Literal["bytes", "names"]
 FEW = 64
 """Pending runs that are looked up one by one."""
 STOPPED = "interrupted; the same command goes on from here"
@@ -39,8 +41,9 @@ class Sweep:
         checkpoint_seconds: float,
         watch: Watch | None,
         memory: float | None = None,
+        check: Check = "bytes",
     ) -> None:
-        self.memory = memory
+        self.memory, self.check = memory, check
         self.fitting: dict[tuple[object, ...], int] = {}
         """Members of a program that fit the device."""
         self.store, self.device, self.members = store, device, members
@@ -92,6 +95,10 @@ class Sweep:
     def serve_finished(self) -> None:
         """Serve what is in the store by now: look up each of a few pending runs, or the names of all runs."""
         pending = list(self.pending)
+        if self.check == "names":
+            for key in set(pending).intersection(self.store.keys()):
+                self._settle(key, self.store.run(key))
+            return
         for key in pending if len(pending) <= FEW else set(pending).intersection(self.store.keys()):
             self.serve(key)
 
