@@ -1,10 +1,12 @@
 """Every study through the command line, at a tiny size: train, measure, judge, draw, report."""
 
+import io
 import json
 
 import pytest
 import xarray
 from matplotlib import pyplot
+from PIL import Image
 
 from recombine.digests import write_into
 from recombine.papers import DEFAULT
@@ -18,6 +20,15 @@ LAID_OUT = ("fig1", "markers")
 """Figures that are laid out and saved; that takes longest, and is tested for all of them with the golden results."""
 
 
+def empty_picture():
+    content = io.BytesIO()
+    Image.new("L", (1, 1)).save(content, "PNG")
+    return content.getvalue()
+
+
+EMPTY = empty_picture()
+
+
 def saved_or_closed(save):
     """`save_drawn` for some figures; others are drawn and no more."""
 
@@ -26,7 +37,7 @@ def saved_or_closed(save):
             return save(figure, folder, name)
         assert figure.axes or figure.subfigs
         pyplot.close(figure)
-        contents = {"png": b"", "svg": b""}
+        contents = {"png": EMPTY, "svg": b"<svg></svg>"}
         write_into(folder, {f"{name}.{kind}": content for kind, content in contents.items()})
         return contents
 

@@ -23,7 +23,7 @@ NOT_CALLED = {
     "TRAINING_RULES": "likewise", "PRESETS": "a dictionary", "STUDIES": "a dictionary",
     "DecoderSpec": "abstract", "Encoding": "abstract", "Holdout": "abstract", "Task": "abstract", "Study": "abstract",
     "DeviceError": "an exception", "InvalidValue": "an exception", "RecombineError": "an exception",
-    "StoreError": "an exception", "ExplorerPage": "a page that explore makes",
+    "StoreError": "an exception", "RunsFailed": "an exception", "ExplorerPage": "a page that explore makes",
     "Diagnosis": "an xarray Dataset that diagnose makes",
     "Reader": "a type", "Tap": "a type", "__version__": "a text",
 }  # fmt: skip
@@ -256,6 +256,7 @@ ENGINE = {
     },
     "scores": lambda: {"evaluation": evaluation()},
     "summarize": lambda: {"runs": [run()]},
+    "load": lambda: {"store": store().path, "where": "seed >= 0", "form": "dataset", "arrays": ["error"]},
     "train": lambda: {
         "specs": [spec()], "store": store(), "device": "cpu", "members": 1, "checkpoint_seconds": 30.0,
         "watch": lambda progress: None, "processes": 1, "memory": None,

@@ -153,9 +153,9 @@ def test_a_full_store_is_waited_for(running, tmp_path):
     running.until(lambda: any("waiting" in line for line in running.said()))
     running.trouble.unlink()
     running.finish(driver)
-    first, back, last = running.said()
+    first, *back, last = running.said()
     assert first.startswith("store: it is not allowed (on worker w")
-    assert back == "store: it can be used again, going on"
+    assert back in ([], ["store: it can be used again, going on"])  # unless the other worker finished all
     assert last == "finished"
     assert len(Store(tmp_path / "store")) == len(INNOCENT)
 
