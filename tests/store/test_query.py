@@ -172,7 +172,7 @@ def test_loaded_as_frame_and_dataset(filled, tmp_path):
 
 @pytest.mark.parametrize(
     ("given", "what"),
-    [({"form": "table"}, "form"), ({"arrays": ["error"]}, "arrays"), ({"form": "dataset", "arrays": "error"}, "arrays"),
+    [({"form": "table"}, "form"), ({"arrays": ["error"]}, "arrays"), ({"form": "dataset", "arrays": 3}, "arrays"),
      ({"form": "dataset", "arrays": ["heat"]}, "error"), ({"where": "heat == 1"}, "query"),
      ({"store": "nowhere"}, "store")],
 )  # fmt: skip

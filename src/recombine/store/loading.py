@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from recombine.checks import one_of
+from recombine.checks import items, one_of
 from recombine.errors import InvalidValue, listed
 from recombine.store.catalogue import Listing
 from recombine.store.run import SCORES
@@ -73,8 +73,7 @@ def load(
     ({'run': 3, 'error_index': 64}, ('run',))
     """
     one_of("form", form, FORMS)
-    if isinstance(arrays, str) or not all(isinstance(name, str) for name in arrays):
-        raise InvalidValue("arrays", arrays, "a list of names, as ['error', 'history']")
+    arrays = items("arrays", arrays, str, example="names, as ['error', 'history']")
     if arrays and form != "dataset":
         raise InvalidValue("arrays", list(arrays), "form='dataset'")
     opened = store if isinstance(store, Store) else Store(store, create=False)

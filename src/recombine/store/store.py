@@ -220,7 +220,8 @@ class Store:
 
         `where` is an expression that they meet (`recombine.store.query`).
         """
-        return catalogue.listing(self, newest, Query(where) if isinstance(where, str) else where)
+        query = where if where is None or isinstance(where, Query) else Query(where)
+        return catalogue.listing(self, newest, query)
 
     def summaries(self) -> list[tuple[str, dict[str, Any]]]:
         """Key, and `status`, `scores` and `spec`, of every finished run, oldest first."""
