@@ -134,6 +134,8 @@ def draw_sub_grids(
     """
     whole_number("parts", parts, at_most=MOST_PARTS)
     whole_number("seed", seed, at_least=0)
+    if held_out is not None and held_out.shape != (grid.size,):
+        raise InvalidValue("held_out", tuple(held_out.shape), f"one truth value for each of {grid.size} points")
     shape = sub_grid_shape(grid.shape, points)
     return [_drawn(grid, shape, stream(seed, "sub-grid", part), held_out) for part in range(parts)]
 
