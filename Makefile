@@ -9,7 +9,7 @@ STORE  ?= runs
 # disk is full would leave half a module.
 export PYTHONDONTWRITEBYTECODE = 1
 
-.PHONY: setup page check test test-slow test-gpu reproduce lint docs bench clean
+.PHONY: setup page check test quick-tests test-slow test-gpu reproduce lint docs bench clean
 
 setup: $(STAMP)
 
@@ -33,7 +33,10 @@ page:  # the script of explorer pages, by the tools of its world
 check: lint  # a minute, between edits
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q tests -m 'not integration and not slow and not gpu and not browser'
 
-test: lint
+test: $(STAMP)  # lint beside the tests, as it takes one core
+	$(MAKE) --no-print-directory -j 2 lint quick-tests
+
+quick-tests: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not slow and not gpu'
 
 test-slow: $(STAMP)

@@ -11,6 +11,8 @@ from typing import Any
 
 LONGEST_VALUE = 80
 """Characters of an offending value that a message repeats."""
+LONGEST_NAME = 80
+"""Characters of the name of a field that a message repeats."""
 NAMED_FAILURES = 5
 """Failed runs that a message names."""
 LONGEST_REASON = 160
@@ -31,7 +33,15 @@ class InvalidValue(RecombineError):
         self.field = field
         self.value = value
         self.allowed = allowed
-        super().__init__(f"{field}: {quoted(value)} is not allowed; allowed: {allowed}")
+        super().__init__(f"{printable(field)}: {quoted(value)} is not allowed; allowed: {allowed}")
+
+
+def printable(text: str) -> str:
+    """A name that may be a stranger's, on one line."""
+    short = text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
+    return "".join(
+        own if own.isprintable() else own.encode("unicode_escape", "surrogatepass").decode() for own in short
+    )
 
 
 class StoreError(RecombineError):

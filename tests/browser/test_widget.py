@@ -41,8 +41,8 @@ def test_the_page_runs_in_a_frame_and_shares_its_view(browser, html, head):  # n
     page.set_content(f"<!doctype html>{head}<title>notebook</title>")
     page.evaluate(NOTEBOOK, [(files("recombine.page") / "widget.js").read_text(), html])
     frame = page.frame_locator("iframe")
-    assert frame.locator("h1").inner_text() == "within"
     until(page, "() => window.model.values.address.startsWith('#at=2,1&')")
+    assert frame.locator("h1").inner_text() == "within"
     assert frame.locator("#factor0").input_value() == "2"  # the view that the notebook had
     frame.locator("#plane").focus()
     page.keyboard.press("ArrowDown")

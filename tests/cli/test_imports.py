@@ -48,6 +48,7 @@ def shell(line):
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_a_part_of_ones_own_trains_in_several_processes_and_is_diagnosed(folder):
     code, out, errors = shell(f"train {SMALL} --encoding ring:turns=0.25 --seeds 2 --processes 2 --import sub/ring.py")
     assert code == 0, errors

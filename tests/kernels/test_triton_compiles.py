@@ -71,7 +71,8 @@ print("compiled")
 """
 
 
-@pytest.mark.parametrize("variants", ["some", pytest.param("all", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("variants", ["some", "all"])
 def test_kernels_compile_for_a_gpu(tmp_path, variants):
     environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path)}
     words = [sys.executable, "-c", CHECK, variants]

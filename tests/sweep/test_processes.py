@@ -117,6 +117,7 @@ def test_interrupted_it_goes_on_to_the_same_bits(alone, tmp_path):
     assert contents(store) == contents(alone)
 
 
+@pytest.mark.slow
 def test_children_of_a_killed_parent_keep_their_work_and_leave(alone, tmp_path):
     store = tmp_path / "store"
     parent = subprocess.Popen(

@@ -20,13 +20,19 @@ function render({ model, el }) {
   frame.setAttribute("sandbox", "allow-scripts");
   Object.assign(frame.style, { width: "100%", height: `${model.get("height")}px`, border: "0" });
   const send = () => frame.contentWindow?.postMessage({ address: model.get("address") }, "*");
+  let ready = false; // before that the page cannot take a view, and has only one of its own
   const receive = (/** @type {MessageEvent} */ event) => {
+    if (event.source !== frame.contentWindow) return;
+    if (event.data?.ready === true) {
+      ready = true;
+      send();
+      return;
+    }
     const address = event.data?.address;
-    if (event.source !== frame.contentWindow || typeof address !== "string" || address === model.get("address")) return;
+    if (!ready || typeof address !== "string" || address === model.get("address")) return;
     model.set("address", address);
     model.save_changes();
   };
-  frame.addEventListener("load", send);
   window.addEventListener("message", receive);
   model.on("change:address", send);
   let link = "";

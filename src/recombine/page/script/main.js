@@ -366,3 +366,4 @@ class Explorer {
 
 const numbers = await inflated(decoded(byId("numbers").textContent.trim()));
 Object.assign(window, { explorer: new Explorer(numbers) });
+if (window.parent !== window) window.parent.postMessage({ ready: true }, "*"); // to a notebook's widget
