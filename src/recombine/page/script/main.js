@@ -39,6 +39,7 @@ class Explorer {
   #starved = 0;
   /** Details that were drawn because nothing else had been for long. */
   #turn = 0;
+  #lead = 0;
   /** When something was last moved. */
   #touched = 0;
   #viewsChanged = true;
@@ -285,8 +286,9 @@ class Explorer {
     const moving = this.#changed;
     if (moving) {
       this.#changed = false;
-      for (const side of this.sides) side.draw(this.state.at);
-      this.#tasks = this.sides.flatMap((side) => side.details(this.state.at, this.state.stage));
+      const late = this.#drawInTurn(start);
+      const details = this.sides.flatMap((side) => side.details(this.state.at, this.state.stage));
+      this.#tasks = [...late.map((side) => () => side.draw(this.state.at)), ...details];
     }
     this.#starved = moving ? this.#starved + 1 : PATIENCE;
     while (this.#tasks.length && (this.#starved >= PATIENCE || performance.now() - start < BUDGET)) {
@@ -301,6 +303,21 @@ class Explorer {
     }
     this.#drawPlane();
     if (this.#tasks.length || this.#gone !== null) this.#request();
+  }
+
+  /**
+   * Draws sides as far as a frame has time, another one first each time.
+   * @param {number} start
+   * @returns {Side[]} those that are left
+   */
+  #drawInTurn(start) {
+    this.#lead += 1;
+    const order = this.sides.map((_, k) => this.sides[(k + this.#lead) % this.sides.length]);
+    return order.filter((side, k) => {
+      if (k && performance.now() - start >= BUDGET) return true;
+      side.draw(this.state.at);
+      return false;
+    });
   }
 
   #drawPlane() {
