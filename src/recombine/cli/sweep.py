@@ -63,13 +63,13 @@ def sweep(
         settings |= {"scheduler": scheduler, "scheduler_file": scheduler_file}
     named = settings.pop("scheduler_file", None)
     cluster = chosen_scheduler(settings.pop("scheduler", None), Path(named) if named is not None else None)
-    place = settings.get("device", "auto")
-    specs = content.specs(usual_flags(place, cluster))
+    chosen_device = settings.get("device", "auto")
+    specs = content.specs(usual_flags(chosen_device, cluster))
     folder = Path(settings["store"]) if "store" in settings else None
     _describe(specs, store_path(folder), whole=dry_run)
     if not dry_run:
         train_and_show(
-            specs, folder, device=place, members=settings.get("members"), memory=_text(settings.get("memory")),
+            specs, folder, device=chosen_device, members=settings.get("members"), memory=_text(settings.get("memory")),
             checkpoint=str(settings.get("checkpoint", CHECKPOINT_SECONDS)), processes=settings.get("processes"),
             scheduler=cluster, check=check,
         )  # fmt: skip

@@ -63,7 +63,7 @@ def file_system(path: Path) -> FileSystem:
     """The file system of a path; unknown where the system does not say."""
     try:
         text = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
-        place = os.path.realpath(path)
+        resolved = os.path.realpath(path)
     except OSError:
         return FileSystem("unknown")
     found, longest = FileSystem("unknown"), -1
@@ -73,7 +73,7 @@ def file_system(path: Path) -> FileSystem:
         if not dash or len(fields) < 6 or len(described) < 3:
             continue
         point = _plain(fields[4])
-        if _is_below(place, point) and len(point) >= longest:  # of two at one place the later one is seen
+        if _is_below(resolved, point) and len(point) >= longest:  # of two at one place the later one is seen
             longest = len(point)
             found = FileSystem(described[0], frozenset(f"{fields[5]},{described[2]}".split(",")))
     return found

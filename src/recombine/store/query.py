@@ -1,4 +1,4 @@
-"""Which runs: an expression over fields and scores, answered by SQLite.
+"""Which runs: an expression over fields and scores, evaluated by SQLite.
 
 >>> Query("encoding == 'bump' and depth >= 4 and ood_accuracy > 0.9").names
 ('encoding', 'decoder.depth', 'ood_accuracy')

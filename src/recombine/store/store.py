@@ -78,8 +78,8 @@ class Store:
         self.path = store_path(path)
         self.checkpoints = Checkpoints(self.path / "checkpoints", self.path / "damaged")
         open_folder(self.path, create)
-        place = index_folder(self.path)
-        self.index = Index(place and place / INDEX, self.path / "locks" / STORE_LOCK)
+        folder = index_folder(self.path)
+        self.index = Index(folder and folder / INDEX, self.path / "locks" / STORE_LOCK)
 
     def require_room(self, size: int) -> None:
         """Refuse now, in one line, what would fill the disk later."""
