@@ -38,7 +38,7 @@ class InvalidValue(RecombineError):
 
 def printable(text: str) -> str:
     """A name that may be a stranger's, on one line."""
-    short = text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
+    short = shortened(text, LONGEST_NAME)
     return "".join(
         own if own.isprintable() else own.encode("unicode_escape", "surrogatepass").decode() for own in short
     )
@@ -83,8 +83,13 @@ def quoted(value: object) -> str:
     except Exception:  # numbers of thousands of digits, lists inside themselves, whatever a `__repr__` may raise
         text = f"{type(value).__name__} object"
     text = " ".join(text.split())
-    head, tail = LONGEST_VALUE // 3, LONGEST_VALUE - LONGEST_VALUE // 3 - 1  # of a path, the end says most
-    return text if len(text) <= LONGEST_VALUE else f"{text[:head]}…{text[-tail:]}"
+    return shortened(text, LONGEST_VALUE)
+
+
+def shortened(text: str, longest: int) -> str:
+    """The text, or its beginning and its end: of a path and of a field in a file, the end says most."""
+    head, tail = longest // 3, longest - longest // 3 - 1
+    return text if len(text) <= longest else f"{text[:head]}…{text[-tail:]}"
 
 
 def reason_of(error: BaseException | None) -> str:
