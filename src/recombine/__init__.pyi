@@ -52,9 +52,11 @@ from .reproduction.results import Results as Results
 from .reproduction.study import Study as Study
 from .specs import Recipe as Recipe
 from .specs import RunSpec as RunSpec
+from .store import ModelConfig as ModelConfig
 from .store import Run as Run
 from .store import Store as Store
 from .store import Summary as Summary
+from .store import from_pretrained as from_pretrained
 from .store import load as load
 from .store import summarize as summarize
 from .sweep import Progress as Progress

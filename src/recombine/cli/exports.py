@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from recombine.cli.destinations import require_file
 from recombine.cli.listing import matching
@@ -24,9 +24,12 @@ OTHERS = (".xlsx", ".xls", ".tsv", ".txt", ".nc", ".zip", ".gz", ".tgz", ".bz2",
 
 
 def export_runs(
-    to: SomePath, /, *runs: str, where: Where = None, query: str | None = None, store: StorePath = None
-) -> None:
+    to: SomePath, /, *runs: str, where: Where = None, query: str | None = None,
+    layout: Literal["store", "huggingface"] = "store", store: StorePath = None,
+) -> None:  # fmt: skip
     """Copy runs to a new store (a directory) or an archive (.tar), or their specs and scores to a table.
+
+    Or one run to a directory in the layout of the Hugging Face hub: model.safetensors, config.json and a model card.
 
     Parameters
     ----------
@@ -37,8 +40,12 @@ def export_runs(
         Keys, or first digits; all runs if none is given.
     query
         Only runs that meet an expression, as for "recombine runs query".
+    layout
+        Of a directory: a store, or huggingface for one run, which recombine.from_pretrained loads.
     """
     is_file = to.suffix in (*TABLES, ARCHIVE)
+    if is_file and layout != "store":
+        raise InvalidValue("to", str(to), f"a directory for layout {layout}")
     if is_file:
         require_file(to, "to")
     elif to.suffix in OTHERS:
@@ -56,7 +63,9 @@ def export_runs(
         chosen = [run for run in chosen if run.key in met]
     for run in chosen:
         require_whole(run)
-    if to.suffix == ARCHIVE:
+    if layout == "huggingface":
+        _require_one(chosen).save_pretrained(to)
+    elif to.suffix == ARCHIVE:
         write_archive(to, sorted(chosen, key=lambda run: run.key))
     elif is_file:
         _write_table(to, chosen)
@@ -81,6 +90,12 @@ def import_runs(archive: SomePath, /, *, store: StorePath = None) -> None:
     there = len(before.intersection(keys))
     known = f" ({there} were there already)" if there else ""
     say(f"{counted(len(keys), 'run')} imported into {opened.path}{known}")
+
+
+def _require_one(runs: list[Run]) -> Run:
+    if len(runs) != 1:
+        raise InvalidValue("runs", len(runs), "one run, as a folder of the hub holds one model")
+    return runs[0]
 
 
 def _store_to_fill(to: Path) -> Store:
