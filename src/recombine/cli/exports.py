@@ -6,16 +6,17 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from recombine.cli.destinations import require_file
 from recombine.cli.listing import matching
 from recombine.cli.options import SomePath, StorePath, Where
 from recombine.cli.screen import counted, say
-from recombine.errors import InvalidValue, RecombineError, StoreError, listed
+from recombine.errors import InvalidValue, StoreError, listed
 from recombine.files import one_line_errors, write
 from recombine.store import Run, Store, flattened
 from recombine.store.archives import read_archive, write_archive
+from recombine.store.loading import parquet
 
 ARCHIVE = ".tar"
 TABLES = (".csv", ".json", ".parquet")
@@ -119,7 +120,9 @@ def _write_table(to: Path, runs: list[Run]) -> None:
         for run in sorted(runs, key=lambda run: run.key)
     ]
     if to.suffix == ".parquet":
-        write(to, _parquet(rows), "to")
+        import pandas
+
+        write(to, parquet(pandas.DataFrame(rows), index=False), "to")
         return
     names = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO(newline="")
@@ -130,17 +133,3 @@ def _write_table(to: Path, runs: list[Run]) -> None:
         writer.writeheader()
         writer.writerows(rows)
     write(to, text.getvalue().encode(), "to")
-
-
-def _parquet(rows: list[dict[str, Any]]) -> bytes:
-    """The table as Parquet has it."""
-    import pandas
-
-    content = io.BytesIO()
-    try:
-        pandas.DataFrame(rows).to_parquet(content, index=False)
-    except ImportError:
-        raise RecombineError(
-            "to: Parquet needs pyarrow; allowed: .csv, .json, or pip install 'recombine[parquet]'"
-        ) from None
-    return content.getvalue()
