@@ -11,6 +11,7 @@ from .decoders import LowRankEmbedding as LowRankEmbedding
 from .decoders import StagedDecoder as StagedDecoder
 from .decoders import Transformer as Transformer
 from .diagnosis import Diagnosis as Diagnosis
+from .diagnosis import DiagnosisCallback as DiagnosisCallback
 from .diagnosis import diagnose as diagnose
 from .encodings import ENCODINGS as ENCODINGS
 from .encodings import Bump as Bump
