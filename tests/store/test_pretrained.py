@@ -2,9 +2,9 @@
 
 import doctest
 import json
-import pickle
 import shutil
 import struct
+import subprocess
 import sys
 
 import numpy as np
@@ -18,7 +18,7 @@ from recombine.store import pretrained
 from recombine.store.pretrained import CARD, CONFIG, WEIGHTS, ModelConfig, from_pretrained
 from tests.command import captured
 from tests.small import labelled_images, small_spec
-from tests.store.test_readers import HOSTILE, Touch, everything
+from tests.store.test_readers import everything
 
 
 def stored(path, spec, score=0.25):
@@ -124,17 +124,6 @@ def test_images_of_ones_own_need_not_be_at_hand(tmp_path, monkeypatch):
 
 
 # -- folders of strangers -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", [CONFIG, WEIGHTS])
-@pytest.mark.parametrize("case", HOSTILE)
-def test_hostile_bytes_are_one_line_and_touch_nothing(tmp_path, folder, name, case):
-    (folder / name).write_bytes(HOSTILE[case] or pickle.dumps(Touch(tmp_path / "touched")))
-    before = everything(tmp_path)
-    with pytest.raises(RecombineError) as refusal:
-        from_pretrained(folder)
-    assert "\n" not in str(refusal.value)
-    assert everything(tmp_path) == before
 
 
 @pytest.mark.parametrize(
@@ -255,6 +244,17 @@ def test_what_the_hub_refuses_is_one_line(hub):
     with pytest.raises(InvalidValue, match=r"source: 'ann/none' is not allowed; .*LocalEntryNotFoundError") as refusal:
         from_pretrained("ann/none")
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.slow
+def test_the_hubs_own_library_pushes_and_pulls(tmp_path):
+    pytest.importorskip("huggingface_hub")
+    words = [sys.executable, "-m", "tests.store.hub_endpoint", str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    outcome = json.loads(done.stdout.splitlines()[-1])
+    assert "RepositoryNotFoundError" in outcome.pop("none")
+    assert outcome == {"address": "ann/bumps", "files": [CARD, CONFIG, WEIGHTS], "same": True, "spec": True}
 
 
 @pytest.mark.parametrize("name", ["", "a/b/c", "../up", "/none", "a b", "-x\n", ".", "~/model", "a/.."])

@@ -207,7 +207,9 @@ def _profile(
         exact=metrics, targets=targets, neighbours=neighbours, memory=subject.memory,
     )  # fmt: skip
     kept: dict[str, Tensor] = {}
-    profile = stage_profile(_measurable(by_stage, encode, kept), part.metrics(selection.stage_metrics))
+    profile = stage_profile(
+        _measurable(by_stage, encode, kept, selection.metric_tensor), part.metrics(selection.stage_metrics)
+    )
     return profile, kept[OUTPUT]
 
 
@@ -249,20 +251,22 @@ def _averaged(
     return averaged_outputs(lambda part: subject.outputs(part) - background, codes(), sizes, mask)
 
 
-def _measurable(stages: Iterable[Stage], encode: object, kept: dict[str, Tensor]) -> Iterator[Stage]:
+def _measurable(
+    stages: Iterable[Stage], encode: object, kept: dict[str, Tensor], metric_tensor: bool
+) -> Iterator[Stage]:
     """The stages, refusing those without finite numbers; the outputs are kept for scores of their own."""
     for stage in stages:
-        _refuse_unmeasurable(stage, encode)
+        _refuse_unmeasurable(stage, encode, metric_tensor)
         if stage.name == OUTPUT:
             kept[OUTPUT] = stage.features
         yield stage
 
 
-def _refuse_unmeasurable(stage: Stage, encode: object) -> None:
+def _refuse_unmeasurable(stage: Stage, encode: object, metric_tensor: bool) -> None:
     """Refuse a stage that has no numbers at all, or some that are not finite."""
     features = stage.features
     if features.shape[-1] and bool(torch.isfinite(features).all()):
-        if not bool(torch.isfinite(volume_element(stage.metric)).all()):
+        if metric_tensor and not bool(torch.isfinite(volume_element(stage.metric)).all()):
             allowed = "a stage whose metric tensor and volume are finite at every grid point"
             raise InvalidValue("module", stage.name, allowed)
         return
