@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
 from rich.console import RenderableType
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
@@ -20,7 +20,7 @@ from rich.text import Text
 
 from recombine.screen import console, counted, is_terminal, visible, write_error
 from recombine.sweep.notebook import NotebookBar, in_notebook
-from recombine.sweep.progress import Progress, Watch, WorkerProgress
+from recombine.sweep.progress import Progress, Shown, Watch, WorkerProgress
 
 SPEED_SECONDS = 30.0
 """The time left follows the speed over about this long."""
@@ -164,7 +164,7 @@ class TrainingBar:
             self.idle_since = math.inf
 
 
-def bar_for(progress: bool | Literal["auto"], watch: Watch | None) -> TrainingBar | None:
+def bar_for(progress: Shown, watch: Watch | None) -> TrainingBar | None:
     """The bar that a call of `train` shows: with `auto` where somebody sees it, and no other function watches."""
     if progress == "auto":
         progress = watch is None and (in_notebook() or is_terminal(sys.stderr))

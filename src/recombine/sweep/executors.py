@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import torch
 
@@ -23,7 +23,7 @@ from recombine.store import Run, Store
 from recombine.store.filesystems import require_shared_locks
 from recombine.sweep.local import Check, Sweep
 from recombine.sweep.processes import train_in_processes
-from recombine.sweep.progress import Progress, Say, Watch
+from recombine.sweep.progress import Progress, Say, Shown, Watch
 from recombine.training import DEVICES, check_precision, resolve_device, within
 
 MEMBERS_TOGETHER = {"cpu": 1, "cuda": 128}
@@ -45,7 +45,7 @@ def train(
     check: Check = "bytes",
     scheduler: Any = None,
     say: Say | None = None,
-    progress: bool | Literal["auto"] = "auto",
+    progress: Shown = "auto",
 ) -> list[Run]:
     """The finished runs of all specs, in their order; what is missing in the store is trained.
 
@@ -129,9 +129,7 @@ def train(
 
 
 @contextmanager
-def _watched(
-    progress: bool | Literal["auto"], watch: Watch | None, say: Say | None
-) -> Iterator[tuple[Watch | None, Say]]:
+def _watched(progress: Shown, watch: Watch | None, say: Say | None) -> Iterator[tuple[Watch | None, Say]]:
     """Who hears where the sweep stands: the caller, and a bar if one is shown."""
     from recombine.sweep.bar import bar_for
 
