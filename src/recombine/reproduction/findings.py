@@ -14,7 +14,6 @@ from recombine.reproduction.results import EDITION, Results
 
 if TYPE_CHECKING:
     import xarray
-    from matplotlib.figure import Figure
 
 
 class Findings:
@@ -92,7 +91,7 @@ class Findings:
         spec = self._figure(figure)
         return spec.caption(*self.datasets(spec))
 
-    def draw(self, figure: FigureSpec | str) -> Figure:
+    def draw(self, figure: FigureSpec | str) -> Any:
         """A figure, drawn from the Datasets; nothing is trained.
 
         Parameters
@@ -106,8 +105,7 @@ class Findings:
             One of pyplot's, which a notebook shows by itself.
         """
         spec = self._figure(figure)
-        drawn: Figure = spec.draw(*self.datasets(spec))
-        return drawn
+        return spec.draw(*self.datasets(spec))
 
     def _figure(self, figure: FigureSpec | str) -> FigureSpec:
         """A figure for which all Datasets are here."""
