@@ -45,9 +45,11 @@ from .holdouts import Orthogonal as Orthogonal
 from .holdouts import Scattered as Scattered
 from .page import ExplorerPage as ExplorerPage
 from .page import explore as explore
+from .papers.forced_rendering import PAPER as PAPER
 from .papers.forced_rendering import PRESETS as PRESETS
 from .papers.forced_rendering import STUDIES as STUDIES
 from .papers.forced_rendering import Preset as Preset
+from .reproduction.findings import Findings as Findings
 from .reproduction.reproduce import reproduce as reproduce
 from .reproduction.results import Results as Results
 from .reproduction.study import Study as Study

@@ -66,6 +66,13 @@ def test_the_papers_probe_reads_anything_off_noise_and_the_held_out_probe_does_n
     assert (linear["held_out"] > 0.999).all()
 
 
+def test_a_factor_that_does_not_vary_among_the_scored_points_has_no_score():
+    values = torch.tensor([[0.1, 0.0], [0.3, 1.0], [0.3, 2.0], [0.3, 3.0]])
+    scores = probe_scores(values, values, torch.tensor([False, True, True, True]), ridge=0.0)["held_out"]
+    assert torch.isnan(scores[0])
+    assert torch.isfinite(scores[1])
+
+
 def test_probe_without_holdout_and_with_a_bad_ridge():
     assert set(probe_scores(noise(20, 3), noise(20, 1))) == {"in_sample"}
     with pytest.raises(InvalidValue, match="ridge"):

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from matplotlib import pyplot
 
 from recombine.errors import InvalidValue
 from recombine.papers import DEFAULT, PAPERS
@@ -166,3 +167,18 @@ def test_verdicts_are_computed_once(monkeypatch):
     monkeypatch.setattr("recombine.reproduction.findings.judge", lambda *given: calls.append(1) or [])
     assert findings.judgements is findings.judgements
     assert len(calls) == 1
+
+
+def test_a_figure_is_drawn_by_name_where_its_datasets_are_here(package, tmp_path):
+    paper = package("errors", "more")
+    preset = paper.preset_named("small").changed(["seeds=1", "errors_steps=1"])
+    results = reproduce(paper.selected(["errors"]), preset, tmp_path / "runs", tmp_path / "out", device="cpu")
+    findings = Findings(paper, results)
+    for figure in ("fig1", "1", findings.figures["fig1"]):
+        assert len(findings.draw(figure).axes) == 1
+        assert findings.caption(figure) == "1 seeds."
+    pyplot.close("all")
+    with pytest.raises(InvalidValue, match=r"fig2.*allowed: fig1 \(results of more are missing\)"):
+        findings.draw("fig2")
+    with pytest.raises(InvalidValue, match="fig3"):
+        findings.caption("fig3")

@@ -4,7 +4,8 @@ Conventions: `fit` and `score` are apart. The paper fits and scores on the same 
 more features than points that is near 1 for any stage, random ones included. The honest score fits on the kept
 combinations and scores on the held-out ones, with ridge.
 
-R² = 1 − Σ(v − v̂)² / Σ(v − v̄)², one number per factor, v̄ being the mean of the scored points; it can be negative.
+R² = 1 − Σ(v − v̂)² / Σ(v − v̄)², one number per factor, v̄ being the mean of the scored points; it can be negative. A
+factor that does not vary among the scored points has no variance to explain: NaN.
 
 The ridge parameter is relative: λ = `ridge` × the mean squared norm of the centred features, so that it means the same
 for every stage. `ridge=0` is least squares: directions whose share of the features' variance is below `RANK_TOLERANCE`
@@ -79,10 +80,11 @@ class Fitted:
     def score(
         self, features: Float[Tensor, "*member point feature"], values: Float[Tensor, "point factor"]
     ) -> Float[Tensor, "*member factor"]:
-        """R² of each factor."""
+        """R² of each factor; NaN of one that does not vary among these points."""
         truth = values.double()
         residual = (truth - self.predict(features)).square().sum(dim=-2)
-        return 1 - residual / (truth - truth.mean(dim=0)).square().sum(dim=0)
+        score = 1 - residual / (truth - truth.mean(dim=0)).square().sum(dim=0)
+        return torch.where(truth.amax(dim=0) > truth.amin(dim=0), score, torch.nan)
 
 
 def in_sample_score(

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from recombine.errors import InvalidValue, listed
 from recombine.reproduction.claims import Judgement, judge
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.paper import Paper
@@ -24,6 +25,15 @@ class Findings:
         Whose studies the Datasets are of.
     results
         The folder.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> import recombine as rc
+    >>> with TemporaryDirectory() as folder:
+    ...     findings = Findings(rc.PAPER, rc.Results(folder))
+    ...     findings.studies, list(findings.figures)
+    ([], [])
     """
 
     def __init__(self, paper: Paper, results: Results) -> None:
@@ -65,9 +75,46 @@ class Findings:
         """The Datasets that a figure is drawn from."""
         return [self.results.dataset(study) for study in spec.studies]
 
-    def caption(self, spec: FigureSpec) -> str:
-        """A figure's caption, with numbers from the data."""
+    def caption(self, figure: FigureSpec | str) -> str:
+        """A figure's caption, with numbers from the data.
+
+        Parameters
+        ----------
+        figure
+            One that can be drawn, or its name or number (`fig6`, `6`).
+
+        Returns
+        -------
+        str
+            Without the figure's name.
+        """
+        spec = self._figure(figure)
         return spec.caption(*self.datasets(spec))
+
+    def draw(self, figure: FigureSpec | str) -> Any:
+        """A figure, drawn from the Datasets; nothing is trained.
+
+        Parameters
+        ----------
+        figure
+            One that can be drawn, or its name or number (`fig6`, `6`).
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            One of pyplot's, which a notebook shows by itself.
+        """
+        spec = self._figure(figure)
+        return spec.draw(*self.datasets(spec))
+
+    def _figure(self, figure: FigureSpec | str) -> FigureSpec:
+        """A figure for which all Datasets are here."""
+        spec = self.paper.figure_named(figure) if isinstance(figure, str) else figure
+        if missing := [study for study in spec.studies if study not in self.studies]:
+            raise InvalidValue(
+                "figure", spec.name, f"{listed(self.figures)} (results of {listed(missing)} are missing)"
+            )
+        return spec
 
     @property
     def preset(self) -> dict[str, Any]:

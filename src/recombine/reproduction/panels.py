@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.resources import as_file, files
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +27,18 @@ FAINT = 0.2
 """A drawing darker than this everywhere is not made brighter."""
 
 
-def styled() -> Any:
-    """Context in which figures have this package's style."""
-    with as_file(files("recombine.reproduction") / "recombine.mplstyle") as path:
-        return pyplot.style.context(str(path))
+@contextmanager
+def styled() -> Iterator[None]:
+    """Context in which figures have this package's style.
+
+    The first figure loads its backend, and a notebook's makes pyplot interactive then: that outlasts the context, or no
+    later figure would be shown.
+    """
+    with as_file(files("recombine.reproduction") / "recombine.mplstyle") as path, pyplot.style.context(str(path)):
+        yield
+        interactive = pyplot.isinteractive()
+    if interactive:
+        pyplot.ion()
 
 
 def divided(figure: Figure | SubFigure, rows: int, columns: int, **shares: Any) -> Any:

@@ -1,0 +1,48 @@
+"""Tutorials run from the first cell to the last: in short; in full, with what they assert, among the slow tests."""
+
+import os
+
+import pytest
+from matplotlib import pyplot
+
+from recombine import DECODERS, HOLDOUTS
+from tests.tutorials.notebooks import NAMES, run
+
+SHORT = {
+    "add_a_decoder": {"STEPS": 2, "SEEDS": 1},
+    "diagnose_my_model": {"STEPS": 2},
+    "fix_my_model": {"STEPS": 2, "LOW_RANK_STEPS": 2, "SEEDS": 1},
+    "my_own_data": {"STEPS": 2, "SEEDS": 1},
+    "new_holdout": {"STEPS": 2, "SEEDS": 1},
+    "reproduce_a_figure": {"EPOCHS": 1, "SEEDS": 1},
+}
+"""Sizes at which nothing is learnt and everything is run."""
+
+
+@pytest.fixture(autouse=True)
+def apart(tmp_path, monkeypatch):
+    """A folder of its own, figures that nobody sees, and registries as they were."""
+    monkeypatch.chdir(tmp_path)
+    pyplot.switch_backend("agg")
+    before = [(registry, set(registry)) for registry in (DECODERS, HOLDOUTS)]
+    yield
+    pyplot.close("all")
+    for registry, names in before:
+        for name in set(registry) - names:
+            registry.unregister(name)
+
+
+def test_every_tutorial_has_a_short_form():
+    assert set(SHORT) == set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_in_short(name):
+    assert run(name, SHORT[name])["rc"].__version__
+    assert os.listdir()  # runs, pages and reports are written where one works
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_in_full(name):
+    run(name)
