@@ -86,6 +86,14 @@ def test_a_metric_whose_needs_are_not_met_is_left_out(loudness, run):
     assert "probe_in_sample" in result
 
 
+def test_a_run_brings_its_grid_code_holdout_and_targets(run):
+    task, wanted = run.spec.task, ["ood_error", "factorization"]
+    given = {"encode": task.encoding, "holdout": task.holdout, "targets": task.render(task.grid.points)}
+    expected = rc.diagnose(run.module(), task.grid, **given, background=task.background, metrics=wanted)
+    assert rc.diagnose(run, metrics=wanted).identical(expected)
+    assert {"ood_error", "factorization"} <= set(expected)
+
+
 def test_targets_are_there_for_a_metric_that_needs_them(run):
     @stage_metric("seen_targets", Column("seen_targets", "how many"), needs=(Need.TARGETS,))
     def evaluate(stage: Stage) -> dict[str, torch.Tensor]:

@@ -140,12 +140,11 @@ def _run_of_a_store(key: str, store: Path | None, flags: Mapping[str, Any]) -> t
     for name, value in flags.items():
         if value is not None:
             raise InvalidValue(name, str(value), "nothing for a stored run: its spec says it")
+    from recombine.diagnosis.runs import settings_of
+
     run = stored_run(key, store)
-    task, module = run.spec.task, run.module()
-    if isinstance(task, ArrayTask):
-        return module, None, {"data": task}
-    settings = {"encode": task.encoding, "holdout": task.held_out, "background": task.background}
-    return module, task.grid, {**settings, "targets": task.render}
+    settings = settings_of(run)
+    return run.module(), settings.pop("grid", None), settings
 
 
 def _module_of_a_user(factory: str, flags: Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any]]:

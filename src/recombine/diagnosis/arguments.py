@@ -78,10 +78,7 @@ def valid_module(module: Any) -> nn.Module:
     if isinstance(module, nn.Module):
         return module
     allowed = "a torch.nn.Module"
-    if hasattr(type(module), "spec"):
-        allowed += ": run.module(), with grid=run.spec.task.grid, encode=run.spec.task.encoding and "
-        allowed += "holdout=run.spec.task.holdout"
-    elif hasattr(type(module), "module"):
+    if hasattr(type(module), "module"):
         allowed += ": spec.module() has not been trained, run.module() has"
     raise InvalidValue("module", module, allowed)
 

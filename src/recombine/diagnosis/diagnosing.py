@@ -38,6 +38,7 @@ from recombine.diagnosis.hooks import OUTPUT
 from recombine.diagnosis.isolation import as_called, differentiable, refuse_unfinished, uncompiled, undisturbed
 from recombine.diagnosis.outputs import averaged_outputs, output_scores, superposition
 from recombine.diagnosis.result import Diagnosis, dataset, reserved_names
+from recombine.diagnosis.runs import settings_of
 from recombine.diagnosis.sampling import (
     Part,
     averaged_profile,
@@ -59,6 +60,7 @@ from recombine.metrics.profile import StageProfile, read_stages, stage_profile
 from recombine.metrics.registry import Stage
 from recombine.metrics.stages import INPUT, MEMORY, Encode, precision
 from recombine.metrics.sub_grids import points_at
+from recombine.store import Run
 from recombine.tasks import ArrayTask
 from recombine.training.devices import arithmetic
 
@@ -67,7 +69,7 @@ GEOMETRIES = ("auto", "exact", "differences")
 
 @one_line_mistakes
 def diagnose(
-    module: nn.Module,
+    module: nn.Module | Run,
     grid: FactorGrid | str | None = None,
     *,
     data: ArrayTask | str | os.PathLike[str] | None = None,
@@ -88,7 +90,8 @@ def diagnose(
     Parameters
     ----------
     module
-        Maps a batch of encoded factor values to a batch of anything.
+        Maps a batch of encoded factor values to a batch of anything; or a finished run, whose spec gives grid, data,
+        encode, holdout, targets and background.
     grid
         Factors and values, or a text as `x=0:27,y=0:27`.
     data
@@ -130,6 +133,15 @@ def diagnose(
         A Dataset. `attrs["metric"]` says how the metric tensor was computed, `attrs["metric_reason"]` why not exactly,
         and `attrs["notes"]` what else a reader must know.
     """
+    if isinstance(module, Run):
+        given_too = {"grid": grid, "data": data, "encode": encode, "holdout": holdout, "targets": targets}
+        for name, value in (given_too | {"background": background or None}).items():
+            if value is not None:
+                raise InvalidValue(name, value, "nothing for a run: its spec says it")
+        return diagnose(
+            module.module(), **settings_of(module), stages=stages, memory=memory, geometry=geometry, thorough=thorough,
+            points=points, seed=seed, metrics=metrics,
+        )  # fmt: skip
     valid_module(module)
     present: Tensor | None = None
     if data is not None:
