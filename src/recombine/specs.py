@@ -95,9 +95,13 @@ class RunSpec(Frozen):
     """One member: a task, a decoder, a recipe and a seed."""
 
     task: AnyTask = BumpTask()
+    """What is drawn, coded, held out and trained on; a task, or its text as in flags."""
     decoder: AnyDecoder = CNN()
+    """The network's architecture; a spec, or its text, as `cnn:width=16`."""
     recipe: Recipe = Recipe()
+    """How it is trained."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """Where all its random numbers come from: weights, training set, order of examples."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:

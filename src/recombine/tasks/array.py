@@ -48,8 +48,6 @@ class ArrayTask(Task):
         `(row, y, x)`, or `(row, y, x, channel)` for colour: bytes, or floating numbers from 0 to 1.
     factors
         A list of values per factor, numbers or texts, with a value for each image.
-    **fields
-        The task's fields, `data` among them where no arrays are given.
 
     Examples
     --------
