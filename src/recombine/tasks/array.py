@@ -52,8 +52,9 @@ class ArrayTask(Task):
     Examples
     --------
     >>> import numpy as np
+    >>> import recombine as rc
     >>> images = np.zeros((6, 8, 8), dtype=np.uint8)
-    >>> task = ArrayTask(images, {"shape": ["heart", "square"] * 3, "x": [0, 0, 1, 1, 2, 2]}, holdout="center")
+    >>> task = rc.ArrayTask(images, {"shape": ["heart", "square"] * 3, "x": [0, 0, 1, 1, 2, 2]}, holdout="center")
     >>> task.grid.shape, task.levels["shape"], int(task.held_out.sum())
     ((2, 3), ('heart', 'square'), 2)
     """
