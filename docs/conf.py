@@ -21,7 +21,8 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "myst_nb",
-    "commands",  # docs/extensions
+    "commands",  # these are in docs/extensions
+    "examples",
     "mathml",
     "notebooks",
     "records",
@@ -41,8 +42,7 @@ html_math_renderer = "mathml"
 
 autodoc_typehints = "none"  # said in Parameters
 autodoc_member_order = "bysource"
-autodoc_preserve_defaults = True
-autodoc_default_options = {"members": True, "show-inheritance": False}
+autodoc_default_options = {"members": True}
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True

@@ -1,7 +1,8 @@
 """Docstrings as the API reference shows them.
 
-Fields of records are among their Parameters, and are not listed again as attributes; bars are those of absolute
-values, and no substitutions of reStructuredText.
+Fields of records are among their Parameters, and are not listed again as attributes; constants of modules are left out.
+Bars are those of absolute values, and no substitutions of reStructuredText. A colon in what is said of an attribute is
+a colon, and does not end a type.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def field_names() -> frozenset[str]:
 
 
 def _skip(app: Any, what: str, name: str, thing: Any, skip: bool, options: Any) -> bool | None:
-    if name.startswith("model_"):
+    if name.startswith("model_") or (what == "module" and not callable(thing)):
         return True
     is_method = callable(thing) or isinstance(thing, property | classmethod | staticmethod) or hasattr(thing, "func")
     return True if name in field_names() and not is_method else None
@@ -45,7 +46,9 @@ def _signature(app: Any, what: str, name: str, thing: Any, *rest: Any) -> tuple[
     return f"({', '.join(['*', *shown]) if fields else ''})", None
 
 
-def _escape_bars(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+def _as_written(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    if what in {"attribute", "property", "data"}:
+        lines.insert(0, "")  # where a type would be looked for
     for at, line in enumerate(lines):
         if "|" in line and not line.lstrip().startswith((">>>", "...")):
             parts = QUOTED.split(line)
@@ -57,5 +60,5 @@ def setup(app: Any) -> dict[str, bool]:
     """Register all of it with Sphinx."""
     app.connect("autodoc-skip-member", _skip)
     app.connect("autodoc-process-signature", _signature)
-    app.connect("autodoc-process-docstring", _escape_bars, priority=400)  # before sections are read
+    app.connect("autodoc-process-docstring", _as_written, priority=400)  # before sections are read
     return {"parallel_read_safe": True}
