@@ -50,8 +50,10 @@ napoleon_custom_sections = ["Conventions"]
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 4
-nb_execution_mode = "auto"  # notebooks that are stored without outputs are run
-nb_execution_timeout = 300
+nb_execution_mode = "cache"  # notebooks are stored without outputs; one that did not change is not run again
+nb_execution_cache_path = str(HERE.parent / "build" / "notebooks")
+nb_execution_in_temp = True  # they write runs and reports where they are
+nb_execution_timeout = 600
 nb_execution_raise_on_error = True
 nb_ipywidgets_js: dict[str, dict[str, str]] = {}  # which would come from a network
 

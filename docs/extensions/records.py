@@ -37,10 +37,12 @@ def _skip(app: Any, what: str, name: str, thing: Any, skip: bool, options: Any) 
     return True if name in field_names() and not is_method else None
 
 
-def _signature(app: Any, what: str, name: str, thing: Any, *rest: Any) -> tuple[str, None] | None:
+def _signature(
+    app: Any, what: str, name: str, thing: Any, options: Any, signature: str | None, returns: str | None
+) -> tuple[str | None, None]:
     """A record's fields by name alone; their types and defaults are among Parameters."""
     if not (isinstance(thing, type) and issubclass(thing, Frozen)):
-        return None
+        return signature and signature.replace("<function <lambda>>", "…"), None
     fields = [field for field in thing.model_fields if field != "kind"]
     shown = fields if len(fields) < 16 else [*fields[:3], "…"]
     return f"({', '.join(['*', *shown]) if fields else ''})", None
