@@ -23,8 +23,8 @@ $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	touch $(STAMP)
 
 lint: $(STAMP)
-	$(BIN)/ruff check src tests benchmarks docs
-	$(BIN)/ruff format --check src tests benchmarks docs
+	$(BIN)/ruff check src tests benchmarks docs conftest.py
+	$(BIN)/ruff format --check src tests benchmarks docs conftest.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

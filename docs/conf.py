@@ -50,6 +50,7 @@ napoleon_custom_sections = ["Conventions"]
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 4
+myst_update_mathjax = False  # formulas need no script
 nb_execution_mode = "cache"  # notebooks are stored without outputs; one that did not change is not run again
 nb_execution_cache_path = str(HERE.parent / "build" / "notebooks")
 nb_execution_in_temp = True  # they write runs and reports where they are
