@@ -22,9 +22,11 @@ TESTS = Path(__file__).parent
 INTEGRATION = (
     "browser", "campaigns", "figures", "smoke", "spoilt", "sweep", "training",
     "cli/test_bench.py", "cli/test_commands.py", "cli/test_diagnose.py", "cli/test_imports.py", "cli/test_mistakes.py",
-    "cli/test_progress.py", "cli/test_screens.py", "cli/test_streams.py", "contracts/test_dummies.py",
-    "diagnosis/test_command.py", "diagnosis/test_derivatives.py", "diagnosis/test_kinds.py", "diagnosis/test_names.py",
-    "diagnosis/test_public_modules.py", "docs/test_docstrings.py", "metrics/test_geometry.py", "store/test_index.py", "store/test_killed.py",
+    "cli/test_screens.py", "cli/test_streams.py", "contracts/test_dummies.py",
+    "diagnosis/test_callbacks.py", "diagnosis/test_command.py", "diagnosis/test_derivatives.py",
+    "diagnosis/test_kinds.py", "diagnosis/test_names.py",
+    "diagnosis/test_public_modules.py", "docs/test_docstrings.py", "metrics/test_geometry.py",
+    "store/test_index.py", "store/test_killed.py",
     "store/test_strangers.py", "test_diagnosis.py", "test_digests.py", "test_editions.py", "kernels",
     "page", "papers", "reproduction/test_results.py", "data/test_end_to_end.py",
 )  # fmt: skip

@@ -11,6 +11,7 @@ from .decoders import LowRankEmbedding as LowRankEmbedding
 from .decoders import StagedDecoder as StagedDecoder
 from .decoders import Transformer as Transformer
 from .diagnosis import Diagnosis as Diagnosis
+from .diagnosis import DiagnosisCallback as DiagnosisCallback
 from .diagnosis import diagnose as diagnose
 from .encodings import ENCODINGS as ENCODINGS
 from .encodings import Bump as Bump
@@ -52,9 +53,11 @@ from .reproduction.results import Results as Results
 from .reproduction.study import Study as Study
 from .specs import Recipe as Recipe
 from .specs import RunSpec as RunSpec
+from .store import ModelConfig as ModelConfig
 from .store import Run as Run
 from .store import Store as Store
 from .store import Summary as Summary
+from .store import from_pretrained as from_pretrained
 from .store import load as load
 from .store import summarize as summarize
 from .sweep import Progress as Progress

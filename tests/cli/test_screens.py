@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from recombine.cli.screen import REPLACED, prepare_streams
+from recombine.screen import REPLACED, prepare_streams
 from tests.golden import MADE_HERE
 from tests.golden.screens import COMMANDS, SIZES, golden, screens
 

@@ -46,7 +46,7 @@ def test_training_without_them_is_the_same_within_rounding(decoder, off):
 
 @needs_compiler
 def test_they_compute_in_float32_only(monkeypatch):
-    half = small_spec(CNN(width=16, depth=2), precision="bf16")
+    half = small_spec(CNN(width=16, depth=2), precision="bf16", steps=2)
     used = trained(half)
     monkeypatch.setattr(network, "takes", lambda *arguments: pytest.fail("asked in bf16"))
     assert torch.equal(used.weights, trained(half).weights)

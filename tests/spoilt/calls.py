@@ -57,6 +57,13 @@ def spec():
 
 
 @cache
+def pretrained():
+    """A folder in the hub's layout; names of repositories are looked for nowhere else."""
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    return str(run().save_pretrained(store().path.parent / "model"))
+
+
+@cache
 def own_data():
     return rc.ArrayTask(torch.rand(POINTS, 1, 3).numpy(), {"x": [0, 1, 2] * 3, "y": [0] * 3 + [1] * 3 + [2] * 3})
 
@@ -224,6 +231,9 @@ METRICS = {
     "volume_element": lambda: {"metric": randn(POINTS, 2, 2)},
 }  # fmt: skip
 ENGINE = {
+    "DiagnosisCallback": lambda: {
+        "grid": grid(), "every": 2, "metrics": ["ood_error"], "log": lambda numbers, step: None, "prefix": "diagnosis/",
+    },
     "Ensemble": lambda: {"specs": [spec()], "device": CPU},
     "Factor": lambda: {
         "name": "x", "low": 0.0, "high": 2.0, "count": 3, "form": "angle", "given": (0.0, 0.5, 2.0), "period": 4.0
@@ -231,6 +241,7 @@ ENGINE = {
     "FactorGrid": lambda: {"factors": grid().factors},
     "HoldoutSummary": lambda: {"kept": 1, "held_out": 2, "unseen": ()},
     "LowRankEmbedding": lambda: {"code_sizes": (3, 3), "image_shape": (4, 5), "rank": 2, "vectors": "raw"},
+    "ModelConfig": lambda: {"fields": {"model_type": "recombine"}, "where": "config.json"},
     "Progress": lambda: {"runs": 1, "finished": 0, "members": 1, "steps_done": 1, "steps_left": 3, "error": 0.5},
     "Results": lambda: {"path": os.path.join(tempfile.gettempdir(), "no results")},
     "Run": lambda: {"key": "0" * 20, "path": store().path},
@@ -241,6 +252,7 @@ ENGINE = {
     "diagnose": lambda: {
         "module": MODULE, "grid": grid(), "encode": lambda values: values, "holdout": held_out(), "stages": ["0"],
         "targets": randn(POINTS, 3), "background": 0.0, "memory": 1 << 20, "geometry": "auto",
+        "metrics": ["ood_error", "factorization_mean"],
     },
     "evaluate": lambda: {"task": spec().task, "forward": network(), "device": CPU, "chunk": 16},
     "explore": lambda: {
@@ -248,6 +260,7 @@ ENGINE = {
         "targets": randn(POINTS, 3), "background": 0.0, "image_shape": (1, 3), "title": "a title",
     },
     "fit": lambda: {"ensemble": ensemble(), "state": ensemble().initial()},
+    "from_pretrained": lambda: {"source": pretrained(), "revision": "main", "token": None},
     "module_reader": lambda: {"module": MODULE, "encode": lambda values: values, "names": ["0"]},
     "parse_grid": lambda: {"text": "x=0:2,y=0:1:5"},
     "reproduce": lambda: {  # of no studies: it looks at its arguments and trains nothing
@@ -259,7 +272,7 @@ ENGINE = {
     "load": lambda: {"store": store().path, "where": "seed >= 0", "form": "dataset", "arrays": ["error"]},
     "train": lambda: {
         "specs": [spec()], "store": store(), "device": "cpu", "members": 1, "checkpoint_seconds": 30.0,
-        "watch": lambda progress: None, "processes": 1, "memory": None,
+        "watch": lambda progress: None, "processes": 1, "memory": None, "progress": False,
     },
 }  # fmt: skip
 
@@ -269,6 +282,11 @@ def fitted():
 
 
 METHODS = {
+    "DiagnosisCallback.__call__": (
+        lambda **given: rc.DiagnosisCallback(grid(), metrics=["additivity"])(**given),
+        lambda: {"module": MODULE, "step": 0},
+    ),
+    "ModelConfig.from_pretrained": (rc.ModelConfig.from_pretrained, lambda: {"source": pretrained()}),
     "Factor.position": (lambda values: grid().factors[0].position(values), lambda: {"values": torch.rand(4)}),
     "Factor.of": (rc.Factor.of, lambda: {"name": "x", "values": [0.0, 0.5, 2.0], "form": "angle", "period": 4.0}),
     "Factor.radians": (rc.Factor("x", 0, 2, 3, "angle").radians, lambda: {"values": torch.rand(4)}),

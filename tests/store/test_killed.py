@@ -131,7 +131,7 @@ def test_interrupted_anywhere_it_goes_on_to_the_same_bits(zygote, tmp_path, numb
     whole, _ = zygote.train(tmp_path / "whole", specs, checkpoint=30)
     expected = contents(tmp_path / "whole", specs)
     chance, stopped = random.Random(number), 0
-    for trial in range(5):
+    for trial in range(3):
         store = tmp_path / f"trial{trial}"
         _, interrupted = zygote.train(
             store, specs, kill_after=chance.uniform(0.1, 0.9) * whole, signal_number=number, checkpoint=30
@@ -139,7 +139,7 @@ def test_interrupted_anywhere_it_goes_on_to_the_same_bits(zygote, tmp_path, numb
         stopped += interrupted and bool(Store(store).unfinished())
         zygote.train(store, specs, checkpoint=30)
         assert contents(store, specs) == expected
-    assert stopped >= 2
+    assert stopped >= 1
 
 
 def test_a_run_in_progress_is_waited_for(zygote, tmp_path):

@@ -1,7 +1,9 @@
 """Expressions over runs: what SQLite answers is what Python says of the same fields."""
 
 import ast
+import doctest
 import sqlite3
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,8 @@ from hypothesis import strategies as st
 
 import recombine as rc
 from recombine.errors import InvalidValue
-from recombine.store import Store, flattened
+from recombine.store import Store, flattened, loading
+from recombine.store.loading import _is_mixed, _texts, parquet
 from recombine.store.query import Query, keys_in, places_of
 from tests.command import captured, run
 from tests.store.saving import saved
@@ -170,9 +173,45 @@ def test_loaded_as_frame_and_dataset(filled, tmp_path):
     assert rc.load(filled, "seed > 9", form="dataset").sizes["run"] == 0
 
 
+def test_a_field_of_several_types_is_text_in_parquet(tmp_path):
+    """A hold-out's bounds are a number in one run and a list in another; no column of Parquet is both."""
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"low": [2, [2, 3], None], "rank": [4, None, 6], "kind": ["a", None, "b"]}, dtype=object)
+    mixed = {name: _texts(frame[name]) for name in frame if _is_mixed(frame[name])}
+    assert mixed == {"low": ["2", "[2, 3]", None]}
+    pytest.importorskip("pyarrow")
+    (tmp_path / "table.parquet").write_bytes(parquet(frame))
+    again = pandas.read_parquet(tmp_path / "table.parquet")
+    assert again["low"].tolist()[:2] == ["2", "[2, 3]"]
+
+
+def test_loaded_to_parquet_in_one_call(filled, tmp_path):
+    pytest.importorskip("pyarrow")
+    import pandas
+
+    frame = rc.load(filled.path, "seed >= 4", to=tmp_path / "runs.parquet")
+    again = pandas.read_parquet(tmp_path / "runs.parquet")
+    assert again.index.tolist() == frame.index.tolist()
+    assert again["ood_accuracy"].tolist() == frame["ood_accuracy"].tolist() == [0.8, 1.0]
+
+
+def test_without_pyarrow_one_line_says_what_to_install(filled, tmp_path, monkeypatch):
+    for name in ("pyarrow", "fastparquet"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(rc.RecombineError, match=r"^to: Parquet needs pyarrow; pip install 'recombine\[parquet\]'$"):
+        rc.load(filled, to=tmp_path / "runs.parquet")
+    assert not list(tmp_path.glob("*.parquet"))
+
+
+def test_examples():
+    assert not doctest.testmod(loading).failed
+
+
 @pytest.mark.parametrize(
     ("given", "what"),
-    [({"form": "table"}, "form"), ({"arrays": ["error"]}, "arrays"), ({"form": "dataset", "arrays": 3}, "arrays"),
+    [({"form": "table"}, "form"), ({"to": "runs.csv"}, "parquet"), ({"to": 3}, "to"),
+     ({"to": "runs.parquet", "form": "dataset"}, "frame"),
+     ({"arrays": ["error"]}, "arrays"), ({"form": "dataset", "arrays": 3}, "arrays"),
      ({"form": "dataset", "arrays": ["heat"]}, "error"), ({"where": "heat == 1"}, "query"),
      ({"store": "nowhere"}, "store")],
 )  # fmt: skip

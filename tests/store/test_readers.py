@@ -17,8 +17,9 @@ from recombine.errors import RecombineError
 from recombine.reproduction.explorer import kept_decoders
 from recombine.reproduction.results import Results
 from recombine.specs import RunSpec
-from recombine.store import Store
+from recombine.store import Store, from_pretrained
 from recombine.store.archives import read_archive, write_archive
+from recombine.store.run import SCORES
 from tests.small import small_spec
 from tests.store.saving import saved
 
@@ -106,7 +107,29 @@ def images(ending):
     return read
 
 
+def pretrained(name):
+    """A reader of one file of a folder in the hub's layout."""
+
+    def read(folder, content):
+        if not (folder / "model").exists():
+            spec = small_spec("mlp")
+            weights = {key: tensor.numpy() for key, tensor in spec.module().state_dict().items()}
+            result = {"status": "done", "scores": dict.fromkeys(SCORES), "steps": 1, "provenance": {"finished": 0.0}}
+            store = Store(folder / "store")
+            store.save(spec.digest, spec.to_json(), result, weights, {}).save_pretrained(folder / "model")
+        path = folder / "model" / name
+        before = path.read_bytes()
+        path.write_bytes(content)
+        try:
+            return from_pretrained(folder / "model")
+        finally:
+            path.write_bytes(before)
+
+    return read
+
+
 READERS = {
+    "config.json": pretrained("config.json"), "model.safetensors": pretrained("model.safetensors"),
     "spec": lambda folder, content: RunSpec.from_json(content.decode(errors="replace")),
     "spec.json": run_file("spec.json"), "result.json": run_file("result.json"),
     "manifest.json": run_file("manifest.json"), "weights": run_file("weights.safetensors"),

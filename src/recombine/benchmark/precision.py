@@ -38,7 +38,7 @@ def compare_precisions(
     with tempfile.TemporaryDirectory() as folder:
         for precision in ("float32", *precisions):
             recipe = base.recipe.replace(precision=precision)
-            runs = train(base.replace(recipe=recipe).seeds(range(seeds)), folder, device=device.type)
+            runs = train(base.replace(recipe=recipe).seeds(range(seeds)), folder, device=device.type, progress=False)
             kept = [run for run in runs if run.status == "done"]
             errors[precision] = {score: [_number(run.scores[score]) for run in kept] for score in SCORES}
             first = runs[0].result["provenance"]

@@ -217,9 +217,9 @@ def store(setting: Setting, limits: dict[str, float]) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         kept = Store(Path(folder))
         began = time.perf_counter()
-        train(specs, kept, device="cpu")
+        train(specs, kept, device="cpu", progress=False)
         written = time.perf_counter()
-        train(specs, kept, device="cpu")
+        train(specs, kept, device="cpu", progress=False)
         served = time.perf_counter()
         problems = [problem for _, problem in kept.verify() if problem]
         verified = time.perf_counter()

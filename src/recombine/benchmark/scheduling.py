@@ -32,9 +32,9 @@ def scheduling_cost(say: Callable[[str], None] = lambda line: None, *, tasks: in
             ) as cluster,
             package.Client(cluster, set_as_default=False) as client,
         ):
-            train(_specs(WARM, 1), there, device="cpu", scheduler=client)
+            train(_specs(WARM, 1), there, device="cpu", scheduler=client, progress=False)
             seconds = {"cluster": _timed(_specs(tasks, 2), there, tasks, scheduler=client)}
-        train(_specs(WARM, 1), here, device="cpu", processes=1)
+        train(_specs(WARM, 1), here, device="cpu", processes=1, progress=False)
         seconds["here"] = _timed(_specs(tasks, 2), here, tasks, processes=1)
     cost = max(0.0, seconds["cluster"] - seconds["here"])
     say(
@@ -53,5 +53,5 @@ def _specs(count: int, steps: int) -> list[RunSpec]:
 
 def _timed(specs: list[RunSpec], store: Path, tasks: int, **settings: object) -> float:
     began = time.perf_counter()
-    train(specs, store, device="cpu", **settings)  # type: ignore[arg-type]
+    train(specs, store, device="cpu", progress=False, **settings)  # type: ignore[arg-type]
     return (time.perf_counter() - began) / tasks

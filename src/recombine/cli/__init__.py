@@ -10,8 +10,8 @@ from cyclopts import App, CycloptsError
 
 from recombine.cli.imports import EPILOGUE, without_imports
 from recombine.cli.mistakes import message, parser_message
-from recombine.cli.screen import OutputLost, console, flush_output, prepare_streams, silence, write_error
 from recombine.errors import Interrupted, RecombineError, RunsFailed
+from recombine.screen import OutputLost, console, flush_output, prepare_streams, silence, write_error
 from recombine.version import __version__
 
 WRONG, MISUSED, STOPPED, READER_LEFT = 1, 2, 130, 141

@@ -13,12 +13,12 @@ from recombine.benchmark import PARTS, USUAL, measure, performance_blocks
 from recombine.benchmark.blocks import WRITERS, percent
 from recombine.cli.destinations import marked_document, require_file
 from recombine.cli.options import SomePath, Whole
-from recombine.cli.screen import console, say
 from recombine.cli.tables import Column, Holds, write_table
 from recombine.errors import InvalidValue, listed
 from recombine.files import parsed_json, read_given
 from recombine.files import write as write_file
 from recombine.reproduction.report.verdicts import with_blocks
+from recombine.screen import console, say
 from recombine.specs import Precision
 from recombine.training import DEFAULT_PRECISION, DEVICES, check_precision, resolve_device
 

@@ -18,7 +18,6 @@ from recombine.cli.factories import module_from
 from recombine.cli.imports import FLAG as IMPORT
 from recombine.cli.options import SomePath, StorePath, Whole
 from recombine.cli.planes import AtValues, PlaneNames, parsed_at, parsed_plane, require_plane
-from recombine.cli.screen import console, paragraph, say
 from recombine.cli.tables import Column, Holds, write_table
 from recombine.diagnosis.diagnosing import GEOMETRIES
 from recombine.diagnosis.sampling import LIMIT
@@ -26,6 +25,7 @@ from recombine.encodings import ENCODINGS
 from recombine.errors import InvalidValue, RecombineError, listed, reason_of
 from recombine.files import one_line_errors, read_given, write
 from recombine.holdouts import HOLDOUTS
+from recombine.screen import console, paragraph, say
 from recombine.store import Run, Store
 from recombine.tasks import ArrayTask
 

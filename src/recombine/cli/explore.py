@@ -20,10 +20,10 @@ from recombine.cli.diagnose import (
 )
 from recombine.cli.factories import module_from
 from recombine.cli.options import SomePath, StorePath
-from recombine.cli.screen import say
 from recombine.encodings import ENCODINGS
 from recombine.errors import InvalidValue, RecombineError, listed
 from recombine.holdouts import HOLDOUTS
+from recombine.screen import say
 
 
 def explore(

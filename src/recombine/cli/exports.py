@@ -6,16 +6,17 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from recombine.cli.destinations import require_file
 from recombine.cli.listing import matching
 from recombine.cli.options import SomePath, StorePath, Where
-from recombine.cli.screen import counted, say
-from recombine.errors import InvalidValue, RecombineError, StoreError, listed
+from recombine.errors import InvalidValue, StoreError, listed
 from recombine.files import one_line_errors, write
+from recombine.screen import counted, say
 from recombine.store import Run, Store, flattened
 from recombine.store.archives import read_archive, write_archive
+from recombine.store.loading import parquet
 
 ARCHIVE = ".tar"
 TABLES = (".csv", ".json", ".parquet")
@@ -24,9 +25,12 @@ OTHERS = (".xlsx", ".xls", ".tsv", ".txt", ".nc", ".zip", ".gz", ".tgz", ".bz2",
 
 
 def export_runs(
-    to: SomePath, /, *runs: str, where: Where = None, query: str | None = None, store: StorePath = None
-) -> None:
+    to: SomePath, /, *runs: str, where: Where = None, query: str | None = None,
+    layout: Literal["store", "huggingface"] = "store", store: StorePath = None,
+) -> None:  # fmt: skip
     """Copy runs to a new store (a directory) or an archive (.tar), or their specs and scores to a table.
+
+    Or one run to a directory in the layout of the Hugging Face hub: model.safetensors, config.json and a model card.
 
     Parameters
     ----------
@@ -37,8 +41,12 @@ def export_runs(
         Keys, or first digits; all runs if none is given.
     query
         Only runs that meet an expression, as for "recombine runs query".
+    layout
+        Of a directory: a store, or huggingface for one run, which recombine.from_pretrained loads.
     """
     is_file = to.suffix in (*TABLES, ARCHIVE)
+    if is_file and layout != "store":
+        raise InvalidValue("to", str(to), f"a directory for layout {layout}")
     if is_file:
         require_file(to, "to")
     elif to.suffix in OTHERS:
@@ -56,7 +64,9 @@ def export_runs(
         chosen = [run for run in chosen if run.key in met]
     for run in chosen:
         require_whole(run)
-    if to.suffix == ARCHIVE:
+    if layout == "huggingface":
+        _require_one(chosen).save_pretrained(to)
+    elif to.suffix == ARCHIVE:
         write_archive(to, sorted(chosen, key=lambda run: run.key))
     elif is_file:
         _write_table(to, chosen)
@@ -83,6 +93,12 @@ def import_runs(archive: SomePath, /, *, store: StorePath = None) -> None:
     say(f"{counted(len(keys), 'run')} imported into {opened.path}{known}")
 
 
+def _require_one(runs: list[Run]) -> Run:
+    if len(runs) != 1:
+        raise InvalidValue("runs", len(runs), "one run, as a folder of the hub holds one model")
+    return runs[0]
+
+
 def _store_to_fill(to: Path) -> Store:
     """The store at a path, made where there is none; refusals name this argument."""
     try:
@@ -104,7 +120,9 @@ def _write_table(to: Path, runs: list[Run]) -> None:
         for run in sorted(runs, key=lambda run: run.key)
     ]
     if to.suffix == ".parquet":
-        write(to, _parquet(rows), "to")
+        import pandas
+
+        write(to, parquet(pandas.DataFrame(rows), index=False), "to")
         return
     names = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO(newline="")
@@ -115,17 +133,3 @@ def _write_table(to: Path, runs: list[Run]) -> None:
         writer.writeheader()
         writer.writerows(rows)
     write(to, text.getvalue().encode(), "to")
-
-
-def _parquet(rows: list[dict[str, Any]]) -> bytes:
-    """The table as Parquet has it."""
-    import pandas
-
-    content = io.BytesIO()
-    try:
-        pandas.DataFrame(rows).to_parquet(content, index=False)
-    except ImportError:
-        raise RecombineError(
-            "to: Parquet needs pyarrow; allowed: .csv, .json, or pip install 'recombine[parquet]'"
-        ) from None
-    return content.getvalue()

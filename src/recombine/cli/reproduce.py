@@ -21,8 +21,6 @@ from recombine.cli.options import (
     Whole,
     chosen_scheduler,
 )
-from recombine.cli.progress import TrainingBar
-from recombine.cli.screen import console, paragraph, say
 from recombine.cli.tables import Column, Holds, write_table
 from recombine.errors import InvalidValue, listed
 from recombine.files import write as write_file
@@ -42,8 +40,10 @@ from recombine.reproduction.report.verdicts import (
     with_blocks,
 )
 from recombine.reproduction.results import Results
+from recombine.screen import console, paragraph, say
 from recombine.store import store_path
 from recombine.store.names import MARKER
+from recombine.sweep.bar import TrainingBar
 from recombine.training import DEVICES
 
 COLORS = {

@@ -11,13 +11,13 @@ from recombine.checks import one_of
 from recombine.cli.flags import parse_seeds, specs_from, with_spec_flags
 from recombine.cli.listing import field_text
 from recombine.cli.options import SchedulerAddress, SchedulerFile, StorePath, Whole, chosen_scheduler
-from recombine.cli.progress import TrainingBar
-from recombine.cli.screen import console, counted, paragraph, say
 from recombine.cli.tables import write_summary
 from recombine.errors import InvalidValue, listed
+from recombine.screen import console, counted, paragraph, say
 from recombine.specs import RunSpec
 from recombine.store import store_path, summarize
 from recombine.sweep import train as train_specs
+from recombine.sweep.bar import TrainingBar
 from recombine.sweep.executors import CHECKPOINT_SECONDS
 from recombine.sweep.local import Check
 from recombine.training import DEFAULT_PRECISION, resolve_device

@@ -46,6 +46,7 @@ from recombine.diagnosis.sampling import (
     plan_of,
     profile_errors,
 )
+from recombine.diagnosis.selection import Selection, selected
 from recombine.diagnosis.streaming import streamed_errors
 from recombine.diagnosis.subject import Subject, prepare_subject
 from recombine.diagnosis.targets import TargetFunction, target_rows, valid_targets
@@ -80,6 +81,7 @@ def diagnose(
     thorough: bool | Sequence[str] = False,
     points: int | None = None,
     seed: int = 0,
+    metrics: Sequence[str] | None = None,
 ) -> Diagnosis:
     """Measure a module over a factor grid.
 
@@ -118,6 +120,9 @@ def diagnose(
         that end in `_se`). 4096 by default.
     seed
         Of the sample.
+    metrics
+        Variables that are wanted, as `["ood_error", "factorization_mean"]` (docs/metrics.md); what they do not need is
+        not computed. Default: all.
 
     Returns
     -------
@@ -153,6 +158,7 @@ def diagnose(
     number("background", background)
     whole_number("memory", memory)
     thorough = thorough if isinstance(thorough, bool) else items("thorough", thorough, str, example="names of metrics")
+    selection = selected(metrics, thorough)
     stages = stages if stages is None else items("stages", stages, str, example="paths of submodules")
     module = uncompiled(module)
     refuse_unfinished(module)
@@ -170,16 +176,17 @@ def diagnose(
         if plan.points is not None and subject.rows.how == "whole":
             allowed = "a grid that has no gaps and is not sampled, since the rows of a batch meet"
             raise InvalidValue("points" if plan.present is None else "data", len(plan.points), allowed)
-        derivatives = [_geometry(geometry, encoding, subject, own, grid) for own in places]
+        how = geometry if selection.metric_tensor else "differences"
+        derivatives = [_geometry(how, encoding, subject, own, grid) for own in places]
         derivative = next((own for own in derivatives if own.metrics is None), derivatives[0])
         profiles, scores = [], []
         for part, own, exact in zip(plan.parts, places, derivatives, strict=True):
-            metrics = None if derivative.metrics is None else exact.metrics
+            tensors = None if derivative.metrics is None else exact.metrics
             truth = whole if part.indices is None else target_rows(given, grid, part.indices)
-            profile, outputs = _profile(subject, part, own, grid, metrics, truth, encode, thorough)
+            profile, outputs = _profile(subject, part, own, grid, tensors, truth, encode, selection)
             profiles.append(profile)
             codes = partial(encoded, own)
-            scores.append(_scores(subject, part, own, outputs, truth, encoding, codes, grid, background))
+            scores.append(_scores(subject, part, own, outputs, truth, encoding, codes, grid, background, selection))
         if plan.points is None:
             return dataset(profiles[0], scores[0], grid, mask, derivative, subject.notes)
         profile, estimates = averaged_profile(plan, profiles)
@@ -200,7 +207,7 @@ def _profile(
     metrics: dict[str, Tensor] | None,
     targets: Tensor | None,
     encode: object,
-    thorough: bool | Sequence[str],
+    selection: Selection,
 ) -> tuple[StageProfile, Tensor]:
     """Registered metrics of every stage over a part of the grid, and the outputs."""
     neighbours = None
@@ -211,7 +218,9 @@ def _profile(
         exact=metrics, targets=targets, neighbours=neighbours, memory=subject.memory,
     )  # fmt: skip
     kept: dict[str, Tensor] = {}
-    profile = stage_profile(_measurable(by_stage, encode, kept), part.metrics(thorough))
+    profile = stage_profile(
+        _measurable(by_stage, encode, kept, selection.metric_tensor), part.metrics(selection.stage_metrics)
+    )
     return profile, kept[OUTPUT]
 
 
@@ -225,12 +234,14 @@ def _scores(
     codes: Callable[[], Tensor],
     grid: FactorGrid,
     background: float,
+    selection: Selection,
 ) -> dict[str, Any]:
     """Scores of the outputs over a part of the grid."""
     truth = None if targets is None else shaped_targets(targets, outputs)
     paired = part.needing_holdout is not False and bool(part.held_out.any())
-    scores = output_scores(outputs, points, part.held_out, part.grid, truth, kernels=paired)
-    if paired:
+    kernels = paired and selection.kernels
+    scores = output_scores(outputs, points, part.held_out, part.grid, truth, kernels=kernels)
+    if paired and selection.superposition:
         averaged = _averaged(subject, encoding, codes, grid, part.held_out, background)
         scores |= superposition(outputs, points, part.held_out, part.grid, truth, background, averaged)
     return scores
@@ -251,20 +262,22 @@ def _averaged(
     return averaged_outputs(lambda part: subject.outputs(part) - background, codes(), sizes, mask)
 
 
-def _measurable(stages: Iterable[Stage], encode: object, kept: dict[str, Tensor]) -> Iterator[Stage]:
+def _measurable(
+    stages: Iterable[Stage], encode: object, kept: dict[str, Tensor], metric_tensor: bool
+) -> Iterator[Stage]:
     """The stages, refusing those without finite numbers; the outputs are kept for scores of their own."""
     for stage in stages:
-        _refuse_unmeasurable(stage, encode)
+        _refuse_unmeasurable(stage, encode, metric_tensor)
         if stage.name == OUTPUT:
             kept[OUTPUT] = stage.features
         yield stage
 
 
-def _refuse_unmeasurable(stage: Stage, encode: object) -> None:
+def _refuse_unmeasurable(stage: Stage, encode: object, metric_tensor: bool) -> None:
     """Refuse a stage that has no numbers at all, or some that are not finite."""
     features = stage.features
     if features.shape[-1] and bool(torch.isfinite(features).all()):
-        if not bool(torch.isfinite(volume_element(stage.metric)).all()):
+        if metric_tensor and not bool(torch.isfinite(volume_element(stage.metric)).all()):
             allowed = "a stage whose metric tensor and volume are finite at every grid point"
             raise InvalidValue("module", stage.name, allowed)
         return

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.amp.autocast_mode import is_autocast_available
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.lazy import LazyModuleMixin
+from torch.nn.parallel import DistributedDataParallel
 
 from recombine.diagnosis.hooks import Forward, without_autocast
 from recombine.errors import InvalidValue
+
+SHARDED = ("DTensor", "FlatParameter")
+"""Parameters of which each process has a part."""
 
 
 def uncompiled(module: nn.Module) -> nn.Module:
     """The module that `torch.compile` wrapped, or the module itself."""
     inner = getattr(module, "_orig_mod", None)
     return inner if isinstance(inner, nn.Module) else module
+
+
+def unwrapped(module: nn.Module) -> nn.Module:
+    """The module inside `torch.compile`, `DistributedDataParallel` and `DataParallel`, in any order."""
+    while True:
+        inner = module.module if isinstance(module, (DistributedDataParallel, nn.DataParallel)) else uncompiled(module)
+        if inner is module:
+            return module
+        module = inner
 
 
 def refuse_unfinished(module: nn.Module) -> None:
@@ -31,6 +46,8 @@ def refuse_unfinished(module: nn.Module) -> None:
     for name, weight in module.named_parameters():
         if weight.is_meta:
             raise InvalidValue("module", name, "a module whose weights hold numbers, not one on the meta device")
+        if type(weight).__name__ in SHARDED:
+            raise InvalidValue("module", name, "a module whose weights are whole in this process, not sharded (FSDP)")
 
 
 @contextmanager
@@ -60,7 +77,7 @@ def undisturbed(module: nn.Module) -> Iterator[None]:
     attributes = [_attributes(part) for part in parts]
     tensors = (*module.parameters(), *module.buffers())
     devices = sorted({tensor.device.index or 0 for tensor in tensors if tensor.device.type == "cuda"})
-    with torch.random.fork_rng(devices=devices):
+    with torch.random.fork_rng(devices=devices), _same_random_state():
         with suppress(NotImplementedError):  # an exported program keeps the mode that it was exported in
             module.eval()
         try:
@@ -74,6 +91,17 @@ def undisturbed(module: nn.Module) -> Iterator[None]:
             for buffer, content in contents:
                 if not torch.equal(buffer, content):
                     buffer.data.copy_(content)
+
+
+@contextmanager
+def _same_random_state() -> Iterator[None]:
+    """Python's and numpy's random state, which a user's encoding or module may draw from, as they were."""
+    own, numpy_own = random.getstate(), np.random.get_state()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(own)
+        np.random.set_state(numpy_own)  # noqa: NPY002
 
 
 def _attributes(part: nn.Module) -> list[tuple[dict, dict]]:

@@ -19,7 +19,7 @@ where it is too large; errors are of all combinations that are present, or of so
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,7 +29,7 @@ from torch import Tensor
 from recombine.checks import whole_number
 from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
-from recombine.metrics.profile import StageProfile, usual_metrics
+from recombine.metrics.profile import StageProfile
 from recombine.metrics.registry import STAGE_METRICS, Need
 from recombine.metrics.sampled_means import (
     Estimate,
@@ -67,11 +67,10 @@ class Part:
     needing_holdout: bool | None = None
     """Whether metrics that need held-out points are measured here, and only they; none: all metrics."""
 
-    def metrics(self, thorough: bool | Collection[str]) -> list[str]:
-        """The registered metrics that are measured here."""
-        names = usual_metrics(thorough)
+    def metrics(self, names: Sequence[str]) -> list[str]:
+        """Those of some registered metrics that are measured here."""
         if self.needing_holdout is None:
-            return names
+            return list(names)
         return [name for name in names if (Need.HOLDOUT in STAGE_METRICS[name].needs) == self.needing_holdout]
 
 

@@ -1,18 +1,23 @@
 """Finished runs as one table: a pandas DataFrame, an xarray Dataset, or a Parquet file.
 
 A row per run, oldest first: its status, every field of its spec by its dotted name, scores, and when it finished.
+A field that is a number in one run and a list in another (a hold-out's bounds) is a text of JSON in Parquet, whose
+columns have one type.
 """
 
 from __future__ import annotations
 
+import io
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from recombine.checks import items, one_of
-from recombine.errors import InvalidValue, listed
+from recombine.checks import given_path, items, one_of
+from recombine.errors import InvalidValue, RecombineError, listed
+from recombine.files import write
 from recombine.store.catalogue import Listing
 from recombine.store.run import SCORES
 from recombine.store.store import Store
@@ -23,12 +28,14 @@ if TYPE_CHECKING:
 
 Form = Literal["frame", "dataset"]
 FORMS: tuple[Form, ...] = ("frame", "dataset")
+PARQUET = ".parquet"
 
 
 @overload
 def load(
-    store: Store | str | os.PathLike[str] | None = ..., where: str | None = ..., *, form: Literal["frame"] = ...
-) -> pandas.DataFrame: ...
+    store: Store | str | os.PathLike[str] | None = ..., where: str | None = ..., *, form: Literal["frame"] = ...,
+    to: str | os.PathLike[str] | None = ...,
+) -> pandas.DataFrame: ...  # fmt: skip
 @overload
 def load(
     store: Store | str | os.PathLike[str] | None = ..., where: str | None = ..., *,
@@ -36,7 +43,7 @@ def load(
 ) -> xarray.Dataset: ...  # fmt: skip
 def load(
     store: Store | str | os.PathLike[str] | None = None, where: str | None = None, *,
-    form: Form = "frame", arrays: Sequence[str] = (),
+    form: Form = "frame", arrays: Sequence[str] = (), to: str | os.PathLike[str] | None = None,
 ) -> pandas.DataFrame | xarray.Dataset:  # fmt: skip
     """Finished runs of a store as one table.
 
@@ -47,11 +54,14 @@ def load(
     where
         An expression that the runs meet, as `encoding == 'bump' and depth >= 4`. Default: all of them.
     form
-        `frame`: a DataFrame, whose `to_parquet(FILE)` writes Parquet. `dataset`: a Dataset along `run`, with scores
-        as variables and fields as coordinates.
+        `frame`: a DataFrame, with keys as index. `dataset`: a Dataset along `run`, with scores as variables and fields
+        as coordinates.
     arrays
         Of a Dataset: arrays that are read from the runs themselves, as `error` and `hit` (by point) or `history` (by
         epoch). Shorter ones are filled up with NaN.
+    to
+        Of a DataFrame: a file, ending in `.parquet`, that the table is written to as well; needs
+        `pip install 'recombine[parquet]'`.
 
     Returns
     -------
@@ -71,14 +81,44 @@ def load(
     ([1, 2], ['bump'])
     >>> dict(dataset.sizes), dataset["ood_accuracy"].dims
     ({'run': 3, 'error_index': 64}, ('run',))
+
+    The table as a file: `rc.load("runs", to="runs.parquet")`.
     """
     one_of("form", form, FORMS)
     arrays = items("arrays", arrays, str, example="names, as ['error', 'history']")
     if arrays and form != "dataset":
         raise InvalidValue("arrays", list(arrays), "form='dataset'")
+    path = None if to is None else given_path("to", to)
+    if path is not None and (form != "frame" or path.suffix != PARQUET):
+        raise InvalidValue("to", str(path), f"a file ending in {PARQUET}, and form='frame'")
     opened = store if isinstance(store, Store) else Store(store, create=False)
     listing = opened.listing(where=where)
-    return frame(listing) if form == "frame" else _dataset(opened, listing, arrays)
+    if form == "dataset":
+        return _dataset(opened, listing, arrays)
+    table = frame(listing)
+    if path is not None:
+        write(path, parquet(table), "to")
+    return table
+
+
+def parquet(table: pandas.DataFrame, *, index: bool = True) -> bytes:
+    """A table as Parquet has it: columns of mixed types, and lists, as texts of JSON."""
+    mixed = {name: _texts(table[name]) for name in table if _is_mixed(table[name])}
+    content = io.BytesIO()
+    try:
+        table.assign(**mixed).to_parquet(content, index=index)
+    except ImportError:
+        raise RecombineError("to: Parquet needs pyarrow; pip install 'recombine[parquet]'") from None
+    return content.getvalue()
+
+
+def _is_mixed(column: pandas.Series) -> bool:
+    kinds = {type(value) for value in column if value is not None} if column.dtype == object else set()
+    return len(kinds) > 1 or bool(kinds & {list, dict})
+
+
+def _texts(column: pandas.Series) -> list[str | None]:
+    return [None if value is None else json.dumps(value) for value in column]
 
 
 def frame(listing: Listing) -> pandas.DataFrame:
@@ -87,6 +127,9 @@ def frame(listing: Listing) -> pandas.DataFrame:
 
     index = pandas.Index([row.key for row in listing.rows], name="key", dtype=object)
     columns = _columns(listing)
+    for name in SCORES:
+        if name in columns:
+            columns[name] = np.array(columns[name], dtype=float)  # NaN where a region is empty
     if finished := columns.pop("finished", None):
         columns["finished"] = pandas.to_datetime(finished, unit="s", utc=True)
     return pandas.DataFrame(columns, index=index)
@@ -112,7 +155,7 @@ def _dataset(store: Store, listing: Listing, arrays: Iterable[str]) -> xarray.Da
 
     table = frame(listing)
     table["finished"] = table["finished"].dt.tz_localize(None) if len(table) else []
-    scores = {name: ("run", table[name].astype(float).to_numpy()) for name in SCORES if name in table}
+    scores = {name: ("run", table[name].to_numpy()) for name in SCORES if name in table}
     coordinates = {name: ("run", _plain(table[name])) for name in table if name not in scores}
     variables = {name: (("run", f"{name}_index"), _stacked(store, listing, name)) for name in arrays}
     return xarray.Dataset({**scores, **variables}, coords={"run": table.index.to_numpy(dtype=str), **coordinates})

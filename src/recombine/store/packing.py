@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def pack(arrays: Mapping[str, Any]) -> bytes:
-    """Numpy arrays as safetensors."""
+def pack(arrays: Mapping[str, Any], metadata: dict[str, str] | None = None) -> bytes:
+    """Numpy arrays as safetensors, with texts by name in the header."""
     import numpy
     from safetensors.numpy import save
 
-    return save({name: numpy.asarray(array, order="C") for name, array in arrays.items()})
+    return save({name: numpy.asarray(array, order="C") for name, array in arrays.items()}, metadata)
 
 
 def unpack(content: bytes) -> dict[str, Any]:

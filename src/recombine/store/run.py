@@ -134,6 +134,56 @@ class Run:
         module.load_state_dict({name: torch.from_numpy(array) for name, array in self.weights().items()})
         return module.eval()
 
+    # -- the layout of the Hugging Face hub ----------------------------------------------------------------------
+
+    def save_pretrained(self, folder: str | os.PathLike[str]) -> Path:
+        """Write weights, configuration and model card as the Hugging Face hub has them.
+
+        Parameters
+        ----------
+        folder
+            Where to; it is made where there is none, and its `model.safetensors`, `config.json` and `README.md` are
+            written again.
+
+        Returns
+        -------
+        Path
+            The folder, which `recombine.from_pretrained` reads.
+        """
+        from recombine.store.pretrained import save_pretrained
+
+        return save_pretrained(self, folder)
+
+    def push_to_hub(
+        self, repo_id: str, *, private: bool | None = None, token: str | None = None, revision: str | None = None,
+        commit_message: str | None = None,
+    ) -> str:  # fmt: skip
+        """Upload the same files to the Hugging Face hub, as one commit; needs `pip install 'recombine[hub]'`.
+
+        Parameters
+        ----------
+        repo_id
+            The repository, as `name/model`; it is made where there is none.
+        private
+            Whether a new repository is private. Default: as the account's settings say.
+        token
+            Default: as whoever is logged in.
+        revision
+            The branch. Default: the main one.
+        commit_message
+            Default: one that names the run.
+
+        Returns
+        -------
+        str
+            The repository's address.
+        """
+        from recombine.store.pretrained import push_to_hub
+
+        return push_to_hub(
+            self, repo_id, private=private, token=token, revision=revision, commit_message=commit_message
+        )
+
     # -- whole or damaged --------------------------------------------------------------------------------------
 
     def content(self, name: str) -> bytes:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, get_args
 
 import torch
@@ -22,7 +23,7 @@ from recombine.store import Run, Store
 from recombine.store.filesystems import require_shared_locks
 from recombine.sweep.local import Check, Sweep
 from recombine.sweep.processes import train_in_processes
-from recombine.sweep.progress import Say, Watch
+from recombine.sweep.progress import Progress, Say, Shown, Watch
 from recombine.training import DEVICES, check_precision, resolve_device, within
 
 MEMBERS_TOGETHER = {"cpu": 1, "cuda": 128}
@@ -44,6 +45,7 @@ def train(
     check: Check = "bytes",
     scheduler: Any = None,
     say: Say | None = None,
+    progress: Shown = "auto",
 ) -> list[Run]:
     """The finished runs of all specs, in their order; what is missing in the store is trained.
 
@@ -78,6 +80,9 @@ def train(
     say
         A function that is called with a line when a scheduler, a worker or a run of a cluster is lost. Default: the
         line is logged.
+    progress
+        Whether to show a bar. `auto`: in a notebook, and in a terminal on standard error, unless `watch` is given.
+        True: there too, and elsewhere a line per tenth on standard error.
 
     Returns
     -------
@@ -112,6 +117,7 @@ def train(
     if say is not None and not callable(say):
         raise InvalidValue("say", say, "a function of a line of text")
     one_of("check", check, get_args(Check))
+    one_of("progress", progress, (True, False, "auto"))
     _check_device_settings(hardware, memory, processes)
     cluster = None if scheduler is None else _cluster(scheduler)
     store = store if isinstance(store, Store) else Store(store)
@@ -119,17 +125,38 @@ def train(
     if cluster is not None:
         require_shared_locks(store.path)
         hardware = torch.device("cpu")  # of this process, which trains nothing
-    sweep = Sweep(specs, store, hardware, members, checkpoint_seconds, watch, memory, check)
-    if cluster is not None:
-        from recombine.sweep.cluster import train_on_cluster
+    with _watched(progress, watch, say) as (watch, say):
+        sweep = Sweep(specs, store, hardware, members, checkpoint_seconds, watch, memory, check)
+        if cluster is not None:
+            from recombine.sweep.cluster import train_on_cluster
 
-        train_on_cluster(sweep, cluster, device, say or logging.getLogger(__name__).warning)
-    elif processes is None:
-        with within(memory, hardware):
-            sweep.run()
-    else:
-        train_in_processes(sweep, processes)
+            train_on_cluster(sweep, cluster, device, say)
+        elif processes is None:
+            with within(memory, hardware):
+                sweep.run()
+        else:
+            train_in_processes(sweep, processes)
     return [sweep.finished[spec.digest] for spec in specs]
+
+
+@contextmanager
+def _watched(progress: Shown, watch: Watch | None, say: Say | None) -> Iterator[tuple[Watch | None, Say]]:
+    """Who hears where the sweep stands: the caller, and a bar if one is shown."""
+    from recombine.sweep.bar import bar_for
+
+    bar = bar_for(progress, watch)
+    if bar is None:
+        yield watch, say or logging.getLogger(__name__).warning
+        return
+
+    def both(now: Progress) -> None:
+        bar(now)
+        if watch is not None:
+            watch(now)
+
+    with bar:
+        yield both, say or bar.say
+        bar.complete()
 
 
 def _cluster_device(device: str, processes: int | None) -> torch.device:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -74,3 +75,5 @@ Say = Callable[[str], None]
 """A function that is called with a line about what was lost, found or put aside."""
 Watch = Callable[[Progress], None]
 """A function that is called with every new progress."""
+Shown = bool | Literal["auto"]
+"""Whether a bar is shown; `auto`: where somebody sees it."""

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from rich.text import Text
 
-from recombine.cli.progress import TrainingBar, duration
 from recombine.sweep import Progress
+from recombine.sweep.bar import TrainingBar, duration
 from recombine.sweep.progress import WorkerProgress
 
 

@@ -1,4 +1,7 @@
-"""Where training stands, on standard error: a bar in a terminal, elsewhere a line per tenth and per study."""
+"""Where training stands: a bar in a notebook or a terminal, elsewhere a line per tenth and per study.
+
+The command line and `recombine.train` share it. In a terminal it is on standard error, and so are the lines.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -14,9 +18,9 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 from rich.text import Text
 
-from recombine.cli.screen import console, counted, is_terminal, visible, write_error
-from recombine.sweep import Progress
-from recombine.sweep.progress import WorkerProgress
+from recombine.screen import console, counted, is_terminal, visible, write_error
+from recombine.sweep.notebook import NotebookBar, in_notebook
+from recombine.sweep.progress import Progress, Shown, Watch, WorkerProgress
 
 SPEED_SECONDS = 30.0
 """The time left follows the speed over about this long."""
@@ -52,7 +56,8 @@ class TrainingBar:
     """Shows where a sweep stands."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        self.watched = is_terminal(sys.stderr)
+        self.notebook = NotebookBar(clock) if in_notebook() else None
+        self.watched = self.notebook is None and is_terminal(sys.stderr)
         self.bar = _Bar(
             TextColumn("{task.fields[runs]} runs", markup=False),
             BarColumn(),
@@ -67,6 +72,7 @@ class TrainingBar:
         self.clock = clock
         self.began = self.last_line = clock()
         self.sweep_began, self.sweep_done, self.tenth = self.began, 0, 0
+        self.last: Progress | None = None
         self.idle_since: float | None = None
         """Since when others train all that is left; infinity once that was said."""
 
@@ -78,10 +84,12 @@ class TrainingBar:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.bar.stop()
+        if self.notebook is not None:
+            self.notebook.stop()
 
     def say(self, line: str) -> None:
         """Write a line: above the bar, or with the time that has passed."""
-        if self.watched:
+        if self.watched or self.notebook is not None:
             self.say_above(line)
         else:
             self.last_line = self.clock()
@@ -91,13 +99,23 @@ class TrainingBar:
         """Write a line above the bar; where there is none it is left out."""
         if self.watched:
             self.bar.console.print(visible(line))
+        elif self.notebook is not None:
+            print(visible(line))
+
+    def complete(self) -> None:
+        """Show that all is trained, where the last state stays: a sweep reports while it trains, not when it has."""
+        if self.last is not None and self.notebook is not None:
+            last = self.last
+            total = last.steps_done + last.steps_left
+            self(replace(last, finished=last.runs, members=0, steps_done=total, steps_left=0))
 
     def __call__(self, progress: Progress) -> None:
         """Take note of new progress."""
+        self.last = progress
         if progress.steps_done < self.sweep_done:  # a further sweep of the same command
             self.sweep_began, self.tenth = self.clock(), 0
         self.sweep_done = progress.steps_done
-        if self.watched:
+        if self.watched or self.notebook is not None:
             self._update(progress)
         else:
             self._count_tenths(progress)
@@ -105,15 +123,22 @@ class TrainingBar:
 
     def _update(self, progress: Progress) -> None:
         rate = progress.steps_done / max(self.clock() - self.sweep_began, 1e-9)
-        detail = f"{counted(progress.members, 'member')} · {rate:.0f} steps/s{_error(progress, ' · ')}"
+        pace = f"{counted(progress.members, 'member')} · {rate:.0f} steps/s{_error(progress, ' · ')}"
+        waiting = _waiting(progress) if progress.steps_left else ""
+        detail = (pace if progress.members else waiting) + _failed(progress, " · ")
+        runs, total = f"{progress.finished}/{progress.runs}", progress.steps_done + progress.steps_left
+        if self.notebook is not None:
+            self.notebook.show(runs, progress.steps_done, total, detail + self._time_left(progress))
+            return
         self.bar.workers = progress.workers
-        self.bar.update(
-            self.task,
-            total=progress.steps_done + progress.steps_left,
-            completed=progress.steps_done,
-            runs=f"{progress.finished}/{progress.runs}",
-            detail=(detail if progress.members else _waiting(progress)) + _failed(progress, " · "),
-        )
+        self.bar.update(self.task, total=total, completed=progress.steps_done, runs=runs, detail=detail)
+
+    def _time_left(self, progress: Progress) -> str:
+        """How long the rest takes at the speed so far."""
+        if not progress.steps_done or not progress.steps_left:
+            return ""
+        left = (self.clock() - self.sweep_began) * progress.steps_left / progress.steps_done
+        return f" · about {duration(left)} left"
 
     def _count_tenths(self, progress: Progress) -> None:
         total = progress.steps_done + progress.steps_left
@@ -137,6 +162,13 @@ class TrainingBar:
         elif now - self.idle_since >= WAITING_SECONDS:
             self.say(_waiting(progress))
             self.idle_since = math.inf
+
+
+def bar_for(progress: Shown, watch: Watch | None) -> TrainingBar | None:
+    """The bar that a call of `train` shows: with `auto` where somebody sees it, and no other function watches."""
+    if progress == "auto":
+        progress = watch is None and (in_notebook() or is_terminal(sys.stderr))
+    return TrainingBar() if progress else None
 
 
 def _error(progress: Progress, before: str) -> str:

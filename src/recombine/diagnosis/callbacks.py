@@ -1,0 +1,211 @@
+"""The diagnosis during one's own training: an object that is called with the module, every so many steps or epochs.
+
+    callback = DiagnosisCallback("x=0:27,y=0:27", encode="bump", holdout="center", targets=images, every=10)
+    for epoch in range(100):
+        train_an_epoch(module)
+        callback(module, epoch)
+    callback.history["ood_error"].plot()
+
+The module is left exactly as it was, flags, hooks, gradients, buffers and random state, so that training with the
+callback and without it gives the same bits. Only the numbers that are logged are computed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+import xarray
+from torch import nn
+
+from recombine.checks import items, users_function, whole_number
+from recombine.diagnosis.arguments import valid_module
+from recombine.diagnosis.diagnosing import diagnose
+from recombine.diagnosis.isolation import unwrapped
+from recombine.diagnosis.result import Diagnosis
+from recombine.diagnosis.selection import selected
+from recombine.errors import InvalidValue, listed
+from recombine.factors import FactorGrid
+from recombine.metrics.registry import STAGE_METRICS
+
+if TYPE_CHECKING:
+    import pandas
+
+Log = Callable[[dict[str, float], int], object]
+USUAL = (
+    "id_error", "ood_error", "ood_over_mean", "factorization_mean", "partial_factorization", "log_volume_std",
+)  # fmt: skip
+"""What is logged by default, as far as the module and its data have it."""
+CASES = ("stage", "kernel", "prediction")
+"""Dimensions whose every label is a number of its own in a log; others are averaged."""
+
+
+class DiagnosisCallback:
+    """Measures a module while it trains, and keeps and logs the numbers.
+
+    Parameters
+    ----------
+    grid
+        Factors and values, as for `diagnose`.
+    every
+        Measure at steps that are multiples of this; other calls return at once.
+    metrics
+        Variables of a diagnosis, by name (docs/metrics.md). Default: errors of trained and held-out combinations,
+        factorization, partial factorization and the spread of the log volume, as far as there are targets, a hold-out
+        and two factors.
+    log
+        A function of a dictionary of numbers and the step, as `wandb.log`.
+    prefix
+        Of the names that are logged.
+    **settings
+        Other arguments of `diagnose`: `encode`, `holdout`, `targets`, `stages`, `data`, `points`, ….
+
+    Examples
+    --------
+    >>> import torch
+    >>> import recombine as rc
+    >>> task = rc.BumpTask(size=6, holdout="center:2:4")
+    >>> module = rc.MLP(width=8, depth=1).build(rc.RunSpec(task=task).interface)
+    >>> inputs, images = task.examples(task.grid.points[~task.held_out])
+    >>> callback = rc.DiagnosisCallback(
+    ...     task.grid, every=10, encode=task.encoding, holdout=task.holdout, targets=task.render(task.grid.points),
+    ...     metrics=["ood_error", "factorization_mean"],
+    ... )
+    >>> optimizer = torch.optim.Adam(module.parameters())
+    >>> for step in range(21):
+    ...     loss = (module(inputs) - images).square().mean()
+    ...     optimizer.zero_grad()
+    ...     loss.backward()
+    ...     optimizer.step()
+    ...     numbers = callback(module, step)
+    >>> list(callback.history.index)
+    [0, 10, 20]
+    >>> list(callback.history.columns)
+    ['ood_error', 'factorization_mean/input', 'factorization_mean/stages.layer1', 'factorization_mean/output']
+    >>> callback.dataset["factorization_mean"].dims
+    ('step', 'stage')
+    """
+
+    def __init__(
+        self, grid: FactorGrid | str | None = None, *, every: int = 1, metrics: Sequence[str] | None = None,
+        log: Log | None = None, prefix: str = "diagnosis/", **settings: Any,
+    ) -> None:  # fmt: skip
+        self.every = whole_number("every", every)
+        self.required = None if metrics is None else items("metrics", metrics, str, example="names of variables")
+        self.names = list(USUAL if self.required is None else self.required)
+        selected(self.names, False)
+        if log is not None and not callable(log):
+            raise InvalidValue("log", log, "a function of a dictionary of numbers and the step")
+        if not isinstance(prefix, str):
+            raise InvalidValue("prefix", prefix, "a text")
+        allowed = [name for name in inspect.signature(diagnose).parameters if name not in ("module", "grid", "metrics")]
+        for name, value in settings.items():
+            if name not in allowed:
+                raise InvalidValue(name, value, f"nothing, since the arguments of diagnose are {listed(allowed)}")
+        self.grid, self.log, self.prefix, self.settings = grid, log, prefix, settings
+        self.calls = 0
+        self.measured: list[tuple[int, Diagnosis]] = []
+        """Step and chosen variables of every measurement."""
+
+    def __call__(self, module: nn.Module, step: int | None = None) -> dict[str, float] | None:
+        """Measure the module, if it is time to.
+
+        Parameters
+        ----------
+        module
+            The module as it is; what `torch.compile`, `DistributedDataParallel` or `DataParallel` wrapped is measured
+            itself.
+        step
+            Number of the step or epoch. Default: number of calls before.
+
+        Returns
+        -------
+        dict of float or None
+            The numbers by name; none between measurements, and in processes of distributed training but the first.
+        """
+        step = self.calls if step is None else whole_number("step", step, at_least=0)
+        self.calls += 1
+        if step % self.every or not _is_first_process():
+            return None
+        result = diagnose(unwrapped(valid_module(module)), self.grid, metrics=self.names, **self.settings)
+        chosen = self._chosen(result)
+        self.measured.append((step, chosen))
+        numbers = {f"{self.prefix}{name}": value for name, value in self._numbers(chosen).items()}
+        if self.log is not None:
+            with users_function("log", self.log):
+                self.log(dict(numbers), step)
+        return numbers
+
+    def _chosen(self, result: Diagnosis) -> Diagnosis:
+        """The variables that were asked for; one that is not there is refused, unless nobody named it."""
+        for name in self.required or ():
+            if name not in result:
+                metric = next((own.name for own in STAGE_METRICS.values() if name in _columns(own.columns)), name)
+                needed = result.left_out.get(metric, "targets and a hold-out")
+                raise InvalidValue("metrics", name, f"what can be measured here; {name} needs: {needed}")
+        return result.drop_vars([name for name in result.data_vars if name not in self.names])
+
+    def _numbers(self, result: Diagnosis) -> dict[str, float]:
+        """Every number by name, in the order of the metrics."""
+        return {name: value for own in self.names if own in result for name, value in _cases(own, result[own])}
+
+    @property
+    def history(self) -> pandas.DataFrame:
+        """A row per measurement, with steps as index and numbers by name, without the prefix, as columns."""
+        import pandas
+
+        index = pandas.Index([step for step, _ in self.measured], name="step", dtype=int)
+        return pandas.DataFrame([self._numbers(own) for _, own in self.measured], index=index)
+
+    @property
+    def dataset(self) -> xarray.Dataset:
+        """The chosen variables with all their dimensions, along `step`."""
+        if not self.measured:
+            return xarray.Dataset(coords={"step": []})
+        steps = xarray.DataArray([step for step, _ in self.measured], dims="step", name="step")
+        parts = [xarray.Dataset(own.data_vars, own.coords, own.attrs) for _, own in self.measured]
+        return xarray.concat(parts, steps, data_vars="all", coords="minimal", compat="override", join="outer",
+                             combine_attrs="override")  # fmt: skip
+
+    def lightning(self, module: str | None = None, *, each: Literal["epoch", "step"] = "epoch") -> Any:
+        """The same as a callback of Lightning, for `Trainer(callbacks=[…])`; Lightning must be installed.
+
+        Parameters
+        ----------
+        module
+            Path of the part of the LightningModule that maps codes to outputs, as `decoder`. Default: itself.
+        each
+            What `every` counts: epochs, or optimiser steps.
+
+        Returns
+        -------
+        lightning.pytorch.Callback
+            Logs with `LightningModule.log_dict`, and with `log` where that is given.
+        """
+        from recombine.diagnosis.lightning import lightning_callback
+
+        return lightning_callback(self, module, each)
+
+
+def _columns(columns: Sequence[Any]) -> list[str]:
+    return [column.name for column in columns]
+
+
+def _cases(name: str, variable: xarray.DataArray) -> Iterator[tuple[str, float]]:
+    """Name and value of each case of a variable, over factors and points the mean; of labels none."""
+    if any(column.labels for column in STAGE_METRICS.columns() if column.name == name):
+        return
+    cases = [dim for dim in variable.dims if dim in CASES]
+    values = variable.mean([dim for dim in variable.dims if dim not in cases])
+    if not cases:
+        yield name, float(values)
+        return
+    for case, value in zip(values[cases[0]].values, values.values, strict=True):
+        yield f"{name}/{case}", float(value)
+
+
+def _is_first_process() -> bool:
+    distributed = torch.distributed
+    return not (distributed.is_available() and distributed.is_initialized()) or distributed.get_rank() == 0
