@@ -3,6 +3,7 @@ VENV   := .venv
 PYTHON ?= python3
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+DOCS   := $(VENV)/.docs_installed
 OUT    ?= report
 STORE  ?= runs
 # Libraries are compiled when they are installed, as tests start hundreds of processes, and never later: a test whose
@@ -22,8 +23,8 @@ $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	touch $(STAMP)
 
 lint: $(STAMP)
-	$(BIN)/ruff check src tests benchmarks docs
-	$(BIN)/ruff format --check src tests benchmarks docs
+	$(BIN)/ruff check src tests benchmarks docs conftest.py
+	$(BIN)/ruff format --check src tests benchmarks docs conftest.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -39,7 +40,7 @@ test: $(STAMP)  # lint beside the tests, as it takes one core
 quick-tests: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not slow and not gpu'
 
-test-slow: $(STAMP)
+test-slow: $(DOCS)  # among them the site
 	$(BIN)/python -m pytest -m slow
 
 test-gpu: $(STAMP)
@@ -48,8 +49,14 @@ test-gpu: $(STAMP)
 reproduce: $(STAMP)
 	$(BIN)/recombine reproduce --preset quick --device cpu --store $(STORE) --out $(OUT)
 
-docs: $(STAMP)
+$(DOCS): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	touch $(DOCS)
+
+docs: $(DOCS)  # the site, into build/docs; warnings are errors, and examples are run
 	$(BIN)/python -m pytest docs README.md
+	$(BIN)/python -m sphinx -W --keep-going --quiet -b html -d build/doctrees docs build/docs
+	@echo "site: build/docs/index.html"
 
 bench: $(STAMP)
 	$(BIN)/recombine bench

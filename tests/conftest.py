@@ -25,7 +25,8 @@ INTEGRATION = (
     "cli/test_screens.py", "cli/test_streams.py", "contracts/test_dummies.py",
     "diagnosis/test_callbacks.py", "diagnosis/test_command.py", "diagnosis/test_derivatives.py",
     "diagnosis/test_kinds.py", "diagnosis/test_names.py",
-    "diagnosis/test_public_modules.py", "metrics/test_geometry.py", "store/test_index.py", "store/test_killed.py",
+    "diagnosis/test_public_modules.py", "docs/test_docstrings.py", "metrics/test_geometry.py",
+    "store/test_index.py", "store/test_killed.py",
     "store/test_strangers.py", "test_diagnosis.py", "test_digests.py", "test_editions.py", "kernels",
     "page", "papers", "reproduction/test_results.py", "data/test_end_to_end.py", "tutorials/test_run.py",
 )  # fmt: skip

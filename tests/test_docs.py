@@ -59,9 +59,9 @@ def test_trust_names_commands_that_exist_and_is_found(trust):
     assert "docs/trust.md" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_first_training_that_the_readme_shows_pads_nothing():
+def test_the_first_training_that_is_shown_pads_nothing():
     """Its width is one of whole blocks of the compiled kernels."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
     words = shlex.split(re.search(r"^\S*recombine train .*", text, flags=re.MULTILINE)[0])
     widths = [int(words[at + 1]) for at, word in enumerate(words) if word == "--width"]
     assert widths

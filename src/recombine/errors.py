@@ -23,11 +23,39 @@ class RecombineError(Exception):
     """Base of everything this package raises on purpose.
 
     Deliberately not a `ValueError`: pydantic would wrap those, and the message would no longer be one line.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> try:
+    ...     rc.BumpTask(size=0)
+    ... except rc.RecombineError as error:
+    ...     print(error)
+    size: 0 is not allowed; allowed: at least 2
     """
 
 
 class InvalidValue(RecombineError):
-    """A field was given a value that is not allowed."""
+    """A field was given a value that is not allowed.
+
+    Parameters
+    ----------
+    field
+        Which field or argument.
+    value
+        What was given.
+    allowed
+        What is allowed, in words.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> try:
+    ...     rc.CNN(width=0)
+    ... except rc.InvalidValue as error:
+    ...     print(error.field, error.value, error.allowed, sep="; ")
+    width; 0; at least 1
+    """
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
         self.field = field
@@ -45,7 +73,19 @@ def printable(text: str) -> str:
 
 
 class StoreError(RecombineError):
-    """The store cannot be used: unreadable, foreign, full, damaged."""
+    """The store cannot be used: unreadable, foreign, full, damaged.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     try:
+    ...         rc.Store(folder, create=False)
+    ...     except rc.StoreError:
+    ...         print("no store there")
+    no store there
+    """
 
 
 class StoreFull(StoreError):
@@ -53,7 +93,21 @@ class StoreFull(StoreError):
 
 
 class RunsFailed(RecombineError):
-    """Runs that were put aside, each with its reason, after all others had finished."""
+    """Runs that were put aside, each with its reason, after all others had finished.
+
+    Parameters
+    ----------
+    reasons
+        By key of a run, why it failed.
+    runs
+        How many runs were asked for.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> rc.RunsFailed({"3f2a77": "out of memory"}, runs=4).reasons
+    {'3f2a77': 'out of memory'}
+    """
 
     def __init__(self, reasons: Mapping[str, str], runs: int) -> None:
         self.reasons = dict(reasons)
@@ -72,7 +126,14 @@ class Interrupted(RecombineError):
 
 
 class DeviceError(RecombineError):
-    """The device is absent, or cannot do what a spec needs."""
+    """The device is absent, or cannot do what a spec needs.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> issubclass(rc.DeviceError, rc.RecombineError)
+    True
+    """
 
 
 def quoted(value: object) -> str:

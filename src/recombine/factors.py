@@ -43,7 +43,33 @@ FORMS: tuple[Form, ...] = get_args(Form)
 
 @dataclass(frozen=True)
 class Factor:
-    """One factor: its name, its values, and what they are."""
+    """One factor: its name, its values, and what they are.
+
+    Parameters
+    ----------
+    name
+        As flags and Datasets call it.
+    low
+        Its lowest value.
+    high
+        Its highest value.
+    count
+        How many values it has.
+    form
+        What a value is: `number`, `category` or `angle`.
+    given
+        The values themselves, lowest first, where they are not evenly spaced.
+    period
+        After how much an angle returns; none for other forms.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> rc.Factor("x", 0, 3, 4).values
+    tensor([0., 1., 2., 3.], dtype=torch.float64)
+    >>> rc.Factor("x", 0, 3, 4).spacing
+    1.0
+    """
 
     name: str
     low: float
@@ -175,7 +201,22 @@ def _increasing(name: str, values: Iterable[float]) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class FactorGrid:
-    """All combinations of the values of some factors."""
+    """All combinations of the values of some factors.
+
+    Parameters
+    ----------
+    factors
+        The factors, the last of which is fastest in the order of points.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> grid = rc.FactorGrid((rc.Factor("x", 0, 1, 2), rc.Factor("y", 0, 2, 3)))
+    >>> grid.shape, grid.names
+    ((2, 3), ('x', 'y'))
+    >>> grid.points.tolist()
+    [[0.0, 0.0], [0.0, 1.0], [0.0, 2.0], [1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]
+    """
 
     factors: tuple[Factor, ...]
 

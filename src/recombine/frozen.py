@@ -6,16 +6,22 @@ the identity. Records go through JSON unchanged.
 A field that a later version of a record adds is marked `ADDED`: while it has its default it is left out of the JSON,
 so that a record that could have been written before keeps its identity. Its default can never change, and as a text
 it is given by name only, since the places of a text belong to the fields that were there before.
+
+A field is described once, in the text below it: flags have it as their help, and a class's docstring gains it among
+Parameters, so that `help(CNN)`, editors and the API reference show every field.
 """
 
 from __future__ import annotations
 
+import inspect
+import re
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import Annotated, Any, Self, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_serializer, model_validator
+from pydantic.fields import FieldInfo
 
 from recombine.errors import InvalidValue, from_pydantic, reason_of, typed
 from recombine.files import parsed_json
@@ -31,6 +37,10 @@ class Frozen(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        cls.__doc__ = with_parameters(cls.__dict__.get("__doc__") or "", cls.model_fields)
 
     def __init__(self, /, **fields: Any) -> None:
         try:
@@ -82,6 +92,42 @@ class Frozen(BaseModel):
     def replace(self, /, **fields: Any) -> Self:
         """A copy with some fields changed, validated again."""
         return type(self)(**{**{name: getattr(self, name) for name in type(self).model_fields}, **fields})
+
+
+OWN_SECTION = "Parameters\n----------\n"
+NEXT_SECTION = re.compile(r"^(?=(?:Examples|Notes|References|See Also)\n-+\n)", re.MULTILINE)
+
+
+def with_parameters(text: str, fields: Mapping[str, FieldInfo]) -> str:
+    """A class's docstring with those of its fields among Parameters that it does not describe there itself."""
+    head, *rest = NEXT_SECTION.split(inspect.cleandoc(text), maxsplit=1)
+    summary, _, described = head.rstrip().partition(OWN_SECTION)
+    there = re.findall(r"^(\w+)", described, re.MULTILINE)
+    entries = [_parameter(name, info) for name, info in fields.items() if name not in {"kind", *there}]
+    section = "\n".join(entry for entry in (described, *entries) if entry)
+    return "\n\n".join(part for part in (summary.rstrip(), OWN_SECTION + section if section else "", *rest) if part)
+
+
+def _parameter(name: str, info: FieldInfo) -> str:
+    default = "" if info.is_required() else f", default {_default_text(info.default)}"
+    return f"{name} : {_type_text(info.annotation)}{default}\n    {' '.join((info.description or '').split())}"
+
+
+def _default_text(value: Any) -> str:
+    if isinstance(value, Frozen):
+        return repr(str(value)) if isinstance(value, Variant) else f"{type(value).__name__}()"
+    return repr(value)
+
+
+def _type_text(annotation: Any) -> str:
+    """A field's type as a reader says it: `int`, `'kept' or 'whole'`, `float or None`."""
+    kinds: list[str] = []
+    for kind in _kinds(annotation):
+        if get_origin(kind) is Literal:
+            kinds += [repr(choice) for choice in get_args(kind)]
+        else:
+            kinds.append("None" if kind is types.NoneType else getattr(get_origin(kind) or kind, "__name__", str(kind)))
+    return " or ".join(dict.fromkeys(kinds))
 
 
 @cache

@@ -33,7 +33,17 @@ _Weight = Annotated[float, Field(ge=0)]
 
 
 class Recipe(Frozen):
-    """How a member is trained: AdamW on the mean squared error over pixels, plus penalties."""
+    """How a member is trained: AdamW on the mean squared error over pixels, plus penalties.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> recipe = rc.Recipe(epochs=10, batch=16)
+    >>> recipe.total_steps(examples=100)
+    70
+    >>> recipe.replace(steps=500).epochs is None
+    True
+    """
 
     epochs: Annotated[int, Field(ge=1, le=LONGEST)] | None = 50
     """Passes over the training set; or give `steps`."""
@@ -92,12 +102,26 @@ class Recipe(Frozen):
 
 
 class RunSpec(Frozen):
-    """One member: a task, a decoder, a recipe and a seed."""
+    """One member: a task, a decoder, a recipe and a seed.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> spec = rc.RunSpec(task=rc.BumpTask(size=8), decoder="cnn:width=16:depth=2", recipe=rc.Recipe(steps=100))
+    >>> [member.seed for member in spec.seeds(range(3))]
+    [0, 1, 2]
+    >>> rc.RunSpec.from_json(spec.to_json()) == spec
+    True
+    """
 
     task: AnyTask = BumpTask()
+    """What is drawn, coded, held out and trained on; a task, or its text as in flags."""
     decoder: AnyDecoder = CNN()
+    """The network's architecture; a spec, or its text, as `cnn:width=16`."""
     recipe: Recipe = Recipe()
+    """How it is trained."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """Where all its random numbers come from: weights, training set, order of examples."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:

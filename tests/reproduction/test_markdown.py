@@ -11,6 +11,7 @@ from recombine.reproduction.claims import Judgement, Test
 from recombine.reproduction.intervals import Interval
 from recombine.reproduction.report.markdown import escaped, row
 from recombine.reproduction.report.verdicts import (
+    brief_table,
     causes_table,
     claim_by_claim,
     costs_table,
@@ -18,6 +19,7 @@ from recombine.reproduction.report.verdicts import (
     provenance_table,
 )
 from recombine.reproduction.results import Results
+from recombine.reproduction.sections import Section
 from tests.command import run
 from tests.golden import RESULTS
 
@@ -43,11 +45,26 @@ def judged(name):
 def test_no_name_becomes_markup(text):
     tables = [make(judged(text)) for make in (markdown_table, claim_by_claim, causes_table)]
     costs = {text: {"networks": 1, "training": 1.0, "measuring": 1.0}}
-    blocks = [*tables, provenance_table({"device": text, text: 1}), costs_table(costs)]
+    brief = brief_table(judged(text), [Section("name", text, text, claims=("C1",))])
+    blocks = [*tables, brief, provenance_table({"device": text, text: 1}), costs_table(costs)]
     for block in blocks:
         assert not markup(block), block
     rows = [line for line in blocks[0].splitlines() if line.startswith("|")]
     assert [len(re.findall(r"(?<!\\)\|", line)) for line in rows] == [6, 6, 6]
+
+
+def test_verdicts_in_brief_are_by_section_and_leave_none_out():
+    verdicts = {"C1": "supported", "C2": "reversed", "C3": "supported", "C4": "undecided"}
+    judgements = [Judgement(claim, "text", "where", verdict) for claim, verdict in verdicts.items()]
+    sections = [Section("a", "First", "", claims=("C3", "C2", "C1", "C9")), Section("b", "Empty", "", claims=("C9",))]
+    assert brief_table(judgements, sections).splitlines() == [
+        "4 claims: 2 supported, 1 reversed, 1 undecided.",
+        "",
+        "| | |",
+        "|---|---|",
+        "| First | supported: C3, C1; reversed: C2 |",
+        "| Others | undecided: C4 |",
+    ]
 
 
 @given(st.text(alphabet=st.sampled_from("<>!&;lt#|`\\[]():/ab \n*_-"), max_size=30))

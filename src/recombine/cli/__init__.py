@@ -68,7 +68,8 @@ COMMANDS = {
         "report",
         "Write a folder's figures, verdicts and page again from its datasets; trains nothing.\n\n"
         "Marked blocks of a Markdown file look like <!-- verdicts: begin --> … <!-- verdicts: end -->. Names: "
-        "verdicts, claims (case by case), provenance, and caption_NAME for every figure.",
+        "verdicts, verdicts_in_brief, causes, claims (case by case), provenance, costs, and caption_NAME for every "
+        "figure.",
     ),
     "verify": ("verify", "Compare the files of results or a store with their digests; exit with 1 if any differs."),
     "bench": (

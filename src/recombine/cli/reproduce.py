@@ -30,6 +30,7 @@ from recombine.reproduction.findings import Findings
 from recombine.reproduction.report.markdown import escaped
 from recombine.reproduction.report.sentences import interval_text, network_count, robustness, sentence, verdict_text
 from recombine.reproduction.report.verdicts import (
+    brief_table,
     causes_table,
     claim_by_claim,
     costs_table,
@@ -49,7 +50,7 @@ COLORS = {
     "supported": "green", "partly supported": "yellow", "not supported": "red", "reversed": "red",
     "undecided": "yellow", "not decidable": "yellow", "direction only": "", "exploratory": "",
 }  # fmt: skip
-BLOCKS = ("verdicts", "causes", "claims", "provenance", "costs")
+BLOCKS = ("verdicts", "verdicts_in_brief", "causes", "claims", "provenance", "costs")
 """Names of marked blocks of a document, other than captions."""
 
 
@@ -221,8 +222,8 @@ def _blocks(findings: Findings) -> dict[str, str]:
     """Everything that can stand between marks."""
     judgements, provenance = findings.judgements, findings.results.provenance
     texts = (
-        markdown_table(judgements), causes_table(judgements), claim_by_claim(judgements), provenance_table(provenance),
-        costs_table(findings.results.costs()),
+        markdown_table(judgements), brief_table(judgements, PAPER.sections), causes_table(judgements),
+        claim_by_claim(judgements), provenance_table(provenance), costs_table(findings.results.costs()),
     )  # fmt: skip
     captions = {f"caption_{name}": escaped(findings.caption(spec)) for name, spec in findings.figures.items()}
     return {**dict(zip(BLOCKS, texts, strict=True)), **captions}

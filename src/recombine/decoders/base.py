@@ -65,7 +65,21 @@ class Interface:
 
 
 class StagedDecoder(nn.Module):
-    """A chain of named stages."""
+    """A chain of named stages.
+
+    Parameters
+    ----------
+    stages
+        Modules by name, in order; the last is called `output`.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> import torch
+    >>> decoder = rc.StagedDecoder({"hidden": torch.nn.Linear(2, 4), "output": torch.nn.Linear(4, 3)})
+    >>> {name: tuple(values.shape) for name, values in decoder.activations(torch.zeros(5, 2)).items()}
+    {'hidden': (5, 4), 'output': (5, 3)}
+    """
 
     @checked
     def __init__(self, stages: Mapping[str, nn.Module]) -> None:
@@ -101,7 +115,16 @@ class StagedDecoder(nn.Module):
 
 
 class DecoderSpec(Variant):
-    """Hyper-parameters of one decoder family."""
+    """Hyper-parameters of one decoder family.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> rc.DECODERS.parse("cnn:width=16").replace(depth=2)
+    CNN(kind='cnn', width=16, depth=2)
+    >>> rc.DECODERS.parse("mlp:width=8") == rc.MLP(width=8)
+    True
+    """
 
     direction: ClassVar[Literal["decode", "encode"]] = "decode"
     """Code to image, or image to code."""

@@ -77,7 +77,15 @@ def convolutions(code_size: int, width: int, depth: int, image_shape: tuple[int,
 
 @DECODERS.register
 class CNN(DecoderSpec):
-    """Transposed-convolution decoder."""
+    """Transposed-convolution decoder.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> module = rc.RunSpec(task=rc.BumpTask(size=8), decoder=rc.CNN(width=16, depth=2)).module()
+    >>> module.stage_names
+    ('layer0', 'layer1', 'layer2', 'output')
+    """
 
     kind: Literal["cnn"] = "cnn"
     width: Annotated[int, Field(ge=1, le=2**16)] = 64

@@ -16,7 +16,15 @@ from recombine.decoders.tokens import PixelTokens, read_out
 
 @DECODERS.register
 class CoordinateMLP(DecoderSpec):
-    """A small network that each pixel runs on its own position."""
+    """A small network that each pixel runs on its own position.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> module = rc.RunSpec(task=rc.BumpTask(size=8), decoder=rc.CoordinateMLP(width=16, depth=2)).module()
+    >>> module.stage_names
+    ('tokens', 'layer1', 'layer2', 'output')
+    """
 
     kind: Literal["coordinate"] = "coordinate"
     width: Annotated[int, Field(ge=4, le=2**16, multiple_of=4)] = 128

@@ -18,7 +18,16 @@ Channels = Annotated[tuple[Positive, ...], Field(min_length=1)]
 
 @DECODERS.register
 class ConvEncoder(DecoderSpec):
-    """Image to code."""
+    """Image to code.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> task = rc.BumpTask(size=8, direction="encode")
+    >>> module = rc.RunSpec(task=task, decoder=rc.ConvEncoder(channels=(4, 8))).module()
+    >>> module.stage_names
+    ('layer1', 'layer2', 'hidden', 'output')
+    """
 
     kind: Literal["encoder"] = "encoder"
     channels: Channels = (32, 64, 128)

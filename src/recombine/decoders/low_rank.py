@@ -39,7 +39,18 @@ LARGEST_EMBEDDING = 2**30
 
 @DECODERS.register
 class LowRank(DecoderSpec):
-    """One rendered image per factor, then a small convolutional net."""
+    """One rendered image per factor, then a small convolutional net.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> task = rc.BumpTask(size=8, encoding="onehot")
+    >>> module = rc.RunSpec(task=task, decoder=rc.LowRank(channels=2, depth=1)).module()
+    >>> module.stage_names
+    ('embedding', 'layer1', 'output')
+    >>> sorted(module.penalties())
+    ['entropy', 'variance']
+    """
 
     kind: Literal["low_rank"] = "low_rank"
     rank: Annotated[int, Field(ge=1, le=2**12)] | None = None
@@ -80,6 +91,24 @@ class LowRankEmbedding(nn.Module):
     """Codes to one rendered image per factor: `(batch, code)` to `(batch, factor, y, x)`.
 
     With an image shape of `(channel, y, x)`, to `(batch, factor × channel, y, x)`.
+
+    Parameters
+    ----------
+    code_sizes
+        Neurons of each factor's code, side by side in the code vector.
+    image_shape
+        Rows and columns; of colour images channels, rows and columns.
+    rank
+        Bound on the rank of an embedding; None: the smaller side of the image.
+    vectors
+        Which vectors the variance penalty sees.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> import torch
+    >>> rc.LowRankEmbedding((4, 4), (8, 8))(torch.eye(8)).shape
+    torch.Size([8, 2, 8, 8])
     """
 
     @checked

@@ -16,7 +16,15 @@ from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDeco
 
 @DECODERS.register
 class MLP(DecoderSpec):
-    """Multi-layer perceptron."""
+    """Multi-layer perceptron.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> module = rc.RunSpec(task=rc.BumpTask(size=8), decoder=rc.MLP(width=16, depth=2)).module()
+    >>> module.stage_names
+    ('layer1', 'layer2', 'output')
+    """
 
     kind: Literal["mlp"] = "mlp"
     width: Annotated[int, Field(ge=1, le=2**16)] = 256

@@ -20,7 +20,15 @@ from recombine.errors import InvalidValue
 
 @DECODERS.register
 class Transformer(DecoderSpec):
-    """Attention over pixel tokens."""
+    """Attention over pixel tokens.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> module = rc.RunSpec(task=rc.BumpTask(size=8), decoder=rc.Transformer(width=16, depth=1)).module()
+    >>> module.stage_names
+    ('tokens', 'layer1', 'output')
+    """
 
     kind: Literal["transformer"] = "transformer"
     width: Annotated[int, Field(ge=4, le=2**16, multiple_of=4)] = 128

@@ -132,6 +132,17 @@ def diagnose(
     Diagnosis
         A Dataset. `attrs["metric"]` says how the metric tensor was computed, `attrs["metric_reason"]` why not exactly,
         and `attrs["notes"]` what else a reader must know.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> from torch import nn
+    >>> decoder = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 16))
+    >>> result = rc.diagnose(decoder, "x=0:3,y=0:3", encode="bump", holdout="center:1:2")
+    >>> [str(stage) for stage in result["stage"].values]
+    ['input', '0', '1', 'output']
+    >>> result["volume"].dims
+    ('stage', 'x', 'y')
     """
     if isinstance(module, Run):
         given_too = {"grid": grid, "data": data, "encode": encode, "holdout": holdout, "targets": targets}

@@ -18,7 +18,16 @@ from recombine.registry import Registry
 
 
 class Encoding(Variant):
-    """Value of a factor to its code."""
+    """Value of a factor to its code.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> rc.ENCODINGS.parse("bump").size(rc.Factor("x", 0, 27, 28))
+    28
+    >>> rc.BumpTask(encoding="rate").code_sizes
+    (1, 1)
+    """
 
     population: ClassVar[bool] = True
     """Whether an absent factor can be told from a present one."""

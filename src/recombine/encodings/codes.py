@@ -22,7 +22,15 @@ def _neurons(factor: Factor, like: Tensor) -> Tensor:
 
 @ENCODINGS.register
 class Bump(Encoding):
-    """A Gaussian bump over neurons k = 0 … count − 1: `exp(−(k − v)² / 2s²)`."""
+    """A Gaussian bump over neurons k = 0 … count − 1: `exp(−(k − v)² / 2s²)`.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> import torch
+    >>> rc.Bump(variance=0.5).code(torch.tensor([1.0]), rc.Factor("x", 0, 3, 4)).round(decimals=3)
+    tensor([[0.3680, 1.0000, 0.3680, 0.0180]])
+    """
 
     kind: Literal["bump"] = "bump"
     variance: Annotated[float, Field(gt=0, le=1e9)] = 1.0
@@ -40,7 +48,15 @@ class Bump(Encoding):
 
 @ENCODINGS.register
 class OneHot(Encoding):
-    """1 at neuron k = v, 0 elsewhere; defined at the factor's own values only."""
+    """1 at neuron k = v, 0 elsewhere; defined at the factor's own values only.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> import torch
+    >>> rc.OneHot().code(torch.tensor([2.0]), rc.Factor("x", 0, 3, 4))
+    tensor([[0., 0., 1., 0.]])
+    """
 
     kind: Literal["onehot"] = "onehot"
     differentiable: ClassVar[bool] = False
@@ -62,7 +78,16 @@ class OneHot(Encoding):
 
 @ENCODINGS.register
 class Rate(Encoding):
-    """The scalar itself: one neuron per factor."""
+    """The scalar itself: one neuron per factor.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> import torch
+    >>> rc.Rate(scale="unit").code(torch.tensor([0.0, 3.0]), rc.Factor("x", 0, 3, 4))
+    tensor([[-1.],
+            [ 1.]])
+    """
 
     kind: Literal["rate"] = "rate"
     population: ClassVar[bool] = False
@@ -83,7 +108,15 @@ class Rate(Encoding):
 
 @ENCODINGS.register
 class Ramp(Encoding):
-    """Graded thermometer: `clip(v − k + ½, 0, 1)`, the population form of a rate code."""
+    """Graded thermometer: `clip(v − k + ½, 0, 1)`, the population form of a rate code.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> import torch
+    >>> rc.Ramp().code(torch.tensor([1.25]), rc.Factor("x", 0, 3, 4))
+    tensor([[1.0000, 0.7500, 0.0000, 0.0000]])
+    """
 
     kind: Literal["ramp"] = "ramp"
 
@@ -98,7 +131,15 @@ class Ramp(Encoding):
 
 @ENCODINGS.register
 class Positional(Encoding):
-    """Sines, then cosines, of `v / base^(i/pairs)` for i = 0 … pairs − 1."""
+    """Sines, then cosines, of `v / base^(i/pairs)` for i = 0 … pairs − 1.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> import torch
+    >>> rc.Positional(pairs=2).code(torch.tensor([0.0]), rc.Factor("x", 0, 3, 4))
+    tensor([[0., 0., 1., 1.]])
+    """
 
     kind: Literal["positional"] = "positional"
     pairs: Annotated[int, Field(ge=1, le=4096)] = 8
@@ -123,6 +164,14 @@ class Polar(Encoding):
 
     Between two positions the one-hot code passes linearly from one neuron to the next, so that it has a derivative.
     An absent angle is (0, 0), which is no point of the circle.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> import torch
+    >>> angle = rc.Factor.of("angle", [0.0, 90.0, 180.0], form="angle")
+    >>> rc.Polar().code(torch.tensor([90.0]), angle).round().abs()
+    tensor([[0., 1.]])
     """
 
     kind: Literal["polar"] = "polar"
@@ -146,6 +195,15 @@ class Circular(Encoding):
 
     Near its top it is the Gaussian of `bump`, but it is smooth all round and the same after a full period. A factor
     that is no angle has a `bump` code.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> import torch
+    >>> angle = rc.Factor.of("angle", [0.0, 90.0, 180.0, 270.0], form="angle")
+    >>> rc.Circular().code(torch.tensor([0.0, 360.0]), angle).round(decimals=2)
+    tensor([[1.0000, 0.6700, 0.4400, 0.6700],
+            [1.0000, 0.6700, 0.4400, 0.6700]])
     """
 
     kind: Literal["circular"] = "circular"

@@ -29,7 +29,16 @@ DEFAULTS: dict[Form, Encoding] = {"number": Bump(), "category": OneHot(), "angle
 
 @ENCODINGS.register
 class Mixed(Encoding):
-    """One encoding by factor name, as `mixed:x=bump:angle=polar`; by the factor's form where none is given."""
+    """One encoding by factor name, as `mixed:x=bump:angle=polar`; by the factor's form where none is given.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> rc.BumpTask(size=8, encoding="mixed:x=bump:y=rate").code_sizes
+    (8, 1)
+    >>> str(rc.Mixed(x="bump", y="rate"))
+    'mixed:x=bump:y=rate'
+    """
 
     model_config = ConfigDict(extra="allow")
 

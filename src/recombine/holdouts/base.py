@@ -21,7 +21,16 @@ CENTER_FRACTION = 17 / 28
 
 
 class Holdout(Variant):
-    """A rule that says which combinations of a grid are held out."""
+    """A rule that says which combinations of a grid are held out.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> rc.HOLDOUTS.parse("center:6:22")
+    Center(kind='center', factors=None, low=6, high=22, fraction=None)
+    >>> rc.BumpTask(size=8, holdout="corner:5").held_out.sum()
+    tensor(9)
+    """
 
     @abstractmethod
     def mask(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:

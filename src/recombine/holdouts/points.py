@@ -21,7 +21,15 @@ from recombine.holdouts.base import CENTER_FRACTION, HOLDOUTS, Pattern
 
 @HOLDOUTS.register
 class Scattered(Pattern):
-    """Combinations drawn at random, passing over any that would remove the last example of a factor value."""
+    """Combinations drawn at random, passing over any that would remove the last example of a factor value.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> grid = rc.FactorGrid((rc.Factor("x", 0, 4, 5), rc.Factor("y", 0, 4, 5)))
+    >>> int(rc.Scattered(fraction=0.2).mask(grid).sum())
+    5
+    """
 
     kind: Literal["random"] = "random"
     fraction: Annotated[float, Field(gt=0, lt=1)] = CENTER_FRACTION**2
@@ -83,6 +91,17 @@ class Mask(Pattern):
     """An arbitrary list of held-out points, as integer positions, of all factors or of those that it is about.
 
     `mask:0,1;3,4` lists them; `mask:FILE` reads a .npy mask or a .json list.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> grid = rc.FactorGrid((rc.Factor("x", 0, 4, 5), rc.Factor("y", 0, 4, 5)))
+    >>> rc.Mask(points=((0, 1), (3, 4))).mask(grid).int()
+    tensor([[0, 1, 0, 0, 0],
+            [0, 0, 0, 0, 0],
+            [0, 0, 0, 0, 0],
+            [0, 0, 0, 0, 1],
+            [0, 0, 0, 0, 0]], dtype=torch.int32)
     """
 
     kind: Literal["mask"] = "mask"

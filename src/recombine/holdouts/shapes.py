@@ -23,7 +23,15 @@ ARM_FRACTION = 8 / 28
 
 @HOLDOUTS.register
 class Nothing(Holdout):
-    """Every combination is kept."""
+    """Every combination is kept.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> grid = rc.FactorGrid((rc.Factor("x", 0, 4, 5), rc.Factor("y", 0, 4, 5)))
+    >>> int(rc.Nothing().mask(grid).sum())
+    0
+    """
 
     kind: Literal["none"] = "none"
 
@@ -34,7 +42,19 @@ class Nothing(Holdout):
 
 @HOLDOUTS.register
 class Center(Pattern):
-    """A box `[low, high]` in every factor; centred, with 17/28 of each factor, unless bounds are given."""
+    """A box `[low, high]` in every factor; centred, with 17/28 of each factor, unless bounds are given.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> grid = rc.FactorGrid((rc.Factor("x", 0, 4, 5), rc.Factor("y", 0, 4, 5)))
+    >>> rc.Center(low=1, high=3).mask(grid).int()
+    tensor([[0, 0, 0, 0, 0],
+            [0, 1, 1, 1, 0],
+            [0, 1, 1, 1, 0],
+            [0, 1, 1, 1, 0],
+            [0, 0, 0, 0, 0]], dtype=torch.int32)
+    """
 
     kind: Literal["center"] = "center"
     low: Bound | None = None
@@ -65,7 +85,19 @@ class Center(Pattern):
 
 @HOLDOUTS.register
 class Corner(Pattern):
-    """All factors at or beyond `start`: a box in the corner of the largest (or smallest) values."""
+    """All factors at or beyond `start`: a box in the corner of the largest (or smallest) values.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> grid = rc.FactorGrid((rc.Factor("x", 0, 4, 5), rc.Factor("y", 0, 4, 5)))
+    >>> rc.Corner(start=3).mask(grid).int()
+    tensor([[0, 0, 0, 0, 0],
+            [0, 0, 0, 0, 0],
+            [0, 0, 0, 0, 0],
+            [0, 0, 0, 1, 1],
+            [0, 0, 0, 1, 1]], dtype=torch.int32)
+    """
 
     kind: Literal["corner"] = "corner"
     start: Bound | None = None
@@ -99,6 +131,17 @@ class Cross(Pattern):
 
     The published cross runs through the whole image and so removes whole factor values; it is
     `cross:10:17:0:27` together with `allow_unseen`.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> grid = rc.FactorGrid((rc.Factor("x", 0, 4, 5), rc.Factor("y", 0, 4, 5)))
+    >>> rc.Cross(arm_low=2, arm_high=2, low=1, high=3).mask(grid).int()
+    tensor([[0, 0, 0, 0, 0],
+            [0, 0, 1, 0, 0],
+            [0, 1, 1, 1, 0],
+            [0, 0, 1, 0, 0],
+            [0, 0, 0, 0, 0]], dtype=torch.int32)
     """
 
     kind: Literal["cross"] = "cross"
@@ -130,7 +173,19 @@ class Cross(Pattern):
 
 @HOLDOUTS.register
 class Ell(Pattern):
-    """An L: the box `[low, high]` without its upper part `[notch, high]`."""
+    """An L: the box `[low, high]` without its upper part `[notch, high]`.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> grid = rc.FactorGrid((rc.Factor("x", 0, 4, 5), rc.Factor("y", 0, 4, 5)))
+    >>> rc.Ell(low=1, high=3, notch=2).mask(grid).int()
+    tensor([[0, 0, 0, 0, 0],
+            [0, 1, 1, 1, 0],
+            [0, 1, 0, 0, 0],
+            [0, 1, 0, 0, 0],
+            [0, 0, 0, 0, 0]], dtype=torch.int32)
+    """
 
     kind: Literal["L"] = "L"
     low: Bound | None = None

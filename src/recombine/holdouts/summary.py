@@ -19,7 +19,25 @@ MOST_NAMED = 3
 
 @dataclass(frozen=True)
 class HoldoutSummary:
-    """Combinations kept and held out, and the single values that are in no kept one."""
+    """Combinations kept and held out, and the single values that are in no kept one.
+
+    Parameters
+    ----------
+    kept
+        How many combinations are kept.
+    held_out
+        How many are held out.
+    unseen
+        Factor values that are held out altogether, as `x=3`.
+    absent
+        Combinations of which there is no example, and which are neither.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> print(rc.BumpTask(size=8, holdout="center:2:5").holdout_summary)
+    48 combinations kept, 16 held out; every single value is seen
+    """
 
     kept: int
     held_out: int

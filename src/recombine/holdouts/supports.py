@@ -37,6 +37,17 @@ class Diagonal(Pattern):
 
     Factors of fewer values than the longest are stretched to its length, so that the diagonal runs from corner to
     corner; those of a single value are passed over.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> grid = rc.FactorGrid((rc.Factor("x", 0, 4, 5), rc.Factor("y", 0, 4, 5)))
+    >>> rc.Diagonal(bandwidth=1).mask(grid).int()
+    tensor([[0, 0, 1, 1, 1],
+            [0, 0, 0, 1, 1],
+            [1, 0, 0, 0, 1],
+            [1, 1, 0, 0, 0],
+            [1, 1, 1, 0, 0]], dtype=torch.int32)
     """
 
     kind: Literal["diagonal"] = "diagonal"
@@ -65,7 +76,19 @@ class Diagonal(Pattern):
 
 @HOLDOUTS.register
 class Orthogonal(Pattern):
-    """One factor is varied at a time: kept is where at most one factor differs from a base point."""
+    """One factor is varied at a time: kept is where at most one factor differs from a base point.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> grid = rc.FactorGrid((rc.Factor("x", 0, 4, 5), rc.Factor("y", 0, 4, 5)))
+    >>> rc.Orthogonal(base=2).mask(grid).int()
+    tensor([[1, 1, 0, 1, 1],
+            [1, 1, 0, 1, 1],
+            [0, 0, 0, 0, 0],
+            [1, 1, 0, 1, 1],
+            [1, 1, 0, 1, 1]], dtype=torch.int32)
+    """
 
     kind: Literal["orthogonal"] = "orthogonal"
     base: Bound | None = None
@@ -86,6 +109,17 @@ class LShaped(Pattern):
     """An L-shaped support is kept: where at most one factor lies outside the block in the corner of the lowest values.
 
     `corner` holds out where all factors are outside; for two factors that is the same.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> grid = rc.FactorGrid((rc.Factor("x", 0, 4, 5), rc.Factor("y", 0, 4, 5)))
+    >>> rc.LShaped(start=2).mask(grid).int()
+    tensor([[0, 0, 0, 0, 0],
+            [0, 0, 0, 0, 0],
+            [0, 0, 1, 1, 1],
+            [0, 0, 1, 1, 1],
+            [0, 0, 1, 1, 1]], dtype=torch.int32)
     """
 
     kind: Literal["L_shaped"] = "L_shaped"

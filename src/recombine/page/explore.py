@@ -38,7 +38,27 @@ FRAME_HEIGHT = 900
 
 @dataclass(frozen=True)
 class ExplorerPage:
-    """A page that needs no other file; notebooks show it in a frame, as a widget where anywidget is installed."""
+    """A page that needs no other file; notebooks show it in a frame, as a widget where anywidget is installed.
+
+    Parameters
+    ----------
+    html
+        The page.
+    notes
+        What a reader must know of each decoder, as the page says it.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from torch import nn
+    >>> page = rc.explore(nn.Linear(2, 16), "x=0:3,y=0:3", title="Mine")
+    >>> with TemporaryDirectory() as folder:
+    ...     name = page.save(Path(folder) / "page.html").name
+    >>> name, page.notes
+    ('page.html', ())
+    """
 
     html: str
     notes: tuple[str, ...]
@@ -134,8 +154,10 @@ def explore(
 
     Examples
     --------
+    >>> import recombine as rc
+    >>> from torch import nn
     >>> decoder = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 16))
-    >>> page = explore(decoder, "x=0:3,y=0:3", holdout="center:1:2")
+    >>> page = rc.explore(decoder, "x=0:3,y=0:3", holdout="center:1:2")
     >>> page.notes
     ()
     """

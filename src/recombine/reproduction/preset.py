@@ -40,6 +40,7 @@ class Preset(Frozen):
     """The settings that every study has; subclasses add their own."""
 
     name: str
+    """What it is called, as `--preset` takes it."""
     seeds: Seeds
     """Seeds where a claim is judged."""
     extra_seeds: Seeds
@@ -93,11 +94,24 @@ class Preset(Frozen):
         return self.replace(**fields) if fields else self
 
 
+ASSEMBLED = """The settings of a reproduction, those of all its studies together.
+
+On the command line, `recombine reproduce --set NAME=VALUE` changes one.
+
+Examples
+--------
+>>> import recombine as rc
+>>> preset = rc.PRESETS["quick"].replace(seeds=8)
+>>> preset.name, preset.seeds
+('quick', 8)
+"""
+
+
 def assembled(settings: Iterable[type[Preset]], module: str) -> type[Preset]:
     """A preset with the fields of all these, for a module that calls it `Preset`."""
     classes = list(dict.fromkeys(settings))
     bases = [own for own in classes if not any(other is not own and issubclass(other, own) for other in classes)]
-    return create_model("Preset", __base__=tuple(bases), __module__=module)
+    return create_model("Preset", __base__=tuple(bases), __module__=module, __doc__=ASSEMBLED)
 
 
 def _declared(cls: type[Preset], name: str) -> list[Mapping[str, Any]]:

@@ -82,6 +82,17 @@ def reproduce(
     -------
     Results
         The folder.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> from tempfile import TemporaryDirectory
+    >>> tiny = rc.PRESETS["quick"].replace(seeds=1, extra_seeds=1, size=8, width=4, samples=20, steps=2)
+    >>> with TemporaryDirectory() as folder:
+    ...     results = rc.reproduce(rc.STUDIES["encoder"], tiny, f"{folder}/runs", f"{folder}/report", device="cpu")
+    ...     data = results.dataset("encoder").load()
+    >>> data["encoding"].values.tolist(), data.sizes["seed"]
+    (['bump', 'rate'], 1)
     """
     studies = items("studies", studies, Study, example="studies, as STUDIES.values()")
     _require_settings(studies, preset)

@@ -50,7 +50,25 @@ ORIGIN = ("recombine", "commit", "torch", "python", "machine", "device", "precis
 
 
 class Results:
-    """Datasets and provenance in a folder."""
+    """Datasets and provenance in a folder.
+
+    Parameters
+    ----------
+    path
+        The folder.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> from tempfile import TemporaryDirectory
+    >>> import xarray
+    >>> with TemporaryDirectory() as folder:
+    ...     results = rc.Results(folder)
+    ...     results.save("depth", xarray.Dataset({"score": ("seed", [0.5, 0.7])}), "digest")
+    ...     studies, mean = results.studies, float(results.dataset("depth")["score"].mean())
+    >>> studies, mean
+    (['depth'], 0.6)
+    """
 
     def __init__(self, path: Path | str) -> None:
         self.path = given_path("results", path)

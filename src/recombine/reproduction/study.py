@@ -80,7 +80,17 @@ class Trials(Generic[P]):
 
 
 class Study(ABC, Generic[P]):
-    """One question of a paper."""
+    """One question of a paper.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> study, preset = rc.STUDIES["stripes"], rc.PRESETS["quick"]
+    >>> study.question
+    'Do examples of single factors make a network compose?'
+    >>> len(study.arms(preset)) > 3
+    True
+    """
 
     name: ClassVar[str]
     question: ClassVar[str]

@@ -45,7 +45,27 @@ LARGEST_CONSTANTS = 2**31
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """What a folder in the hub's layout says about its weights."""
+    """What a folder in the hub's layout says about its weights.
+
+    Parameters
+    ----------
+    fields
+        All of `config.json`.
+    where
+        The file, for messages.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> from tempfile import TemporaryDirectory
+    >>> spec = rc.RunSpec(task=rc.BumpTask(size=8), decoder="mlp:width=8:depth=1", recipe=rc.Recipe(steps=2))
+    >>> with TemporaryDirectory() as folder:
+    ...     (run,) = rc.train(spec, f"{folder}/runs")
+    ...     written = run.save_pretrained(f"{folder}/model")
+    ...     config = rc.ModelConfig.from_pretrained(f"{folder}/model")
+    >>> config.spec == spec
+    True
+    """
 
     fields: Mapping[str, Any]
     """All of `config.json`."""

@@ -46,7 +46,26 @@ class Problem:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its spec, scores, weights and arrays, read when asked for."""
+    """A finished run: its spec, scores, weights and arrays, read when asked for.
+
+    Parameters
+    ----------
+    key
+        Its name: the digest of its spec.
+    path
+        Its folder in the store.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> from tempfile import TemporaryDirectory
+    >>> spec = rc.RunSpec(task=rc.BumpTask(size=8), decoder="mlp:width=8:depth=1", recipe=rc.Recipe(steps=3))
+    >>> with TemporaryDirectory() as store:
+    ...     (run,) = rc.train(spec, store)
+    ...     status, names, decoder = run.status, sorted(run.scores), run.module()
+    >>> status, names[:2], decoder.stage_names
+    ('done', ['id_accuracy', 'id_mse'], ('layer1', 'output'))
+    """
 
     key: str
     path: Path

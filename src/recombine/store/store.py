@@ -71,6 +71,25 @@ class Store:
     """A store, made where there is none unless `create` is false; then nothing is written by opening it.
 
     A store is a collection of its finished runs: `len(store)`, `for run in store`, `store["3f2a"]`.
+
+    Parameters
+    ----------
+    path
+        Its folder. Default: `RECOMBINE_STORE`, or `./runs`.
+    create
+        Whether to make one where there is none.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> from tempfile import TemporaryDirectory
+    >>> spec = rc.RunSpec(task=rc.BumpTask(size=8), decoder="mlp:width=8:depth=1", recipe=rc.Recipe(steps=3))
+    >>> with TemporaryDirectory() as folder:
+    ...     store = rc.Store(folder)
+    ...     runs = rc.train(spec.seeds(range(2)), store)
+    ...     size, again = len(store), store[spec.digest]
+    >>> size, again.key == spec.digest
+    (2, True)
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, create: bool = True) -> None:

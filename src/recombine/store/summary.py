@@ -24,7 +24,25 @@ class Spread:
 
 @dataclass(frozen=True)
 class Summary:
-    """Runs that differ only in their seed."""
+    """Runs that differ only in their seed.
+
+    Parameters
+    ----------
+    settings
+        The fields, as `task.encoding.kind`, in which the summaries of one call differ.
+    seeds
+        Runs that count: those that did not diverge.
+    diverged
+        Runs that did.
+    scores
+        Mean and standard deviation over seeds, by score.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> rc.Summary({"decoder.width": 8}, seeds=2, diverged=0, scores={}).label
+    'width=8'
+    """
 
     settings: dict[str, Any]
     """The fields, as `task.encoding.kind`, in which the summaries of one call differ."""
@@ -52,6 +70,17 @@ def summarize(runs: Iterable[Run]) -> list[Summary]:
     -------
     list of Summary
         With mean and standard deviation over seeds of every score.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> from tempfile import TemporaryDirectory
+    >>> spec = rc.RunSpec(task=rc.BumpTask(size=8), decoder="mlp:width=8:depth=1", recipe=rc.Recipe(steps=3))
+    >>> specs = spec.seeds(range(2)) + spec.replace(decoder="mlp:width=4:depth=1").seeds(range(2))
+    >>> with TemporaryDirectory() as store:
+    ...     rows = rc.summarize(rc.train(specs, store))
+    >>> [(row.label, row.seeds) for row in rows]
+    [('width=8', 2), ('width=4', 2)]
     """
     runs = items("runs", runs, Run, example="runs, as `train` returns them")
     groups: dict[str, list[Run]] = {}

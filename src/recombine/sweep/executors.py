@@ -93,6 +93,17 @@ def train(
     ------
     RunsFailed
         On a cluster, if runs failed again and again, after all others have finished.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> from tempfile import TemporaryDirectory
+    >>> spec = rc.RunSpec(task=rc.BumpTask(size=8), decoder="mlp:width=8:depth=1", recipe=rc.Recipe(steps=3))
+    >>> with TemporaryDirectory() as store:
+    ...     runs = rc.train(spec.seeds(range(2)), store)
+    ...     again = rc.train(spec.seeds(range(2)), store)  # served, not trained
+    >>> [run.status for run in runs], runs[0].key == again[0].key
+    (['done', 'done'], True)
     """
     specs = items("specs", specs, RunSpec, example="specs, as RunSpec(…) or RunSpec(…).seeds(range(4))")
     hardware = resolve_device(device) if scheduler is None else _cluster_device(device, processes)

@@ -21,7 +21,38 @@ class WorkerProgress:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a sweep stands."""
+    """Where a sweep stands.
+
+    Parameters
+    ----------
+    runs
+        Runs that the sweep was called for.
+    finished
+        Runs in the store.
+    members
+        Members training now.
+    steps_done
+        Steps of all members together, without those of runs that were in the store already.
+    steps_left
+        Steps that are still to be taken.
+    error
+        Mean training error of the members training now.
+    failed
+        Runs that were put aside with an error.
+    workers
+        Each worker of a cluster, where there is one.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> from tempfile import TemporaryDirectory
+    >>> spec = rc.RunSpec(task=rc.BumpTask(size=8), decoder="mlp:width=8:depth=1", recipe=rc.Recipe(steps=3))
+    >>> seen = []
+    >>> with TemporaryDirectory() as store:
+    ...     runs = rc.train(spec, store, watch=seen.append)
+    >>> seen[0].runs, seen[0].members, seen[0].failed
+    (1, 1, 0)
+    """
 
     runs: int
     """Runs that the sweep was called for."""

@@ -48,14 +48,13 @@ class ArrayTask(Task):
         `(row, y, x)`, or `(row, y, x, channel)` for colour: bytes, or floating numbers from 0 to 1.
     factors
         A list of values per factor, numbers or texts, with a value for each image.
-    **fields
-        The task's fields, `data` among them where no arrays are given.
 
     Examples
     --------
     >>> import numpy as np
+    >>> import recombine as rc
     >>> images = np.zeros((6, 8, 8), dtype=np.uint8)
-    >>> task = ArrayTask(images, {"shape": ["heart", "square"] * 3, "x": [0, 0, 1, 1, 2, 2]}, holdout="center")
+    >>> task = rc.ArrayTask(images, {"shape": ["heart", "square"] * 3, "x": [0, 0, 1, 1, 2, 2]}, holdout="center")
     >>> task.grid.shape, task.levels["shape"], int(task.held_out.sum())
     ((2, 3), ('heart', 'square'), 2)
     """

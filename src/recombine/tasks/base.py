@@ -47,7 +47,17 @@ ENUMERATED = 10**5
 
 
 class Task(Variant):
-    """Everything about the data. A subclass adds the renderer and its fields."""
+    """Everything about the data. A subclass adds the renderer and its fields.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> task = rc.TASKS.parse("bump:size=8")
+    >>> task.grid.shape, task.code_sizes, task.image_shape
+    ((8, 8), (8, 8), (8, 8))
+    >>> task.examples(task.grid.points[:3]).targets.shape
+    torch.Size([3, 8, 8])
+    """
 
     encoding: AnyEncoding = Bump()
     """How factor values are coded; each in its own way with mixed:x=bump:angle=polar."""

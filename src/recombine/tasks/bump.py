@@ -24,7 +24,17 @@ from recombine.tasks.base import TASKS, Task
 
 @TASKS.register
 class BumpTask(Task):
-    """Gaussian bumps on a square image; x and y have as many values as it has columns and rows (N)."""
+    """Gaussian bumps on a square image; x and y have as many values as it has columns and rows (N).
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> task = rc.BumpTask(size=8, encoding="rate", holdout="center:2:5")
+    >>> task.grid.names, int(task.held_out.sum())
+    (('x', 'y'), 16)
+    >>> task.render(task.grid.points).shape
+    torch.Size([64, 8, 8])
+    """
 
     kind: Literal["bump"] = "bump"
     size: Annotated[int, Field(ge=2, le=512)] = 28

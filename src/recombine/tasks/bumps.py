@@ -33,7 +33,17 @@ from recombine.tasks.turning import TURN, cos_sin
 
 @TASKS.register
 class BumpsTask(QuantityTask):
-    """Gaussian bumps on a square image with any of five factors."""
+    """Gaussian bumps on a square image with any of five factors.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> task = rc.BumpsTask(size=8, factors=("x=4", "y=4", "intensity=2"))
+    >>> task.grid.names, task.grid.shape
+    (('x', 'y', 'intensity'), (4, 4, 2))
+    >>> task.render(task.grid.points[:2]).shape
+    torch.Size([2, 8, 8])
+    """
 
     kind: Literal["bumps"] = "bumps"
     factors: tuple[FactorText, ...] = ("x=14", "y=14", "size=4")

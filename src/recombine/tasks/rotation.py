@@ -54,7 +54,15 @@ def upright_digits() -> Float[Tensor, "digit y x"]:
 
 @TASKS.register
 class RotationTask(Task):
-    """Rotated digits on a square image."""
+    """Rotated digits on a square image.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> task = rc.RotationTask(size=8, angles=12, holdout=rc.RotationTask.gap(12))
+    >>> task.grid.names, int(task.held_out.sum())
+    (('angle',), 1)
+    """
 
     kind: Literal["rotation"] = "rotation"
     encoding: AnyEncoding = Polar()

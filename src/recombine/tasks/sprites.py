@@ -141,7 +141,15 @@ class Scene(QuantityTask):
 
 @TASKS.register
 class SpriteTask(Scene):
-    """One or two sprites, any of whose quantities are factors."""
+    """One or two sprites, any of whose quantities are factors.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> task = rc.SpriteTask(factors=("shape=2", "x=3", "hue=2"))
+    >>> task.grid.names, task.grid.shape, task.image_shape
+    (('shape', 'x', 'hue'), (2, 3, 2), (3, 28, 28))
+    """
 
     kind: Literal["sprites"] = "sprites"
     factors: tuple[FactorText, ...] = ("shape=3", "x=8", "y=8", "hue=4")
@@ -174,7 +182,15 @@ class SpriteTask(Scene):
 
 @TASKS.register
 class BallsTask(Scene):
-    """Two discs of opposite colours, the second in front of the first."""
+    """Two discs of opposite colours, the second in front of the first.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> task = rc.BallsTask(factors=("x=3", "x2=3"))
+    >>> task.grid.names, task.image_shape
+    (('x', 'x2'), (3, 28, 28))
+    """
 
     kind: Literal["balls"] = "balls"
     factors: tuple[FactorText, ...] = ("x=6", "y=6", "x2=6", "y2=6")

@@ -37,7 +37,14 @@ AnyTrainingRule = Annotated[SerializeAsAny[TrainingRule], BeforeValidator(TRAINI
 
 @TRAINING_RULES.register
 class Draws(TrainingRule):
-    """`samples` draws with replacement."""
+    """`samples` draws with replacement.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> rc.BumpTask(size=8, training=rc.Draws(samples=500)).training_values(seed=0).shape
+    torch.Size([500, 2])
+    """
 
     kind: Literal["draws"] = "draws"
     samples: Annotated[int, Field(ge=1, le=10**7)] = 2000
@@ -49,7 +56,14 @@ class Draws(TrainingRule):
 
 @TRAINING_RULES.register
 class Each(TrainingRule):
-    """Every combination once."""
+    """Every combination once.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> rc.BumpTask(size=8, holdout="center:2:5", training=rc.Each()).training_values(seed=0).shape
+    torch.Size([48, 2])
+    """
 
     kind: Literal["each"] = "each"
 
@@ -59,7 +73,14 @@ class Each(TrainingRule):
 
 @TRAINING_RULES.register
 class Pick(TrainingRule):
-    """`samples` different combinations."""
+    """`samples` different combinations.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> rc.BumpTask(size=8, training=rc.Pick(samples=20)).training_values(seed=0).shape
+    torch.Size([20, 2])
+    """
 
     kind: Literal["pick"] = "pick"
     samples: Annotated[int, Field(ge=0)] = 100
@@ -73,7 +94,14 @@ class Pick(TrainingRule):
 
 @TRAINING_RULES.register
 class Percent(TrainingRule):
-    """`percent` % of the combinations, each once."""
+    """`percent` % of the combinations, each once.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> rc.BumpTask(size=8, holdout="none", training=rc.Percent(percent=25)).training_values(seed=0).shape
+    torch.Size([16, 2])
+    """
 
     kind: Literal["percent"] = "percent"
     percent: Annotated[float, Field(ge=0, le=100)] = 10.0

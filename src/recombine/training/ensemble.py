@@ -39,7 +39,33 @@ def program_of(spec: RunSpec) -> tuple[object, ...]:
 
 @dataclass
 class State:
-    """Everything that changes while members train."""
+    """Everything that changes while members train.
+
+    Parameters
+    ----------
+    weights
+        All parameters of each member, as `(member, parameter)`.
+    mean
+        AdamW's running mean of gradients.
+    square
+        AdamW's running mean of squared gradients.
+    step
+        Steps that each member has taken.
+    alive
+        False once a member's loss was not a finite number; it is left as it was then.
+    errors
+        Each member's squared error at every step so far.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> import torch
+    >>> spec = rc.RunSpec(task=rc.BumpTask(size=8), decoder="mlp:width=8:depth=1", recipe=rc.Recipe(steps=3))
+    >>> ensemble = rc.Ensemble(spec.seeds(range(2)), torch.device("cpu"))
+    >>> state = rc.State.stack([ensemble.fresh(index) for index in range(2)], ensemble.device)
+    >>> state.step.tolist(), state.alive.tolist()
+    ([0, 0], [True, True])
+    """
 
     weights: Float[Tensor, "member parameter"]
     mean: Float[Tensor, "member parameter"]
@@ -66,7 +92,24 @@ class State:
 
 
 class Ensemble:
-    """K members and what they need to take a step."""
+    """K members and what they need to take a step.
+
+    Parameters
+    ----------
+    specs
+        The members: specs with one decoder, shapes, batch, precision and betas.
+    device
+        Where they train.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> import torch
+    >>> spec = rc.RunSpec(task=rc.BumpTask(size=8), decoder="mlp:width=8:depth=1", recipe=rc.Recipe(steps=3))
+    >>> ensemble = rc.Ensemble(spec.seeds(range(2)), torch.device("cpu"))
+    >>> len(ensemble), ensemble.totals
+    (2, [3, 3])
+    """
 
     def __init__(self, specs: Iterable[RunSpec] | RunSpec, device: torch.device) -> None:
         specs = items("specs", specs, RunSpec, example="specs, as RunSpec(…).seeds(range(4))")

@@ -143,6 +143,15 @@ def evaluate(
     `error`, `hit`, `blank` (the error of the empty output) and `held_out`, one value per grid point each; where these
     are some of its points also `point`, their place in the grid, and `weight`, the number of points that each stands
     for.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> import torch
+    >>> spec = rc.RunSpec(task=rc.BumpTask(size=8), decoder="mlp:width=8:depth=1")
+    >>> evaluation = rc.evaluate(spec.task, spec.module(), torch.device("cpu"))
+    >>> evaluation["error"].shape, int(evaluation["held_out"].sum())
+    (torch.Size([64]), 25)
     """
 
     def outputs(inputs: Tensor) -> Tensor:
@@ -186,6 +195,15 @@ def scores(evaluation: Evaluation) -> dict[str, float]:
     Returns
     -------
     `id_mse`, `id_over_blank`, `id_accuracy`, and the same with `ood`.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> import torch
+    >>> task = rc.BumpTask(size=8)
+    >>> blank = rc.evaluate(task, lambda codes: torch.zeros(len(codes), 8, 8), torch.device("cpu"))
+    >>> rc.scores(blank)["ood_over_blank"]
+    1.0
     """
     for name in ("error", "blank", "hit", "held_out"):
         if name not in evaluation or evaluation[name].shape != evaluation["error"].shape:

@@ -34,7 +34,32 @@ WARM_UP_STEPS = 3
 
 @checked
 def fit(ensemble: Ensemble, state: State) -> Iterator[None]:
-    """Train all members to their last step, in place, yielding now and then."""
+    """Train all members to their last step, in place, yielding now and then.
+
+    Parameters
+    ----------
+    ensemble
+        The members.
+    state
+        Where they begin; it is changed in place.
+
+    Returns
+    -------
+    Iterator
+        Yields now and then, between steps, so that a caller can look, save or stop.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> import torch
+    >>> spec = rc.RunSpec(task=rc.BumpTask(size=8), decoder="mlp:width=8:depth=1", recipe=rc.Recipe(steps=3))
+    >>> ensemble = rc.Ensemble(spec, torch.device("cpu"))
+    >>> state = rc.State.stack([ensemble.fresh(0)], ensemble.device)
+    >>> for _ in rc.fit(ensemble, state):
+    ...     pass  # save a checkpoint, look at state.errors, stop
+    >>> state.step.tolist(), len(state.errors[0])
+    ([3], 3)
+    """
     if state.weights.shape != (len(ensemble), ensemble.layout.size):
         raise InvalidValue("state", state.weights, f"the state of this ensemble's {len(ensemble)} members")
     stepper = Stepper(ensemble, state)

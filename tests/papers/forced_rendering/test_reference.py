@@ -10,6 +10,8 @@ import pytest
 
 from recombine.diagnosis.telling import packaged
 from recombine.papers import DEFAULT
+from recombine.reproduction.claims import Judgement
+from recombine.reproduction.report.verdicts import brief_table, marked_blocks, with_blocks
 from recombine.reproduction.results import Results
 
 ROOT = Path(__file__).parents[3]
@@ -30,6 +32,18 @@ def test_the_table_of_what_changed_has_todays_verdicts():
     for claim, before, now in rows:
         assert now == DEFAULT.reference[claim], claim
         assert now != before, claim
+
+
+def test_the_documents_have_todays_verdicts():
+    """README in brief, and one table with all of them."""
+    judgements = [Judgement(own["claim"], own["text"], own["where"], own["verdict"]) for own in JUDGED]
+    readme = (ROOT / "README.md").read_text()
+    assert readme == with_blocks(readme, {"verdicts_in_brief": brief_table(judgements, DEFAULT.sections)})
+    assert marked_blocks(readme) == ["verdicts_in_brief"]
+    rows = re.findall(
+        r"^\| \*\*(C\d+)\*\* .*? \| ([\w ]+) \| ", (ROOT / "docs" / "verdicts.md").read_text(), re.MULTILINE
+    )
+    assert dict(rows) == DEFAULT.reference
 
 
 def test_criteria_are_older_than_the_data():
@@ -54,6 +68,8 @@ import json, sys
 from recombine.papers import DEFAULT
 from recombine.papers.forced_rendering.markers.telling import telling_record
 from recombine.reproduction.findings import Findings
+from recombine.reproduction.claims import Judgement
+from recombine.reproduction.report.verdicts import brief_table, marked_blocks, with_blocks
 from recombine.reproduction.results import Results
 
 results = Results.existing(sys.argv[1])

@@ -18,6 +18,7 @@ class Common(Preset):
     """Settings of every study."""
 
     name: str = "paper"
+    """What it is called, as `--preset` takes it."""
     seeds: Seeds = 56
     """Seeds where a claim is judged."""
     extra_seeds: Seeds = 12

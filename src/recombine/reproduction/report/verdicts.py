@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from recombine.errors import listed
 from recombine.reproduction.claims import Judgement, Test
 from recombine.reproduction.report.markdown import escaped, row
 from recombine.reproduction.report.sentences import (
@@ -15,6 +17,7 @@ from recombine.reproduction.report.sentences import (
     sentence,
     verdict_text,
 )
+from recombine.reproduction.sections import Section
 
 MARK = re.compile(r"<!-- (\w+): begin -->\n.*?<!-- \1: end -->", re.DOTALL)
 """`recombine report --write FILE` writes the block of that name between such marks."""
@@ -38,6 +41,24 @@ def markdown_table(judgements: Sequence[Judgement]) -> str:
 def _has_reference(judgements: Sequence[Judgement]) -> bool:
     """Whether some claim has a direction only, beside which the reference verdict is shown."""
     return any(judgement.verdict == "direction only" for judgement in judgements)
+
+
+def brief_table(judgements: Sequence[Judgement], sections: Sequence[Section]) -> str:
+    """How many claims have each verdict, and which they are, by section of the report, as Markdown."""
+    texts = {judgement.claim: verdict_text(judgement) for judgement in judgements}
+    counts = Counter(texts.values())
+    number = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+    placed = {name for section in sections for name in section.claims}
+    rest = Section("rest", "Others", "", claims=tuple(name for name in texts if name not in placed))
+    lines = [f"{len(texts)} claims: {escaped(number)}.", "", "| | |", "|---|---|"]
+    for section in (*sections, rest):
+        groups: dict[str, list[str]] = {}
+        for name in section.claims:
+            if name in texts:
+                groups.setdefault(texts[name], []).append(name)
+        if groups:
+            lines.append(row((section.title, "; ".join(f"{text}: {listed(names)}" for text, names in groups.items()))))
+    return "\n".join(lines)
 
 
 def claim_by_claim(judgements: Sequence[Judgement]) -> str:

@@ -66,12 +66,17 @@ class Settings(BumpPreset):
     attention_size: Count = 28
     """N of this study."""
     coordinate_width: Count = 128
+    """Size of a token of the coordinate MLP."""
     coordinate_depth: Count = 3
+    """Its layers."""
     coordinate_depths: AnyNumber = (2, 4, 6)
     """Other depths of the coordinate MLP."""
     coordinate_steps: Count = 1500
+    """Its optimiser steps."""
     attention_width: Count = 64
+    """Size of a token of the transformer."""
     attention_depth: Count = 2
+    """Its layers."""
     attention_depths: AnyNumber = (3,)
     """Other depths of the transformer."""
     attention_steps: Count = 2500

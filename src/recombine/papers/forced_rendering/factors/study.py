@@ -72,12 +72,17 @@ class Settings(Common):
     factors_width: Count = 64
     """Channels of CNNs and size of coordinate MLPs' tokens."""
     factors_depth: Count = 3
+    """Depth of its networks."""
     factors_channels: Count = 8
     """Hidden channels of low-rank decoders: two, as for two factors, cannot draw five."""
     factors_steps: Count = 6000
+    """Optimiser steps."""
     factors_low_rank_steps: Count = 12000
+    """Optimiser steps of low-rank decoders."""
     factors_lr: Positive = 1e-3
+    """Learning rate."""
     factors_seeds: Seeds = 40
+    """Seeds of this study."""
     factors_searched: Count = 4
     """Networks per arm, and pixels of each, whose products are counted."""
 

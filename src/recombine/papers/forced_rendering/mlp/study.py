@@ -35,7 +35,9 @@ class Settings(BumpPreset):
     """Depths and widths of the MLP."""
 
     mlp_depths: Several = (3, 4, 5, 6, 7)
+    """Hidden layers of the MLPs."""
     mlp_bump_width: Count = 256
+    """Neurons of hidden layers, for bump codes."""
     mlp_rate_width: Count = 256
     """The paper's 128 are too few for the training images."""
     mlp_rate_steps: Count = 12600

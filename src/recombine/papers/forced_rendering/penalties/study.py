@@ -54,8 +54,11 @@ class Settings(Common):
     penalty_other_size: Count = 28
     """N of a few networks beside: that of the other studies."""
     penalty_sigma: Positive = 1.5
+    """Width of the bump in pixels."""
     penalty_epochs: Count = 1000
+    """Passes over the training set."""
     penalty_lr: Positive = 1e-3
+    """Learning rate."""
     penalty_seeds: Seeds = 72
     """Seeds of this study: with both penalties about one network in eight does not learn."""
 

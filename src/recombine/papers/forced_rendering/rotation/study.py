@@ -63,9 +63,13 @@ class Settings(WithDepth):
     angles: Count = 1000
     """Angles of the rotation study."""
     rotation_size: Count = 28
+    """Rows and columns of the image."""
     rotation_width: Count = 128
+    """Channels of the CNN."""
     rotation_steps: Count = 5600
+    """Optimiser steps."""
     rotation_lr: Positive = 1e-3
+    """Learning rate."""
     digits: Count = 10
     """Digits of the many-digit variant."""
     rotation_seeds: Seeds = 64

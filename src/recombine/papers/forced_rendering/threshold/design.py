@@ -58,11 +58,15 @@ class Settings(WithLearningRate):
     threshold_sizes: Several = (20, 28, 36, 44, 52)
     """N of the data-threshold study."""
     threshold_width: Count = 64
+    """Channels of the paper's network."""
     threshold_depth: Count = 4
+    """Its depth."""
     threshold_steps: Count = 3150
     """Steps of the paper's network."""
     threshold_small_width: Count = 16
+    """Channels of the small network."""
     threshold_small_depth: Count = 3
+    """Its depth."""
     threshold_small_steps: Count = 1000
     """Steps of the small network under the fixed-steps protocols."""
     threshold_epochs: Count = 25

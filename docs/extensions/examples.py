@@ -1,0 +1,18 @@
+"""Examples without the blank line that ends them for doctest."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+LAST_LINE = re.compile(r"(^```(?:python|pycon)\n(?:(?!```).*\n)*?)\n```$", re.MULTILINE)
+
+
+def _trim(app: Any, document: str, source: list[str]) -> None:
+    source[0] = LAST_LINE.sub(r"\1```", source[0])
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Register it with Sphinx."""
+    app.connect("source-read", _trim)
+    return {"parallel_read_safe": True}

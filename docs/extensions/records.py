@@ -1,0 +1,66 @@
+"""Docstrings as the API reference shows them.
+
+Fields of records are among their Parameters, and are not listed again as attributes; constants of modules are left out.
+Bars are those of absolute values, and no substitutions of reStructuredText. A colon in what is said of an attribute is
+a colon, and does not end a type.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from functools import cache
+from typing import Any
+
+import recombine
+import recombine.metrics
+from recombine.frozen import Frozen
+
+QUOTED = re.compile(r"(`[^`]*`)")
+
+
+@cache
+def field_names() -> frozenset[str]:
+    """Fields of all public records and dataclasses."""
+    names: set[str] = {"kind"}
+    for module in (recombine, recombine.metrics):
+        for thing in (getattr(module, name) for name in module.__all__):
+            names |= {*getattr(thing, "model_fields", ()), *getattr(thing, "_fields", ())}
+            names |= {own.name for own in dataclasses.fields(thing)} if dataclasses.is_dataclass(thing) else set()
+    return frozenset(names)
+
+
+def _skip(app: Any, what: str, name: str, thing: Any, skip: bool, options: Any) -> bool | None:
+    if name.startswith("model_") or (what == "module" and not callable(thing)):
+        return True
+    is_method = callable(thing) or isinstance(thing, property | classmethod | staticmethod) or hasattr(thing, "func")
+    return True if name in field_names() and not is_method else None
+
+
+def _signature(
+    app: Any, what: str, name: str, thing: Any, options: Any, signature: str | None, returns: str | None
+) -> tuple[str | None, None]:
+    """A record's fields by name alone; their types and defaults are among Parameters."""
+    if not (isinstance(thing, type) and issubclass(thing, Frozen)):
+        return signature and signature.replace("<function <lambda>>", "…"), None
+    fields = [field for field in thing.model_fields if field != "kind"]
+    shown = fields if len(fields) < 16 else [*fields[:3], "…"]
+    return f"({', '.join(['*', *shown]) if fields else ''})", None
+
+
+def _as_written(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    if what in {"attribute", "property", "data"}:
+        lines.insert(0, "")  # where a type would be looked for
+    for at, line in enumerate(lines):
+        if "|" in line and not line.lstrip().startswith((">>>", "...")):
+            parts = QUOTED.split(line)
+            parts[::2] = [part.replace("|", r"\|") for part in parts[::2]]
+            lines[at] = "".join(parts)
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Register all of it with Sphinx."""
+    app.connect("autodoc-skip-member", _skip)
+    app.connect("autodoc-process-signature", _signature)
+    app.connect("autodoc-process-docstring", _as_written, priority=400)  # before sections are read
+    return {"parallel_read_safe": True}

@@ -1,0 +1,107 @@
+"""The site without Sphinx: links lead somewhere, every page is in a table of contents, every name in the reference."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import recombine as rc
+import recombine.metrics
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+DOCUMENTS = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+AUTODOC = re.compile(r"^\.\. auto(?:function|class|exception):: (\S+)", re.MULTILINE)
+DATA = re.compile(r"^`+\{py:data\} (\S+)", re.MULTILINE)
+
+
+def named(path):
+    return str(path.relative_to(ROOT))
+
+
+def prose(path):
+    """A document without its blocks and pieces of code."""
+    text = re.sub(r"^(`{3,}).*?^\1\s*$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"`[^`\n]*`", "", text)
+
+
+def anchors(path):
+    """Addresses of a document's headings, as GitHub and the site make them; of the command line, of its commands."""
+    titles = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    if path.name == "command_line.md":
+        from recombine.cli import COMMANDS
+
+        titles += [f"recombine {name}" for name in COMMANDS]
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=named)
+def test_links_lead_somewhere(path):
+    for link in LINK.findall(prose(path)):
+        if re.match(r"[a-z]+:", link):
+            continue
+        target, _, anchor = link.partition("#")
+        file = (path.parent / target).resolve() if target else path
+        assert file.exists(), link
+        assert file.is_relative_to(ROOT), link
+        assert not anchor or anchor in anchors(file), link
+
+
+def test_a_lost_link_is_noticed(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# A title, with `code`\n\n[there](page.md#a-title-with-code)\n\n```sh\n[no link](x.md)\n```\n")
+    assert LINK.findall(prose(page)) == ["page.md#a-title-with-code"]
+    assert anchors(page) == {"a-title-with-code"}
+
+
+def entries(path):
+    """Pages that a page's tables of contents name."""
+    for block in re.findall(r"^```\{toctree\}\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+        for line in block.splitlines():
+            if line and not line.startswith(":"):
+                yield path.parent / f"{line}.md"
+
+
+def test_every_page_is_in_a_table_of_contents():
+    listed = [own for page in PAGES for own in entries(page)]
+    assert sorted(listed) == sorted(set(listed))
+    assert set(listed) == {*PAGES} - {DOCS / "index.md"}
+
+
+def test_tutorials_are_listed_in_order(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(DOCS / "extensions"), *sys.path])
+    from notebooks import MARK, contents
+
+    assert MARK in (DOCS / "tutorials" / "index.md").read_text(encoding="utf-8")
+    assert contents(tmp_path) == ""
+    for name in ("another", "fix_my_model", "reproduce_a_figure"):
+        (tmp_path / f"{name}.ipynb").touch()
+    assert contents(tmp_path).splitlines()[3:-1] == ["reproduce_a_figure", "fix_my_model", "another"]
+
+
+def test_the_command_line_is_in_the_reference(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(DOCS / "extensions"), *sys.path])
+    from commands import MARK, reference
+
+    from recombine.cli import COMMANDS
+
+    assert MARK in (DOCS / "command_line.md").read_text(encoding="utf-8")
+    text = reference()
+    assert [name for name in COMMANDS if f"\n## recombine {name}\n" not in text] == []
+    assert "```sh\nrecombine train --encoding bump" in text
+    assert "`--holdout STR...`" in text
+    assert "<!--" not in text
+
+
+def test_every_public_name_is_in_the_reference_once():
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sorted((DOCS / "api").glob("*.md")))
+    names = [name.removeprefix("recombine.") for name in AUTODOC.findall(text) + DATA.findall(text)]
+    assert sorted(names) == sorted([*rc.__all__, *recombine.metrics.__all__])
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=named)
+def test_readers_see_no_means_of_tests(path):
+    assert "getfixture" not in path.read_text(encoding="utf-8")
