@@ -31,7 +31,7 @@ class Findings:
     >>> from tempfile import TemporaryDirectory
     >>> import recombine as rc
     >>> with TemporaryDirectory() as folder:
-    ...     findings = Findings(rc.PAPER, rc.Results(folder))
+    ...     findings = rc.Findings(rc.PAPER, rc.Results(folder))
     ...     findings.studies, list(findings.figures)
     ([], [])
     """
