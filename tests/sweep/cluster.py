@@ -10,6 +10,10 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.small import small_spec
+
+KILLER, RAISER = small_spec("mlp", seed=100), small_spec("mlp", seed=101)
+"""Runs that kill their worker, and that raise."""
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
 QUIET = {"DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__GIL__ENABLED": "False"}
@@ -30,6 +34,8 @@ class Cluster:
         )  # fmt: skip
         assert self.zygote.stdout.readline() == "ready\n"
         self.scheduler, self.port = 0, 0
+        self.extra, self.settings = {}, {}
+        """Words for single workers, by number; what every process that is started is to be like."""
         self.workers = dict.fromkeys(range(workers), 0)
         self.drivers = []
 
@@ -53,7 +59,7 @@ class Cluster:
             if not is_alive(pid) and is_alive(self.scheduler):
                 words = [
                     "--scheduler-file", self.file, "--host", "127.0.0.1", "--nthreads", 1, "--no-nanny",
-                    "--no-dashboard", "--local-directory", self.folder, "--name", f"w{name}",
+                    "--no-dashboard", "--local-directory", self.folder, "--name", f"w{name}", *self.extra.get(name, ()),
                 ]  # fmt: skip
                 self.workers[name] = self._begin("worker", words=[str(word) for word in words], **settings)
 
@@ -75,7 +81,8 @@ class Cluster:
     def _begin(self, kind, **order):
         words = {
             "kind": kind, "audit": str(self.audit), "poison": self.poison, "trouble": str(self.trouble),
-            "log": str(self.folder / kind), "steps": self.steps and str(self.steps), **order,
+            "log": str(self.folder / kind), "steps": self.steps and str(self.steps),
+            **self.settings, **order,
         }  # fmt: skip
         self.zygote.stdin.write(json.dumps(words) + "\n")
         self.zygote.stdin.flush()
@@ -89,6 +96,14 @@ class Cluster:
     def work(self):
         """What was trained, as `steps` has it."""
         return work_of(self.steps)
+
+    def replace_workers(self, **settings):
+        """Start other workers in the place of all."""
+        pids = list(self.workers.values())
+        for pid in pids:
+            kill(pid)
+        wait_for(lambda: not any(is_alive(pid) for pid in pids))
+        self.keep(**settings)
 
     def until(self, condition, patience=PATIENCE):
         """Keep workers alive until something holds."""

@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 import traceback
+from contextlib import suppress
 
 
 def main() -> None:
@@ -38,6 +39,7 @@ def begin(order: dict) -> int:
         keep_audit(order["audit"])
         make_poison(order["poison"], order["trouble"])
         keep_steps(order.get("steps"))
+        pretend(**order.get("pretend") or {})
         if order.get("arm"):
             from tests.campaigns.zygote import arm
 
@@ -83,6 +85,39 @@ def keep_steps(path: str | None) -> None:
             began = time.monotonic()
 
     Group.fit = counted
+
+
+def pretend(recombine=None, torch=None, gpu=False, store=None, clock=None) -> None:
+    """Be a process with other versions, with a GPU that is this CPU, with another store, or with a clock that jumps."""
+    import torch as package
+
+    from recombine.sweep import cluster_task
+
+    if recombine:
+        cluster_task.__version__ = recombine
+    if torch:
+        package.__version__ = torch
+    if gpu:
+        cluster_task.resolve_device = lambda name: package.device("cpu")
+    if store:
+        opened = cluster_task.Store
+        cluster_task.Store = lambda path, **how: opened(store, **how)
+    if clock:
+        let_jump(clock)
+
+
+def let_jump(path: str) -> None:
+    """Let the wall clock, wherever it was imported to, be off by the seconds that a file says."""
+    real = time.time
+
+    def jumping() -> float:
+        with suppress(OSError, ValueError), open(path) as file:
+            return real() + float(file.read())
+        return real()
+
+    for module in list(sys.modules.values()):
+        if getattr(module, "time", None) is real:
+            module.time = jumping
 
 
 def make_poison(poison: dict, trouble: str) -> None:

@@ -12,7 +12,7 @@ import torch
 
 from recombine.store import Store
 from tests.small import small_spec
-from tests.sweep.cluster import Cluster, is_alive, kill, wait_for
+from tests.sweep.cluster import KILLER, RAISER, is_alive, kill, wait_for
 
 pytest.importorskip("distributed")
 
@@ -45,33 +45,12 @@ def check_repeated(cluster, specs, kills):
 
 
 SPECS = [small_spec("mlp", seed=seed, steps=100) for seed in range(12)]
-KILLER, RAISER = small_spec("mlp", seed=100), small_spec("mlp", seed=101)
 INNOCENT = [small_spec("mlp", seed=seed) for seed in range(102, 106)]
 LONG = [small_spec("mlp", seed=seed, steps=1500) for seed in range(200, 202)]
 CHECKPOINT = 0.1
 """Seconds between checkpoints, as `Cluster.drive` has them."""
 NEVER = 1e6
 """Seconds between checkpoints: there is one only if training was stopped in good order."""
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    poison = {KILLER.digest: "kill", RAISER.digest: "raise"}
-    folder = tmp_path_factory.mktemp("cluster")
-    started = Cluster(folder, poison=poison, steps=folder / "steps")
-    yield started
-    started.close()
-
-
-@pytest.fixture
-def running(cluster):
-    """The cluster with its scheduler and workers alive, and an empty audit."""
-    if not is_alive(cluster.scheduler):
-        cluster.start_scheduler()
-    cluster.keep()
-    cluster.audit.write_text("")
-    yield cluster
-    cluster.trouble.unlink(missing_ok=True)
 
 
 def finished(store):
