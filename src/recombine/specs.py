@@ -28,6 +28,8 @@ PENALTIES: tuple[str, ...] = ("entropy", "variance")
 
 LONGEST = 10**9
 """Upper bound of epochs and steps."""
+SEEDS = 2**31
+"""Seeds are below this."""
 _Share = Annotated[float, Field(ge=0, lt=1)]
 _Weight = Annotated[float, Field(ge=0)]
 
@@ -97,7 +99,7 @@ class RunSpec(Frozen):
     task: AnyTask = BumpTask()
     decoder: AnyDecoder = CNN()
     recipe: Recipe = Recipe()
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    seed: Annotated[int, Field(ge=0, lt=SEEDS)] = 0
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -149,4 +151,10 @@ class RunSpec(Frozen):
         for position, seed in enumerate(numbers):
             if isinstance(seed, bool):  # which Python counts among the whole numbers
                 raise InvalidValue(f"seeds[{position}]", seed, example)
-        return [self.replace(seed=seed) for seed in numbers]
+        return [self._seeded(seed) for seed in numbers]
+
+    def _seeded(self, seed: Integral) -> RunSpec:
+        """A copy with another seed, which nothing else depends on: what is valid is not checked again."""
+        if type(seed) is int and 0 <= seed < SEEDS:
+            return self.model_copy(update={"seed": seed})
+        return self.replace(seed=seed)
