@@ -15,13 +15,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from tests.sweep.cluster import Cluster, is_alive, kill
+from tests.sweep.cluster import Cluster, is_alive, kill, work_of
 
 from recombine.specs import Recipe, RunSpec
 from recombine.store import Store
@@ -46,11 +48,11 @@ def train_plain(text: str, steps_path: str) -> float:
     torch.set_num_threads(1)
     ensemble = Ensemble([RunSpec.from_json(text)], torch.device("cpu"))
     state = State.stack([ensemble.fresh(0)], torch.device("cpu"))
-    before = 0
+    before, began = 0, time.monotonic()
     for _ in fit(ensemble, state):
         with open(steps_path, "a") as file:
-            file.write(f"{int(state.step.sum()) - before}\n")
-        before = int(state.step.sum())
+            file.write(f"{int(state.step.sum()) - before} {time.monotonic() - began}\n")
+        before, began = int(state.step.sum()), time.monotonic()
     return float(state.errors[0][-1])
 
 
@@ -69,7 +71,7 @@ def plain_driver(order: dict) -> int:
     return 0
 
 
-def measured(name: str, kind: str, words: argparse.Namespace, folder: Path) -> dict[str, float]:
+def measured(name: str, kind: str, words: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """One way through the storm."""
     specs, store, steps = specs_of(words.runs, words.steps), folder / "store", folder / "steps"
     steps.touch()
@@ -82,7 +84,7 @@ def measured(name: str, kind: str, words: argparse.Namespace, folder: Path) -> d
         events = schedule(words)
         while _finished(store) < words.runs and time.monotonic() - began < words.patience:
             cluster.keep()
-            if events and _total(steps) >= events[0][0] * words.runs * words.steps:
+            if events and work_of(steps).steps >= events[0][0] * words.runs * words.steps:
                 victim = events.pop(0)[1]
                 kills += 1
                 if victim == "driver":
@@ -101,10 +103,16 @@ def measured(name: str, kind: str, words: argparse.Namespace, folder: Path) -> d
         cluster.until(lambda: not is_alive(driver), 60)
     finally:
         cluster.close()
-    seconds, needed = time.monotonic() - began, words.runs * words.steps
+    return row(name, kills, by_hand, words, folder, time.monotonic() - began)
+
+
+def row(name: str, kills: int, by_hand: int, words: argparse.Namespace, folder: Path, seconds: float) -> dict[str, Any]:
+    """What became of a way."""
+    work, needed = work_of(folder / "steps"), words.runs * words.steps
     return {
-        "name": name, "kills": kills, "lost": words.runs - _finished(store), "by hand": by_hand,
-        "repeated": (_total(steps) - needed) / words.steps, "seconds": seconds,
+        "name": name, "kills": kills, "lost": words.runs - _finished(folder / "store"), "by hand": by_hand,
+        "repeated": (work.steps - needed) / words.steps, "per kill": work.repeated(needed) / max(kills, 1),
+        "longest": work.longest, "seconds": seconds,
     }  # fmt: skip
 
 
@@ -114,10 +122,6 @@ def schedule(words: argparse.Namespace) -> list[tuple[float, str]]:
     return sorted([*workers, (0.5, "scheduler"), (0.7, "driver")])
 
 
-def _total(steps: Path) -> int:
-    return sum(int(line) for line in steps.read_text().splitlines() if line.isdigit())
-
-
 def _finished(store: Path) -> int:
     """Runs of a store, or results of a script."""
     if (store / "runs").exists():
@@ -125,7 +129,7 @@ def _finished(store: Path) -> int:
     return len(os.listdir(store)) if store.exists() else 0
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=24)
     parser.add_argument("--steps", type=int, default=400)
@@ -145,14 +149,21 @@ def main() -> None:
             rows.append(measured_ray(specs_of(words.runs, words.steps), schedule(words), words, Path(folder)))
     except ImportError:
         print("Ray Tune: left out, ray is not installed")
-    table = Table("way", "kills", "runs lost", "started by hand", "work repeated, runs", "seconds")
-    for row in rows:
+    table = Table("way", "kills", "runs lost", "started by hand", "repeated, runs", "repeated, s per kill", "seconds")
+    for own in rows:
         table.add_row(
-            row["name"], str(row["kills"]), str(row["lost"]), str(row["by hand"]), f"{row['repeated']:.2f}",
-            f"{row['seconds']:.0f}",
+            own["name"], str(own["kills"]), str(own["lost"]), str(own["by hand"]), f"{own['repeated']:.2f}",
+            f"{own['per kill']:.2f}", f"{own['seconds']:.0f}",
         )  # fmt: skip
     Console().print(table)
+    limit = CHECKPOINT + rows[0]["longest"]
+    print(
+        f"ours may repeat {limit:.2f} s per kill: {CHECKPOINT} s between checkpoints, and the span that they wait for"
+    )
+    holds = rows[0]["lost"] == 0 and rows[0]["per kill"] <= limit
+    print("holds" if holds else "FAILS")
+    return int(not holds)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

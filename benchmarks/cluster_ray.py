@@ -20,8 +20,9 @@ from pathlib import Path
 import psutil
 import ray
 from ray import tune
+from tests.sweep.cluster import work_of
 
-from benchmarks.cluster import _finished, _total, train_plain
+from benchmarks.cluster import _finished, row, train_plain
 from recombine.specs import RunSpec
 
 NAME = "storm"
@@ -72,7 +73,11 @@ def measured_ray(
     family: set[psutil.Process] = set()
     driver = _driver(folder, words.workers)
     while _finished(folder / "store") < words.runs and time.monotonic() - began < words.patience:
-        if events and _total(steps) >= events[0][0] * words.runs * words.steps and _kill(events[0][1], driver, folder):
+        if (
+            events
+            and work_of(steps).steps >= events[0][0] * words.runs * words.steps
+            and _kill(events[0][1], driver, folder)
+        ):
             kills += 1
             if events.pop(0)[1] == "driver":
                 driver.wait()
@@ -88,10 +93,7 @@ def measured_ray(
     for process in family:  # some of Ray's own outlive a driver that was killed
         with suppress(psutil.Error):
             process.kill()
-    return {
-        "name": "Ray Tune", "kills": kills, "lost": words.runs - _finished(folder / "store"), "by hand": by_hand,
-        "repeated": (_total(steps) - words.runs * words.steps) / words.steps, "seconds": time.monotonic() - began,
-    }  # fmt: skip
+    return row("Ray Tune", kills, by_hand, words, folder, time.monotonic() - began)
 
 
 def _driver(folder: Path, workers: int) -> subprocess.Popen:

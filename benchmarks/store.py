@@ -53,13 +53,14 @@ def specs(count: int) -> list[RunSpec]:
     from recombine.specs import RunSpec
     from recombine.tasks import BumpTask
 
-    return [
-        RunSpec(task=BumpTask(encoding=encoding), decoder=CNN(depth=depth, width=width), seed=seed)
-        for seed in range(count // 24 + 1)
+    settings = [
+        RunSpec(task=BumpTask(encoding=encoding), decoder=CNN(depth=depth, width=width))
         for encoding in ("bump", "rate")
         for depth in (2, 3, 4, 6)
         for width in (16, 32, 64)
-    ][:count]
+    ]
+    members = [spec.seeds(range(count // len(settings) + 1)) for spec in settings]
+    return [spec for alike in zip(*members, strict=True) for spec in alike][:count]
 
 
 def ask(question: str, path: Path, count: int) -> None:
@@ -88,6 +89,9 @@ def ask(question: str, path: Path, count: int) -> None:
             store.save(spec.digest, spec.to_json(), result, {"w": np.zeros(64)}, {"error": np.zeros(64)})
         began += (time.perf_counter() - began) * (1 - 1 / ADDED)
     seconds = time.perf_counter() - began
+    if question == "add":  # so that the store can be measured again
+        for spec in more:
+            store.remove(spec.digest)
     print(json.dumps([seconds, _peak_megabytes()]))
 
 

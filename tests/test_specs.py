@@ -165,5 +165,12 @@ def test_bad_json_is_one_line(text):
 
 
 def test_true_is_no_seed():
+    assert RunSpec().seeds(range(5)) == [RunSpec(seed=seed) for seed in range(5)]
+    assert [spec.digest for spec in RunSpec().seeds([7, 2**31 - 1])] == [
+        RunSpec(seed=seed).digest for seed in (7, 2**31 - 1)
+    ]
+    for seed in (-1, 2**31):
+        with pytest.raises(InvalidValue, match=f"seed: {seed}"):
+            RunSpec().seeds([0, seed])
     with pytest.raises(InvalidValue, match=r"seeds\[1\]: True"):
         RunSpec().seeds([0, True])

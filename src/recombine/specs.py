@@ -28,6 +28,8 @@ PENALTIES: tuple[str, ...] = ("entropy", "variance")
 
 LONGEST = 10**9
 """Upper bound of epochs and steps."""
+SEEDS = 2**31
+"""Seeds are below this."""
 _Share = Annotated[float, Field(ge=0, lt=1)]
 _Weight = Annotated[float, Field(ge=0)]
 
@@ -120,7 +122,7 @@ class RunSpec(Frozen):
     """The network's architecture; a spec, or its text, as `cnn:width=16`."""
     recipe: Recipe = Recipe()
     """How it is trained."""
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    seed: Annotated[int, Field(ge=0, lt=SEEDS)] = 0
     """Where all its random numbers come from: weights, training set, order of examples."""
 
     @model_validator(mode="after")
@@ -173,4 +175,10 @@ class RunSpec(Frozen):
         for position, seed in enumerate(numbers):
             if isinstance(seed, bool):  # which Python counts among the whole numbers
                 raise InvalidValue(f"seeds[{position}]", seed, example)
-        return [self.replace(seed=seed) for seed in numbers]
+        return [self._seeded(seed) for seed in numbers]
+
+    def _seeded(self, seed: Integral) -> RunSpec:
+        """A copy with another seed, which nothing else depends on: what is valid is not checked again."""
+        if type(seed) is int and 0 <= seed < SEEDS:
+            return self.model_copy(update={"seed": seed})
+        return self.replace(seed=seed)

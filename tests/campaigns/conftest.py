@@ -3,7 +3,7 @@
 import pytest
 
 from tests.campaigns.faults import Zygote
-from tests.campaigns.scenes import SWEEP, Looking, Reproduction, Scene
+from tests.campaigns.scenes import SWEEP, Looking, Processes, Reproduction, Scene
 
 FORMS = ["sample", pytest.param("all", marks=pytest.mark.slow)]
 
@@ -19,6 +19,13 @@ def training(zygote, tmp_path_factory):
     """A sweep of two runs."""
     place = tmp_path_factory.mktemp("training").resolve()
     return Scene(zygote, place / "store", place / "log")
+
+
+@pytest.fixture(scope="package")
+def processes(zygote, tmp_path_factory):
+    """The same sweep in two processes."""
+    place = tmp_path_factory.mktemp("processes").resolve()
+    return Processes(zygote, place / "store", place / "log")
 
 
 @pytest.fixture(scope="package")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -52,6 +53,10 @@ class Scene:
         """Steps before the command."""
         return [["restore", None, str(self.folder)]]
 
+    def is_killed(self, outcome: Outcome) -> bool:
+        """Whether the command was killed; where others were, whether it took that well."""
+        return outcome.get("died") == 9
+
     @cached_property
     def whole(self) -> tuple[Outcome, list[Outcome], list[Call]]:
         """What comes without a fault: the contents, what the readers say, and all storage calls."""
@@ -70,13 +75,48 @@ class Scene:
     def finished(self) -> list[str]:
         """What is wrong after the same command is given again, without a fault."""
         contents, reports, _ = self.whole
-        outcomes = self.zygote.run([["main", *self.words()], self.contents(), *self.readers()])
+        again = [["main", *self.words()], self.contents(), *self.readers()]
+        outcomes = self.zygote.run([*self.again(), *again])[-len(again) :]
         problems = [f"the next command: {text}" for text in map(failure, outcomes) if text]
         if not problems and outcomes[1] != contents:
             problems.append("other contents after the next command")
         if not problems and outcomes[2:] != reports:
             problems.append("other reports after the next command")
-        return [*problems, *(f"left behind: {path}" for path in leftovers(self.folder))]
+        return [*problems, *(f"left behind: {path}" for path in self.left_behind())]
+
+    def again(self) -> list[Step]:
+        """Steps before the command is given again."""
+        return []
+
+    def left_behind(self) -> list[str]:
+        """What nobody needs."""
+        return leftovers(self.folder)
+
+
+class Processes(Scene):
+    """The sweep in two processes, and one that follows them; each of the three meets the fault at its own call."""
+
+    def words(self) -> list[str]:
+        return [*super().words(), "--processes", "2"]
+
+    def prepare(self) -> list[Step]:
+        return [*super().prepare(), *self.again()]
+
+    def again(self) -> list[Step]:
+        return [["fork_workers"]]
+
+    def readers(self) -> list[Step]:
+        return super().readers()[1:]  # which of the two finishes first is left open
+
+    def is_killed(self, outcome: Outcome) -> bool:
+        return bool(struck(self)) and (super().is_killed(outcome) or unacceptable(outcome) is None)
+
+    def left_behind(self) -> list[str]:
+        """Workers whose parent was killed may take a moment to end."""
+        deadline = time.monotonic() + 5
+        while (found := super().left_behind()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return found
 
 
 class Looking(Scene):

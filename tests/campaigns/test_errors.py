@@ -8,14 +8,14 @@ import pytest
 from tests.campaigns.faults import ANSWERS, CHANGING, ERRORS, FAIL_ON, GROWING, NONE, Call, Fault, every, sampled
 from tests.campaigns.scenes import failure, grouped, is_index, struck, unacceptable
 
-SAMPLES = {"training": 8, "reproduction": 3, "looking": 4}
+SAMPLES = {"training": 8, "processes": 3, "reproduction": 3, "looking": 4}
 DISKS = {
     "read-only disk": Fault("EROFS from then on", FAIL_ON, errno.EROFS, CHANGING),
     "full disk": Fault("ENOSPC from then on", FAIL_ON, errno.ENOSPC, GROWING),
 }
 
 
-@pytest.fixture(params=["training", "reproduction"])
+@pytest.fixture(params=["training", "processes", "reproduction"])
 def scene(request):
     return request.getfixturevalue(request.param), SAMPLES[request.param]
 

@@ -5,10 +5,10 @@ import pytest
 from tests.campaigns.faults import KILLS, every, sampled
 from tests.campaigns.scenes import grouped, unacceptable
 
-SAMPLES = {"training": 16, "reproduction": 3}
+SAMPLES = {"training": 16, "processes": 4, "reproduction": 3}
 
 
-@pytest.fixture(params=["training", "reproduction"])
+@pytest.fixture(params=list(SAMPLES))
 def scene(request):
     return request.getfixturevalue(request.param), SAMPLES[request.param]
 
@@ -23,7 +23,7 @@ def test_killed_at_a_storage_call_the_next_command_ends_as_if_nothing_had_been(s
 
 def problems(scene, call, fault):
     """What is wrong once a command was killed and given again."""
-    if scene.met(call.number, fault)[-1].get("died") != 9:
+    if not scene.is_killed(scene.met(call.number, fault)[-1]):
         return ["it was not killed"]
     wrong = []
     for words, outcome in zip(scene.readers(), scene.zygote.run(scene.readers()), strict=True):

@@ -90,6 +90,14 @@ def disarm():
     ctypes.CDLL(os.environ[SHIM]).campaign_disarm()
 
 
+def fork_workers():
+    """Let the processes of a sweep be forks of this one, which meet the same fault, and pay for no import."""
+    import multiprocessing
+
+    forking = multiprocessing.get_context("fork")
+    multiprocessing.get_context = lambda method=None: forking
+
+
 def restore(pristine, folder):
     """Make a folder what it was before it was harmed; or nothing, where there was none."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -163,7 +171,10 @@ def _plain(value):
     return (str(value.dtype), value.shape, value.tobytes()) if hasattr(value, "tobytes") else value
 
 
-STEPS = {step.__name__: step for step in (main, arm, disarm, restore, harm, text, weights, datasets, provenance)}
+STEPS = {
+    step.__name__: step
+    for step in (main, arm, disarm, fork_workers, restore, harm, text, weights, datasets, provenance)
+}
 
 
 def _draw_empty_figures():

@@ -12,6 +12,7 @@ import pytest
 
 from recombine.store import Store
 from recombine.store import index as index_module
+from recombine.store.rows import row_seal
 from recombine.sweep import train
 from tests.command import run
 from tests.small import small_spec
@@ -56,10 +57,17 @@ def test_a_flipped_bit_never_changes_a_listing(filled):
 def test_a_digit_changed_by_hand_is_found(filled):
     expected = Store(filled).listing()
     with sqlite3.connect(filled / "index.sqlite") as connection:
-        connection.execute("UPDATE summaries SET summary = replace(summary, '3.125', '3.126')")
+        connection.execute("UPDATE runs SET own = replace(own, '3.125', '3.126')")
     assert Store(filled).listing() == expected
     with sqlite3.connect(filled / "index.sqlite") as connection:
-        connection.execute("UPDATE heads SET finished = finished + 1000 WHERE key = (SELECT MIN(key) FROM heads)")
+        connection.execute("UPDATE runs SET finished = finished + 1000 WHERE key = (SELECT MIN(key) FROM runs)")
+    assert Store(filled).listing() == expected
+    with sqlite3.connect(filled / "index.sqlite") as connection:
+        connection.execute("UPDATE settings SET text = replace(text, '\"size\": 8', '\"size\": 9')")
+        assert connection.execute("SELECT changes()").fetchone() == (1,)
+    assert Store(filled).listing() == expected
+    with sqlite3.connect(filled / "index.sqlite") as connection:
+        connection.execute("DELETE FROM settings")
     assert Store(filled).listing() == expected
     assert Store(filled).index.heads().keys() == set(Store(filled).keys())  # and the new one is sound
 
@@ -91,11 +99,9 @@ def test_other_schemas_and_bad_json_are_put_aside_and_made_again(filled):
     assert (filled / "index.sqlite.damaged").exists()
     deep = "[" * 100_000
     with sqlite3.connect(filled / "index.sqlite") as connection:
-        ((key, finished, stamp),) = connection.execute("SELECT key, finished, stamp FROM heads LIMIT 1")
-        digest = index_module.text_digest(deep)
-        connection.execute("UPDATE summaries SET summary = ? WHERE key = ?", (deep, key))
-        seal = index_module.row_seal(key, finished, stamp, digest)
-        connection.execute("UPDATE heads SET digest = ?, seal = ? WHERE key = ?", (digest, seal, key))
+        ((key, *head),) = connection.execute("SELECT key, finished, stamp, settings FROM runs LIMIT 1")
+        values = (deep, row_seal(key, *head, deep), key)
+        connection.execute("UPDATE runs SET own = ?, seal = ? WHERE key = ?", values)
     assert Store(filled).listing() == expected
     (filled / "index.sqlite").unlink()
     (filled / "index.sqlite").mkdir()

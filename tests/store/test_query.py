@@ -13,7 +13,8 @@ import recombine as rc
 from recombine.errors import InvalidValue
 from recombine.store import Store, flattened, loading
 from recombine.store.loading import _is_mixed, _texts, parquet
-from recombine.store.query import Query, keys_in, places_of
+from recombine.store.query import Query, places_of
+from recombine.store.rows import keys_in
 from tests.command import captured, run
 from tests.store.saving import saved
 
@@ -35,7 +36,7 @@ def met(text, summary=SUMMARY):
     query = Query(text)
     places = places_of(query.names, [summary])
     assert set(places) == set(query.names)
-    return bool(keys_in([("key", summary)], query, places))
+    return bool(keys_in([("key", summary)], query.sql(places)))
 
 
 @pytest.mark.parametrize(
@@ -145,15 +146,20 @@ def test_a_store_lists_what_meets(filled, monkeypatch):
 def test_a_changed_row_hides_no_run(filled):
     filled.listing()
     with sqlite3.connect(filled.path / "index.sqlite") as connection:
-        connection.execute("UPDATE summaries SET summary = replace(summary, '\"seed\": 3', '\"seed\": 9')")
+        connection.execute("UPDATE runs SET own = replace(own, '\"seed\": 3', '\"seed\": 9')")
     assert [row.summary["spec"]["seed"] for row in filled.listing(where="seed == 3").rows] == [3]
 
 
 def test_an_index_of_an_earlier_version_is_made_again_in_place(filled):
     expected = filled.listing()
     with sqlite3.connect(filled.path / "index.sqlite") as connection:
-        connection.execute("ALTER TABLE heads RENAME COLUMN seal TO mark")
-        connection.execute("PRAGMA user_version=3")
+        for name in ("runs", "settings"):
+            connection.execute(f"DROP TABLE {name}")
+        connection.execute(
+            "CREATE TABLE heads (key TEXT PRIMARY KEY, finished REAL, stamp TEXT, digest TEXT, seal TEXT)"
+        )
+        connection.execute("CREATE TABLE summaries (key TEXT PRIMARY KEY, summary TEXT NOT NULL)")
+        connection.execute("PRAGMA user_version=4")
     assert Store(filled.path).listing() == expected
     assert filled.index.heads().keys() == set(filled.keys())
     assert not (filled.path / "index.sqlite.damaged").exists()

@@ -68,7 +68,7 @@ def test_index_is_mended_from_the_folders(store_path):
         saved(store, seed=number)
     before = store.summaries()
     with sqlite3.connect(store_path / "index.sqlite") as connection:
-        connection.execute("DELETE FROM heads WHERE key IN (SELECT key FROM heads LIMIT 1)")
+        connection.execute("DELETE FROM runs WHERE key IN (SELECT key FROM runs LIMIT 1)")
     assert Store(store_path).summaries() == before
     for content in (b"", b"not a database at all" * 50):
         for name in ("index.sqlite", "index.sqlite-wal", "index.sqlite-shm"):

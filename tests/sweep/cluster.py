@@ -8,7 +8,12 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
+from tests.small import small_spec
+
+KILLER, RAISER = small_spec("mlp", seed=100), small_spec("mlp", seed=101)
+"""Runs that kill their worker, and that raise."""
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
 QUIET = {"DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__GIL__ENABLED": "False"}
@@ -17,7 +22,7 @@ QUIET = {"DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__GIL__ENABLED": "False"}
 class Cluster:
     """A scheduler, workers that are started again when they end, as a cluster manager would, and drivers."""
 
-    def __init__(self, folder, workers=2, poison=None, steps=None):
+    def __init__(self, folder, workers=2, poison=None, steps=None, environment=None):
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.file, self.audit = self.folder / "scheduler.json", self.folder / "audit"
@@ -25,10 +30,12 @@ class Cluster:
         self.poison, self.trouble, self.steps = poison or {}, self.folder / "trouble", steps
         self.zygote = subprocess.Popen(
             [sys.executable, "-m", "tests.sweep.cluster_zygote"], cwd=ROOT, stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, text=True, env={**os.environ, **QUIET},
+            stdout=subprocess.PIPE, text=True, env={**os.environ, **QUIET, **(environment or {})},
         )  # fmt: skip
         assert self.zygote.stdout.readline() == "ready\n"
         self.scheduler, self.port = 0, 0
+        self.extra, self.settings = {}, {}
+        """Words for single workers, by number; what every process that is started is to be like."""
         self.workers = dict.fromkeys(range(workers), 0)
         self.drivers = []
 
@@ -46,15 +53,15 @@ class Cluster:
         wait_for(lambda: self.file.read_text().strip().endswith("}"))
         self.port = int(json.loads(self.file.read_text())["address"].rpartition(":")[2])
 
-    def keep(self):
+    def keep(self, **settings):
         """Start workers in the place of those that have ended."""
         for name, pid in self.workers.items():
             if not is_alive(pid) and is_alive(self.scheduler):
                 words = [
                     "--scheduler-file", self.file, "--host", "127.0.0.1", "--nthreads", 1, "--no-nanny",
-                    "--no-dashboard", "--local-directory", self.folder, "--name", f"w{name}",
+                    "--no-dashboard", "--local-directory", self.folder, "--name", f"w{name}", *self.extra.get(name, ()),
                 ]  # fmt: skip
-                self.workers[name] = self._begin("worker", words=[str(word) for word in words])
+                self.workers[name] = self._begin("worker", words=[str(word) for word in words], **settings)
 
     def drive(self, store, specs, *, alone=False, checkpoint=0.1, kind="driver", **settings):
         """Start a driver; its process number."""
@@ -74,7 +81,8 @@ class Cluster:
     def _begin(self, kind, **order):
         words = {
             "kind": kind, "audit": str(self.audit), "poison": self.poison, "trouble": str(self.trouble),
-            "log": str(self.folder / kind), "steps": self.steps and str(self.steps), **order,
+            "log": str(self.folder / kind), "steps": self.steps and str(self.steps),
+            **self.settings, **order,
         }  # fmt: skip
         self.zygote.stdin.write(json.dumps(words) + "\n")
         self.zygote.stdin.flush()
@@ -84,6 +92,18 @@ class Cluster:
         """How often each run was saved, and those that were in the store before."""
         lines = [line.split() for line in self.audit.read_text().splitlines()]
         return Counter(key for _, key in lines), [key for word, key in lines if word == "again"]
+
+    def work(self):
+        """What was trained, as `steps` has it."""
+        return work_of(self.steps)
+
+    def replace_workers(self, **settings):
+        """Start other workers in the place of all."""
+        pids = list(self.workers.values())
+        for pid in pids:
+            kill(pid)
+        wait_for(lambda: not any(is_alive(pid) for pid in pids))
+        self.keep(**settings)
 
     def until(self, condition, patience=PATIENCE):
         """Keep workers alive until something holds."""
@@ -104,6 +124,27 @@ class Cluster:
             kill(pid)
         self.zygote.stdin.close()
         self.zygote.wait(30)
+
+
+class Work(NamedTuple):
+    """Steps that were trained, and how long they and the longest span between two yields took."""
+
+    steps: int
+    seconds: float
+    longest: float
+
+    def repeated(self, needed):
+        """Seconds of work beyond so many steps."""
+        return (self.steps - needed) * self.seconds / max(self.steps, 1)
+
+
+def work_of(path):
+    """What a file with steps and seconds of spans comes to; a line that a kill cut off is left out."""
+    lines = [line.split() for line in Path(path).read_text().splitlines()]
+    spans = [(int(words[0]), float(words[1])) for words in lines if len(words) == 2]
+    return Work(
+        sum(steps for steps, _ in spans), sum(own for _, own in spans), max((own for _, own in spans), default=0.0)
+    )
 
 
 def kill(pid, number=signal.SIGKILL):

@@ -1,8 +1,9 @@
 """A process that has torch and Dask imported and forks the processes of a cluster.
 
 Each line on its input is a JSON object: `kind` (scheduler, worker, driver, or `module:function`), `words` for Dask's
-own command line, `log` for what the process writes, and what a driver needs. The child's process number is printed at
-once. Every run that a child saves is a line of `audit`: `again` where it was in the store already.
+own command line, `log` for what the process writes, `arm` for the storage calls that go wrong (`tests.campaigns`), and
+what a driver needs. The child's process number is printed at once. Every run that a child saves is a line of `audit`:
+`again` where it was in the store already.
 """
 
 import importlib
@@ -12,6 +13,7 @@ import signal
 import sys
 import time
 import traceback
+from contextlib import suppress
 
 
 def main() -> None:
@@ -37,6 +39,11 @@ def begin(order: dict) -> int:
         keep_audit(order["audit"])
         make_poison(order["poison"], order["trouble"])
         keep_steps(order.get("steps"))
+        pretend(**order.get("pretend") or {})
+        if order.get("arm"):
+            from tests.campaigns.zygote import arm
+
+            arm(*order["arm"])
         return _function(order["kind"])(order)
     except BaseException:
         traceback.print_exc()
@@ -61,7 +68,7 @@ def keep_audit(path: str) -> None:
 
 
 def keep_steps(path: str | None) -> None:
-    """Write a line with the steps of every span that is trained, so that work that is done twice can be counted."""
+    """Write a line with steps and seconds of every span that is trained, so that repeated work can be counted."""
     if path is None:
         return
     from recombine.sweep.group import Group
@@ -69,14 +76,48 @@ def keep_steps(path: str | None) -> None:
     fit = Group.fit
 
     def counted(self):
-        before = self.steps_done
+        before, began = self.steps_done, time.monotonic()
         for _ in fit(self):
             with open(path, "a") as file:
-                file.write(f"{self.steps_done - before}\n")
+                file.write(f"{self.steps_done - before} {time.monotonic() - began}\n")
             before = self.steps_done
             yield
+            began = time.monotonic()
 
     Group.fit = counted
+
+
+def pretend(recombine=None, torch=None, gpu=False, store=None, clock=None) -> None:
+    """Be a process with other versions, with a GPU that is this CPU, with another store, or with a clock that jumps."""
+    import torch as package
+
+    from recombine.sweep import cluster_task
+
+    if recombine:
+        cluster_task.__version__ = recombine
+    if torch:
+        package.__version__ = torch
+    if gpu:
+        cluster_task.resolve_device = lambda name: package.device("cpu")
+    if store:
+        opened = cluster_task.Store
+        cluster_task.Store = lambda path, **how: opened(store, **how)
+    if clock:
+        let_jump(clock)
+
+
+def let_jump(path: str) -> None:
+    """Let the wall clock, wherever it was imported to, be off by the seconds that a file says."""
+    real = time.time
+
+    def jumping() -> float:
+        with suppress(OSError, ValueError), open(path) as file:
+            return real() + float(file.read())
+        return real()
+
+    for module in list(sys.modules.values()):
+        if getattr(module, "time", None) is real:
+            module.time = jumping
 
 
 def make_poison(poison: dict, trouble: str) -> None:
@@ -120,7 +161,7 @@ def be_worker(order: dict) -> int:
 
 
 def be_driver(order: dict) -> int:
-    from recombine.errors import Interrupted, RunsFailed
+    from recombine.errors import Interrupted, RecombineError, RunsFailed
     from recombine.specs import RunSpec
     from recombine.sweep import train
 
@@ -139,6 +180,9 @@ def be_driver(order: dict) -> int:
     except (Interrupted, RunsFailed) as error:
         print(error, flush=True)
         return 130 if isinstance(error, Interrupted) else 3
+    except RecombineError as error:
+        print(f"{type(error).__name__}: {error}", flush=True)
+        return 2
     print("finished", flush=True)
     return 0
 

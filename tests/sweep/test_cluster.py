@@ -12,7 +12,7 @@ import torch
 
 from recombine.store import Store
 from tests.small import small_spec
-from tests.sweep.cluster import Cluster, is_alive, kill, wait_for
+from tests.sweep.cluster import KILLER, RAISER, is_alive, kill, wait_for
 
 pytest.importorskip("distributed")
 
@@ -37,31 +37,20 @@ def check(cluster, store, calm, specs):
     assert [path for name in ("locks", "tmp", "checkpoints", "damaged") for path in (kept.path / name).iterdir()] == []
 
 
+def check_repeated(cluster, specs, kills):
+    """No kill of a worker cost more than the time between two checkpoints, which come between two spans of steps."""
+    work, needed = cluster.work(), sum(spec.total_steps for spec in specs)
+    assert work.steps >= needed
+    assert work.repeated(needed) <= kills * (CHECKPOINT + work.longest)
+
+
 SPECS = [small_spec("mlp", seed=seed, steps=100) for seed in range(12)]
-KILLER, RAISER = small_spec("mlp", seed=100), small_spec("mlp", seed=101)
 INNOCENT = [small_spec("mlp", seed=seed) for seed in range(102, 106)]
 LONG = [small_spec("mlp", seed=seed, steps=1500) for seed in range(200, 202)]
+CHECKPOINT = 0.1
+"""Seconds between checkpoints, as `Cluster.drive` has them."""
 NEVER = 1e6
 """Seconds between checkpoints: there is one only if training was stopped in good order."""
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    poison = {KILLER.digest: "kill", RAISER.digest: "raise"}
-    started = Cluster(tmp_path_factory.mktemp("cluster"), poison=poison)
-    yield started
-    started.close()
-
-
-@pytest.fixture
-def running(cluster):
-    """The cluster with its scheduler and workers alive, and an empty audit."""
-    if not is_alive(cluster.scheduler):
-        cluster.start_scheduler()
-    cluster.keep()
-    cluster.audit.write_text("")
-    yield cluster
-    cluster.trouble.unlink(missing_ok=True)
 
 
 def finished(store):
@@ -72,6 +61,7 @@ def finished(store):
 def storm(cluster, store, specs, *, worker_kills, driver_kills, scheduler_at, drivers=1, seed=0, patience=600):
     """Kill workers at random moments, drivers and the scheduler at some progress, and start all of them again."""
     chance, kills = random.Random(seed), 0
+    cluster.steps.write_text("")
     running = [cluster.drive(store, specs) for _ in range(drivers)]
     moments = sorted(chance.uniform(0.05, 0.9) * len(specs) for _ in range(worker_kills))
     driver_moments = sorted(chance.uniform(0.1, 0.8) * len(specs) for _ in range(driver_kills))
@@ -109,6 +99,7 @@ def test_kills_lose_nothing_and_repeat_nothing(running, tmp_path):
     storm(running, tmp_path / "store", SPECS, worker_kills=3, driver_kills=1, scheduler_at=0.5, patience=100)
     assert running.said()[-1] == "finished"
     check(running, tmp_path / "store", tmp_path / "calm", SPECS)
+    check_repeated(running, SPECS, 3 + len(running.workers))  # with the scheduler go its workers
 
 
 def test_runs_that_kill_or_raise_are_put_aside_and_their_neighbours_finish(running, tmp_path):
@@ -219,3 +210,4 @@ def test_the_long_storm(running, tmp_path, drivers):
         patience=1800,
     )  # fmt: skip
     check(running, tmp_path / "store", tmp_path / "calm", specs)
+    check_repeated(running, specs, 20 + len(running.workers))

@@ -149,9 +149,10 @@ def with_spec_flags(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def specs_from(flags: Mapping[str, list[str]], seeds: list[int]) -> list[RunSpec]:
     """A spec for every combination of the flags' values and every seed."""
-    specs = []
+    specs: list[RunSpec] = []
+    tasks: dict[tuple[Any, ...], Any] = {}
     for choice in _combinations(flags):
-        specs += _spec(choice).seeds(seeds)
+        specs += _spec(choice, tasks).seeds(seeds)
     seen: set[str] = set()
     for spec in specs:
         if spec.digest in seen:
@@ -169,7 +170,8 @@ def _repeated(flags: Mapping[str, list[str]]) -> str:
     return " ".join(f"--{name} {value}" for name, values in flags.items() if len(values) > 1 for value in values)
 
 
-def _spec(choice: Mapping[str, str]) -> RunSpec:
+def _spec(choice: Mapping[str, str], tasks: dict[tuple[Any, ...], Any]) -> RunSpec:
+    """The spec of a choice; a task that another choice had is taken from `tasks`, as most time goes into making one."""
     defaults = {**{n: i.default for n, i in RunSpec.model_fields.items()}, **_task_defaults(choice)}
     parts: dict[str, Any] = {}
     for part, registry in PARTS.items():
@@ -190,7 +192,10 @@ def _spec(choice: Mapping[str, str]) -> RunSpec:
     for name in task:
         if name not in own:
             raise InvalidValue(name, choice[name], f"fields that task {kind!r} has: {listed(own.values())}")
-    return RunSpec(task=TASKS[kind](**task), decoder=parts["decoder"], recipe=Recipe(**recipe))
+    same = (kind, *task.items())
+    if same not in tasks:
+        tasks[same] = TASKS[kind](**task)
+    return RunSpec(task=tasks[same], decoder=parts["decoder"], recipe=Recipe(**recipe))
 
 
 def _task_defaults(choice: Mapping[str, str]) -> dict[str, Any]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
+from heapq import nlargest
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from recombine.errors import StoreError
 from recombine.files import one_line_errors
-from recombine.store.index import Row
 from recombine.store.names import is_key
-from recombine.store.query import Query, keys_in, places_of, unknown
+from recombine.store.query import Query, places_of, unknown
+from recombine.store.rows import Row, keys_in
 from recombine.store.run import Run
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ class Listing(NamedTuple):
 
 def listing(store: Store, newest: int | None, query: Query | None = None) -> Listing:
     """The finished runs that meet a query, or the newest of them; the index is brought up to date with the folders."""
-    stamps, heads = _stamps(store), store.index.heads()
+    heads = store.index.heads()
+    stamps = _stamps(store, heads)
     finished = {key: time for key, (time, stamp) in heads.items() if stamps.get(key) == stamp}
     store.index.update([], gone=heads.keys() - stamps.keys())
     rows: dict[str, Row] = {}
@@ -54,15 +56,17 @@ def listing(store: Store, newest: int | None, query: Query | None = None) -> Lis
     if query is not None:
         met = _meeting(store, query, finished)
         finished = {key: time for key, time in finished.items() if key in met}
-    order = sorted(finished, key=lambda key: (finished[key], key))
-    chosen = order if newest is None else order[len(order) - min(newest, len(order)) :]
+    moments = zip(finished.values(), finished, strict=True)
+    chosen = [key for _, key in (sorted(moments) if newest is None else nlargest(newest, moments)[::-1])]
     summaries = store.index.summaries(key for key in chosen if key not in rows)
     rows |= {key: Row(key, finished[key], stamps[key], summary) for key, summary in summaries.items()}
     more, lost = _read_rows(store, [key for key in chosen if key not in rows])  # the index failed meanwhile
     store.index.update(more.values())
     rows |= more
     unreadable += lost
-    return Listing([rows[key] for key in chosen if key in rows], len(stamps) - len(unreadable), unreadable, len(order))
+    return Listing(
+        [rows[key] for key in chosen if key in rows], len(stamps) - len(unreadable), unreadable, len(finished)
+    )
 
 
 def batched(keys: Iterable[str], size: int) -> Iterator[list[str]]:
@@ -76,24 +80,26 @@ def _meeting(store: Store, query: Query, keys: Collection[str]) -> set[str]:
     """Keys of the runs that meet a query, by the index or, where that cannot be used, by the folders."""
     sample = store.index.some(SAMPLE)
     places = places_of(query.names, sample)
-    if len(places) == len(query.names):
-        condition, values = query.sql(places)
-        if (met := store.index.meeting(condition, values)) is not None:
-            return met
+    if len(places) == len(query.names) and (met := store.index.meeting(query.sql(places))) is not None:
+        return met
     summaries = store.index.summaries(keys)
     rest, _ = _read_rows(store, [key for key in keys if key not in summaries])
     summaries |= {key: row.summary for key, row in rest.items()}
     places = places_of(query.names, summaries.values())
     if summaries and (missing := [name for name in query.names if name not in places]):
         raise unknown(query, missing, list(summaries.values())[:SAMPLE])
-    return keys_in(summaries.items(), query, places) if summaries else set()
+    return keys_in(summaries.items(), query.sql(places)) if summaries else set()
 
 
-def _stamps(store: Store) -> dict[str, str]:
-    """Stamps of the run folders by key."""
+def _stamps(store: Store, known: Collection[str]) -> dict[str, str]:
+    """Stamps of the run folders by key; of names that are known to be keys that is not asked again."""
     folder = store.path / "runs"
     with one_line_errors(folder), suppress(FileNotFoundError), os.scandir(folder) as entries:
-        return {entry.name: _stamp(entry.stat(follow_symlinks=False)) for entry in entries if is_key(entry.name)}
+        return {
+            entry.name: _stamp(entry.stat(follow_symlinks=False))
+            for entry in entries
+            if entry.name in known or is_key(entry.name)
+        }
     return {}
 
 

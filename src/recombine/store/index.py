@@ -7,28 +7,26 @@ that fails it, with another schema, or that SQLite calls damaged is put aside wh
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import sqlite3
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from recombine.errors import StoreError
-from recombine.files import delete, parsed_json
-from recombine.keys import with_present_names
+from recombine.files import delete
+from recombine.store import rows
 from recombine.store.locks import Lock
+from recombine.store.query import Condition
+from recombine.store.rows import SCHEMA, Damaged, Row
 
 BUSY_SECONDS = 2.0
 """How long to wait for another process that has the index locked."""
 REST_SECONDS = 60.0
 """How long an index that could not be written is left alone."""
-SCHEMA = 4
-"""Raised when rows are written in another way; tables of an earlier one are made again from the folders."""
 SUFFIXES = ("", "-wal", "-shm", "-journal")
 ASIDE = ".damaged"
 PASSING = {
@@ -38,27 +36,6 @@ PASSING = {
 }  # fmt: skip
 """Refusals that are not damage."""
 T = TypeVar("T")
-
-TABLES = ("heads", "summaries")
-_TABLES = (
-    "CREATE TABLE IF NOT EXISTS heads (key TEXT PRIMARY KEY, finished REAL, stamp TEXT, digest TEXT, seal TEXT)",
-    "CREATE TABLE IF NOT EXISTS summaries (key TEXT PRIMARY KEY, summary TEXT NOT NULL)",
-    f"PRAGMA user_version={SCHEMA}",
-)
-
-
-class Row(NamedTuple):
-    """What the index knows of a finished run."""
-
-    key: str
-    finished: float
-    stamp: str
-    """Of the run's folder when it was read: another folder under this key, from another machine, has another one."""
-    summary: dict[str, Any]
-
-
-class _Damaged(Exception):
-    """The index does not say what was written."""
 
 
 class Index:
@@ -71,26 +48,26 @@ class Index:
 
     def heads(self) -> dict[str, tuple[float, str]]:
         """Finish times and stamps by key; empty where the index cannot be used."""
-        return self._used(_heads, "ro") or {}
+        return self._used(rows.heads, "ro") or {}
 
     def summaries(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Summaries by key, for those keys that the index has."""
         keys = list(keys)
-        return (self._used(lambda connection: _summaries(connection, keys), "ro") or {}) if keys else {}
+        return (self._used(lambda connection: rows.summaries(connection, keys), "ro") or {}) if keys else {}
 
     def some(self, count: int) -> list[dict[str, Any]]:
         """A few summaries, whichever; none where the index cannot be used."""
-        return self._used(lambda connection: _some(connection, count), "ro") or []
+        return self._used(lambda connection: rows.some(connection, count), "ro") or []
 
-    def meeting(self, condition: str, values: Mapping[str, Any]) -> set[str] | None:
-        """Keys of the rows that meet a condition (`query.Query.sql`); None where the index cannot be used."""
-        return self._used(lambda connection: _meeting(connection, condition, values), "ro")
+    def meeting(self, condition: Condition) -> set[str] | None:
+        """Keys of rows, as `heads` has checked them, that meet a condition; None where the index cannot be used."""
+        return self._used(lambda connection: rows.meeting(connection, condition), "ro")
 
-    def update(self, rows: Iterable[Row], gone: Iterable[str] = ()) -> None:
+    def update(self, changed: Iterable[Row], gone: Iterable[str] = ()) -> None:
         """Add or replace rows, and remove those of runs that are gone."""
-        rows, keys = list(rows), [(key,) for key in gone]
-        if (rows or keys) and time.monotonic() >= self._rest_until:
-            written = self._used(lambda connection: _write(connection, rows, keys), "rwc")
+        changed, gone = list(changed), list(gone)
+        if (changed or gone) and time.monotonic() >= self._rest_until:
+            written = self._used(lambda connection: rows.write(connection, changed, gone), "rwc")
             self._rest_until = 0.0 if written else time.monotonic() + REST_SECONDS
 
     def _used(self, use: Callable[[sqlite3.Connection], T], mode: str) -> T | None:
@@ -100,12 +77,12 @@ class Index:
         ):  # what was put aside has nothing to read, and a new one can be written
             try:
                 if not self._is_regular():
-                    raise _Damaged
+                    raise Damaged
                 with self._connected(mode) as connection:
                     return use(connection)
             except OSError:
                 return None
-            except (_Damaged, sqlite3.Error, ValueError, OverflowError) as error:
+            except (Damaged, sqlite3.Error, ValueError, OverflowError) as error:
                 if _is_passing(error):
                     return None
                 if not self._put_aside() or last:
@@ -132,17 +109,13 @@ class Index:
             connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
             version = connection.execute("PRAGMA user_version").fetchone()[0]
             empty = not version and not connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
-            if 0 < version < SCHEMA:
-                empty = True
-                for name in TABLES if writes else ():
-                    connection.execute(f"DROP TABLE IF EXISTS {name}")
+            empty = empty or 0 < version < SCHEMA
             if empty and writes:
-                for statement in _TABLES:
-                    connection.execute(statement)
+                rows.create(connection)
             elif empty:
                 raise FileNotFoundError(self.path)
             elif version != SCHEMA:
-                raise _Damaged
+                raise Damaged
             yield connection
             connection.execute("COMMIT")
 
@@ -183,9 +156,9 @@ class Index:
         try:
             if self._is_regular():
                 with self._connected("ro") as connection:
-                    _summaries(connection, list(_heads(connection)))
+                    rows.summaries(connection, rows.heads(connection))
                     return True
-        except (_Damaged, sqlite3.Error, OSError, ValueError, OverflowError) as error:
+        except (Damaged, sqlite3.Error, OSError, ValueError, OverflowError) as error:
             return _is_passing(error)
         return False
 
@@ -193,70 +166,3 @@ class Index:
 def _is_passing(error: Exception) -> bool:
     """Whether an error says that the index cannot be used now, and nothing about what is in it."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in PASSING
-
-
-def _heads(connection: sqlite3.Connection) -> dict[str, tuple[float, str]]:
-    heads = {}
-    for *head, seal in connection.execute("SELECT key, finished, stamp, digest, seal FROM heads"):
-        if seal != row_seal(*head):
-            raise _Damaged
-        key, finished, stamp, _ = head
-        heads[key] = finished, stamp
-    return heads
-
-
-def _some(connection: sqlite3.Connection, count: int) -> list[dict[str, Any]]:
-    texts = connection.execute(
-        "SELECT digest, summary FROM heads JOIN summaries USING (key) LIMIT ?", (count,)
-    ).fetchall()
-    if any(digest != text_digest(text) for digest, text in texts):
-        raise _Damaged
-    return [parsed_json(text) for _, text in texts]
-
-
-def _meeting(connection: sqlite3.Connection, condition: str, values: Mapping[str, Any]) -> set[str]:
-    """Every row is compared with its digest, as one that changed could hide a run."""
-    met = set()
-    text = f"SELECT key, digest, summary, {condition} FROM heads JOIN summaries USING (key)"
-    for key, digest, summary, is_met in connection.execute(text, values):
-        if digest != text_digest(summary):
-            raise _Damaged
-        if is_met:
-            met.add(key)
-    return met
-
-
-def _summaries(connection: sqlite3.Connection, keys: list[str]) -> dict[str, dict[str, Any]]:
-    query = "SELECT key, finished, stamp, digest, seal, summary FROM heads JOIN summaries USING (key) WHERE key = ?"
-    summaries = {}
-    for key in keys:
-        row = connection.execute(query, (key,)).fetchone()
-        if row is None:
-            raise _Damaged
-        *head, seal, text = row
-        if seal != row_seal(*head) or head[-1] != text_digest(text):
-            raise _Damaged
-        summary = parsed_json(text)
-        summaries[key] = {**summary, "spec": with_present_names(summary["spec"])}
-    return summaries
-
-
-def _write(connection: sqlite3.Connection, rows: list[Row], gone: list[tuple[str]]) -> bool:
-    texts = {row.key: json.dumps(row.summary) for row in rows}
-    heads = [(row.key, row.finished, row.stamp, text_digest(texts[row.key])) for row in rows]
-    sealed = [(*head, row_seal(*head)) for head in heads]
-    connection.executemany("INSERT OR REPLACE INTO heads VALUES (?, ?, ?, ?, ?)", sealed)
-    connection.executemany("INSERT OR REPLACE INTO summaries VALUES (?, ?)", texts.items())
-    for table in TABLES:
-        connection.executemany(f"DELETE FROM {table} WHERE key = ?", gone)
-    return True
-
-
-def text_digest(text: object) -> str:
-    """The digest of a summary, as its row carries it."""
-    return hashlib.sha256(str(text).encode(errors="replace")).hexdigest()
-
-
-def row_seal(key: object, finished: object, stamp: object, digest: object) -> str:
-    """The checksum of a row."""
-    return hashlib.sha256(f"{key}\0{finished!r}\0{stamp}\0{digest}".encode(errors="replace")).hexdigest()

@@ -15,9 +15,8 @@ from __future__ import annotations
 import ast
 import json
 import math
-import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from recombine.errors import InvalidValue, listed, reason_of
 
@@ -33,6 +32,16 @@ SHOWN = 80
 _SIZES = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 _EQUAL = {ast.Eq: "IS", ast.NotEq: "IS NOT", ast.Is: "IS", ast.IsNot: "IS NOT"}
 _ABSENT = object()
+
+
+class Condition(NamedTuple):
+    """An expression as SQL: a condition on columns with the value (`f0`, `f1`, ...) and type (`t0`, ...) of fields."""
+
+    text: str
+    values: dict[str, Any]
+    """What the text binds, by name (`v0`, ...)."""
+    places: list[str]
+    """Where a summary holds the fields."""
 
 
 class Query:
@@ -57,16 +66,16 @@ class Query:
         self.names = tuple(dict.fromkeys(self._names(self._tree, 0)))
         """Fields that the expression asks for, by their whole names."""
 
-    def sql(self, places: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
-        """A condition on the column `summary`, and the values that it binds.
+    def sql(self, places: Mapping[str, str]) -> Condition:
+        """The expression for SQLite.
 
         Parameters
         ----------
         places
             Where a summary holds each of `names`, as `spec.task.encoding.kind`.
         """
-        writer = _Writer(places)
-        return writer.condition(self._tree), writer.values
+        writer = _Writer(self.names)
+        return Condition(writer.condition(self._tree), writer.values, [places[name] for name in self.names])
 
     def _names(self, node: ast.expr, depth: int) -> Iterator[str]:
         """The names in a condition; whatever is none is refused."""
@@ -130,8 +139,8 @@ def _is_comparison(operator: ast.cmpop, one: ast.expr, other: ast.expr) -> bool:
 class _Writer:
     """Conditions as SQL, with the values that they bind."""
 
-    def __init__(self, places: Mapping[str, str]) -> None:
-        self.places = places
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
         self.values: dict[str, Any] = {}
 
     def condition(self, node: ast.expr) -> str:
@@ -161,19 +170,20 @@ class _Writer:
         own = self._value(one)
         if not _is_name(other):
             return f"({' OR '.join(f'{own} IS {self._bound(value)}' for value in _constant(other)) or '0'})"
-        path = self._bound(self._path(other))
-        element = f"EXISTS (SELECT 1 FROM json_each(summary, {path}) WHERE value IS {own})"
-        part = f"COALESCE(instr(json_extract(summary, {path}), {own}) > 0, 0)"
-        return f"CASE json_type(summary, {path}) WHEN 'array' THEN {element} WHEN 'text' THEN {part} ELSE 0 END"
+        number = self._number(other)
+        element = f"EXISTS (SELECT 1 FROM json_each(f{number}) WHERE value IS {own})"
+        part = f"COALESCE(instr(f{number}, {own}) > 0, 0)"
+        return f"CASE t{number} WHEN 'array' THEN {element} WHEN 'text' THEN {part} ELSE 0 END"
 
     def _value(self, node: ast.expr) -> str:
         if _is_name(node):
-            return f"json_extract(summary, {self._bound(self._path(node))})"
+            return f"f{self._number(node)}"
         constant = _constant(node)
         return self._bound(_minified(constant) if isinstance(constant, list) else constant)
 
-    def _path(self, node: ast.expr) -> str:
-        return "$" + "".join(f'."{part}"' for part in self.places[_name(node)].split("."))
+    def _number(self, node: ast.expr) -> int:
+        """Of the columns of a field."""
+        return self.names.index(_name(node))
 
     def _bound(self, value: Any) -> str:
         """The placeholder of a value."""
@@ -230,15 +240,3 @@ def unknown(query: Query, names: Iterable[str], summaries: Iterable[Mapping[str,
                 known |= dict.fromkeys([*own, *inner])
     missing = listed(sorted(set(names)))
     return InvalidValue(FIELD, query.text, f"fields that runs here have, not {missing}: {listed(known)}")
-
-
-def keys_in(rows: Iterable[tuple[str, Mapping[str, Any]]], query: Query, places: Mapping[str, str]) -> set[str]:
-    """Keys of those summaries that meet a query, where there is no index."""
-    condition, values = query.sql(places)
-    connection = sqlite3.connect(":memory:")
-    try:
-        connection.execute("CREATE TABLE summaries (key TEXT, summary TEXT)")
-        connection.executemany("INSERT INTO summaries VALUES (?, ?)", ((key, json.dumps(own)) for key, own in rows))
-        return {key for (key,) in connection.execute(f"SELECT key FROM summaries WHERE {condition}", values)}
-    finally:
-        connection.close()

@@ -9,29 +9,25 @@ holds its runs' locks, and what it finishes is found in the store. Drivers may s
 from __future__ import annotations
 
 import math
-import queue as queues
-import secrets
 import time
 from contextlib import suppress
-from threading import Thread
 from typing import Any, NoReturn
 
 import torch
 
 from recombine.errors import NAMED_FAILURES, Interrupted, InvalidValue, RecombineError, RunsFailed, reason_of
+from recombine.sweep.cluster_connection import ANSWER_SECONDS, Connection, Lost, cancel
 from recombine.sweep.cluster_outcomes import Outcomes
-from recombine.sweep.cluster_task import Task, by_value
+from recombine.sweep.cluster_task import Task
 from recombine.sweep.cluster_workers import Flight, Worker, is_elsewhere, listed_workers
 from recombine.sweep.interrupts import Interruptions
 from recombine.sweep.local import POLL_SECONDS, STOPPED, Sweep
 from recombine.sweep.progress import Progress, Say
-from recombine.sweep.scheduler import Scheduler, abandon, distributed, quiet
+from recombine.sweep.scheduler import Scheduler, quiet
 from recombine.training import check_precision, program_of
 
 LOOK_SECONDS = 0.5
 """Between two looks at which workers there are; longer where there are thousands."""
-ANSWER_SECONDS = 10.0
-"""How long a scheduler may take to answer before it counts as lost."""
 LEAVE_SECONDS = 60.0
 """How long tasks may take to write their checkpoints when the driver is stopped."""
 REPORT_SECONDS = 1.0
@@ -60,35 +56,26 @@ def train_on_cluster(sweep: Sweep, scheduler: Scheduler, device: str, say: Say) 
         raise error
 
 
-class _Lost(Exception):
-    """The scheduler does not answer, or is another one than before."""
-
-
 class _Driver:
     """One call of `train_on_cluster`."""
 
     def __init__(self, sweep: Sweep, scheduler: Scheduler, device: str, say: Say) -> None:
         self.sweep, self.scheduler, self.device, self.say = sweep, scheduler, device, say
-        self.id = f"recombine-{secrets.token_hex(6)}"
         self.workers: dict[str, Worker] = {}
         self.outcomes = Outcomes(sweep, self.workers, say)
         self.queue, self.sizes = self.outcomes.queue, self.outcomes.sizes
         self.gpu_only = {program_of(spec) for spec in sweep.pending.values() if _needs_gpu(spec)}
         self.flights: dict[int, Worker] = {}
-        self.inbox: queues.SimpleQueue[tuple[int, Any]] = queues.SimpleQueue()
-        """Numbers of tasks: with a report, or with nothing when they have ended."""
-        self.numbers, self.taken, self.scheduler_id = 0, 0, ""
+        self.numbers, self.taken = 0, 0
         self.looked, self.idle_since = -math.inf, time.monotonic()
-        self.client = scheduler.connected()
-        self._listen()
-
-    def _listen(self) -> None:
-        self.client.subscribe_topic(self.id, lambda event: self.inbox.put((event[1]["task"], event[1])))
+        self.connection = Connection(scheduler)
+        self.lock = sweep.store.lock(self.connection.token)
 
     # -- the loop ----------------------------------------------------------------------------------------------
 
     def run(self, interruptions: Interruptions) -> None:
         """Send tasks and take what comes back until nothing is left."""
+        self.lock.acquire()  # by its file workers know that their store is this one
         self._watch()
         while self.outcomes.left:
             if interruptions.noted:
@@ -97,7 +84,7 @@ class _Driver:
                 self._look()
                 self._send()
                 self._receive(POLL_SECONDS)
-            except _Lost:
+            except Lost:
                 self._find_again(interruptions)
             self._watch()
 
@@ -107,18 +94,8 @@ class _Driver:
         if now - self.looked < max(LOOK_SECONDS, len(self.workers) / 1000):
             return
         self.looked = now
-        if self.client.status != "running":
-            raise _Lost
-        try:
-            identity = self.client.sync(self.client.scheduler.identity, callback_timeout=ANSWER_SECONDS)
-        except (OSError, RuntimeError) as error:
-            raise _Lost from error
-        if identity["id"] != (self.scheduler_id or identity["id"]):  # it was started again meanwhile
-            raise _Lost
-        self.scheduler_id = identity["id"]
-        present = listed_workers(identity)
-        while not self.inbox.empty():  # what a worker has done before it went
-            self._receive(0.0)
+        present = listed_workers(self.connection.identity())
+        self._receive(0.0)  # what a worker has done before it went
         for address, worker in list(self.workers.items()):
             if address not in present or present[address].process != worker.process:
                 del self.workers[address]
@@ -163,40 +140,27 @@ class _Driver:
     def _submit(self, worker: Worker, keys: list[str]) -> None:
         sweep, gpu = self.sweep, worker.takes_ensembles(self.device)
         self.numbers += 1
-        number = self.numbers
         task = Task(
-            self.id, number, str(sweep.store.path.absolute()), tuple(sweep.pending[key] for key in keys),
-            "cuda" if gpu else "cpu", len(keys) if gpu else 1, sweep.checkpoint_seconds, sweep.memory,
-            max(REPORT_SECONDS, len(self.workers) / REPORTS),
+            self.connection.id, self.numbers, str(sweep.store.path.absolute()), self.connection.token,
+            tuple(sweep.pending[key] for key in keys), "cuda" if gpu else "cpu", len(keys) if gpu else 1,
+            sweep.checkpoint_seconds, sweep.memory, max(REPORT_SECONDS, len(self.workers) / REPORTS),
         )  # fmt: skip
-        worker.flight = Flight(number, keys, sum(sweep.steps[key] for key in keys))
-        self.flights[number] = worker
-        dumps = distributed().protocol.pickle.dumps  # with classes of a script by value
-        try:
-            future = self.client.submit(
-                by_value("run_packed"), dumps(task), key=f"{self.id}-{number}", workers=[worker.address],
-                allow_other_workers=False, pure=False, retries=0,
-                resources={"GPU": 1} if gpu and worker.gpus >= 1 else None,
-            )  # fmt: skip
-        except Exception as error:
-            if self.client.status != "running":
-                raise _Lost from error
-            raise RecombineError(f"specs: they cannot be sent to a worker ({reason_of(error)})") from error
-        worker.flight.future = future
-        future.add_done_callback(lambda future: self.inbox.put((number, None)))
+        worker.flight = Flight(task.number, keys, sum(sweep.steps[key] for key in keys))
+        self.flights[task.number] = worker
+        resources = {"GPU": 1.0} if gpu and worker.gpus >= 1 else None
+        worker.flight.future = self.connection.submit(task, worker.address, resources)
 
     def _receive(self, seconds: float) -> None:
         """Take what has come from workers; wait so long for the first."""
-        with suppress(queues.Empty):
-            number, message = self.inbox.get(timeout=seconds) if seconds else self.inbox.get_nowait()
-            while True:
-                worker = self.flights.get(number)
-                if worker is not None and worker.flight is not None:
-                    if message is not None:
-                        worker.flight.note(message)
-                    else:
-                        self._ended(worker)
-                number, message = self.inbox.get_nowait()
+        for number, message in self.connection.messages(seconds):
+            worker = self.flights.get(number)
+            if worker is None or worker.flight is None:
+                continue
+            if message is None:
+                self._ended(worker)
+            else:
+                worker.flight.note(message)
+                self.outcomes.note_versions(worker, message)
 
     def _landed(self, worker: Worker) -> Flight:
         """The task of a worker, which has it no longer."""
@@ -211,13 +175,13 @@ class _Driver:
         assert worker.flight is not None
         future = worker.flight.future
         if future.status in ("cancelled", "lost"):
-            raise _Lost
+            raise Lost
         try:
             error = future.exception(timeout=ANSWER_SECONDS) if future.status == "error" else None
             outcome = None if error else future.result(timeout=ANSWER_SECONDS)
         except Exception as failure:  # it was lost on the way: the store knows
-            if self.client.status != "running":
-                raise _Lost from failure
+            if not self.connection.is_open:
+                raise Lost from failure
             return self.outcomes.note_unknown(self._landed(worker).keys)
         if outcome is not None:
             flight = self._landed(worker)
@@ -230,9 +194,7 @@ class _Driver:
     def _died(self, worker: Worker) -> None:
         """A worker is gone, and its task with it."""
         flight = self._landed(worker)
-        if flight.future is not None:
-            with suppress(Exception):
-                flight.future.cancel(force=True)
+        cancel(flight.future)
         self.outcomes.note_death(worker, flight.keys, begun=flight.begun)
 
     # -- scheduler and driver ------------------------------------------------------------------------------------
@@ -243,17 +205,14 @@ class _Driver:
         for worker in list(self.flights.values()):
             self.outcomes.put_back(self._landed(worker).keys)
         self.workers.clear()
-        abandon(self.client)
 
         def waiting() -> None:
             self._watch()
             if interruptions.noted:
                 raise Interrupted(STOPPED)
 
-        self.client = self.scheduler.reached_again(waiting)
-        self._listen()
-        self.inbox = queues.SimpleQueue()
-        self.looked, self.idle_since, self.scheduler_id = -math.inf, time.monotonic(), ""
+        self.connection.find_again(waiting)
+        self.looked, self.idle_since = -math.inf, time.monotonic()
         self.outcomes.said.clear()
         self.say(f"scheduler {self.scheduler}: back, going on")
 
@@ -262,33 +221,24 @@ class _Driver:
         self._request_stop()
         for worker in list(self.flights.values()):
             if worker.flight is not None and not worker.flight.begun:  # it waits for another driver's task
-                with suppress(Exception):
-                    worker.flight.future.cancel(force=True)
-                self._landed(worker)
+                cancel(self._landed(worker).future)
         deadline = time.monotonic() + LEAVE_SECONDS
-        with suppress(_Lost):
+        with suppress(Lost):
             while self.flights and time.monotonic() < deadline:
                 self._look()
                 self._receive(POLL_SECONDS)
         raise Interrupted(STOPPED)
 
     def _request_stop(self) -> None:
-        """Ask the workers' processes to stop this driver's tasks; those that do not answer are not waited for."""
-        addresses = [worker.address for worker in self.flights.values()]
-
-        def ask() -> None:
-            with suppress(Exception):
-                self.client.run(by_value("request_stop"), self.id, workers=addresses, on_error="ignore")
-
-        if addresses:
-            Thread(target=ask, daemon=True).start()
+        self.connection.request_stop(worker.address for worker in self.flights.values())
 
     def close(self) -> None:
         """Leave the cluster; after an error, tasks that still run are asked to stop."""
+        self.lock.release()
         if self.flights:
             self._request_stop()
             time.sleep(POLL_SECONDS)
-        abandon(self.client)
+        self.connection.close()
 
     # -- for whoever watches -------------------------------------------------------------------------------------
 

@@ -6,6 +6,9 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from typing import Any
+
+import torch
 
 from recombine.errors import StoreError
 from recombine.sweep.cluster_task import Outcome
@@ -75,6 +78,15 @@ class Outcomes:
         worker.unusable = reason
         self.say(f"worker {worker.name}: set aside ({reason})")
         self.put_back(keys)
+
+    def note_versions(self, worker: Worker, message: Mapping[str, Any]) -> None:
+        """Say once that workers have another PyTorch: its results may differ in their last bits."""
+        here = str(torch.__version__)
+        there = message.get("torch", here)
+        if there.partition("+")[0] != here.partition("+")[0]:
+            self.say_once(
+                f"worker {worker.name}: torch {there}, and {here} here; bits of runs may depend on who trains them"
+            )
 
     def note_death(self, worker: Worker, keys: Iterable[str], *, begun: bool) -> None:
         """A worker is gone: of its task, what is not finished is tried again, elsewhere and in smaller parts."""

@@ -43,6 +43,8 @@ class Task:
     """Which driver sent it, and the topic of its reports."""
     number: int
     store: str
+    token: str
+    """Name of a lock in the store that the driver holds: where there is none, this is another store."""
     specs: tuple[RunSpec, ...]
     device: str
     members: int
@@ -153,7 +155,7 @@ def run_task(task: Task) -> Outcome:
     if task.version != __version__:
         raise RecombineError(f"recombine {__version__} is not allowed; allowed: {task.version}, as the driver has")
     device = resolve_device(task.device)
-    worker.log_event(task.sweep, {"task": task.number})
+    worker.log_event(task.sweep, {"task": task.number, "torch": str(torch.__version__)})
     began, outcome = time.monotonic(), Outcome()
     keys = [spec.digest for spec in task.specs]
     sweep: _TaskSweep | None = None
@@ -184,6 +186,9 @@ def _prepared(task: Task, device: torch.device, worker: Any) -> _TaskSweep:
     if device.type == "cpu":
         torch.set_num_threads(1)
     store = Store(task.store, create=False)
+    if not os.path.lexists(store.lock(task.token).path):
+        allowed = "the directory that the driver has there (this is another one)"
+        raise StoreError(f"store: {task.store!r} is not allowed; allowed: {allowed}")
     sweep = _TaskSweep(
         list(task.specs), store, device, task.members, task.checkpoint_seconds, None, task.memory
     )  # fmt: skip
