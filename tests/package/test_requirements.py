@@ -1,7 +1,6 @@
 """The requirements that `make test-lowest` and others take from pyproject.toml."""
 
 import pytest
-
 from tools import requirements as tool
 
 PROJECT = {
