@@ -46,6 +46,7 @@ def facts() -> Iterator[tuple[str, str]]:
         "python": lambda: f"{platform.python_implementation()} {platform.python_version()} ({sys.executable})",
         "platform": platform.platform,
         "processors": lambda: f"{os.cpu_count()}, {platform.machine()}",
+        "environment": _environment,  # before kernels are asked for, which leave a note there
     }.items():
         yield name, _tried(ask)
     yield from _libraries()
@@ -56,7 +57,6 @@ def facts() -> Iterator[tuple[str, str]]:
         "kernels": _kernels,
         "store": _store,
         "cache": _cache,
-        "environment": _environment,
     }.items():
         yield name, _tried(ask)
 
