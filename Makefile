@@ -15,6 +15,7 @@ FAST   := not integration and not slow and not gpu and not browser
 RELEASE := .venv-release
 # More words for pip where torch comes from another index, as `--index-url https://download.pytorch.org/whl/cpu`.
 PIP_WORDS ?=
+CONSTRAINTS ?= constraints.txt
 
 setup: $(STAMP)
 
@@ -64,19 +65,19 @@ dist: $(RELEASE)/.installed  # an sdist, and the wheel that it builds
 	$(RELEASE)/bin/check-wheel-contents dist/*.whl
 
 test-wheel: $(STAMP)  # every Python that is present, with all that a wheel requires installed from scratch
-	RECOMBINE_TEST_INSTALL=1 $(BIN)/python -m pytest -m slow tests/package
+	RECOMBINE_TEST_INSTALL=$(CONSTRAINTS) $(BIN)/python -m pytest -m slow tests/package
 
 # Fast tests with the lowest versions that pyproject.toml allows, and with the newest. torch is not taken newer than in
 # constraints.txt, which keeps a build for CPUs.
 test-lowest: WORDS = --lowest project dask widget parquet test=ranges
 test-newest: WORDS = project dask widget parquet test
-test-newest: CONSTRAINTS = -c $@.venv/constraints.txt
+test-newest: PIP_WORDS += -c $@.venv/constraints.txt
 test-lowest test-newest:
 	rm -rf $@.venv && $(PYTHON) -m venv $@.venv
 	$(PYTHON) tools/requirements.py $(WORDS) > $@.venv/requirements.txt
 	grep '^torch==' constraints.txt > $@.venv/constraints.txt
 	$@.venv/bin/python -m pip install --quiet --upgrade pip
-	$@.venv/bin/python -m pip install --quiet $(PIP_WORDS) --upgrade -r $@.venv/requirements.txt $(CONSTRAINTS)
+	$@.venv/bin/python -m pip install --quiet $(PIP_WORDS) --upgrade -r $@.venv/requirements.txt
 	$@.venv/bin/python -m pip install --quiet --no-deps -e .
 	$@.venv/bin/python -m pytest -n 2 --dist loadfile -q tests -m '$(FAST)'
 

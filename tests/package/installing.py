@@ -12,17 +12,27 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 PYTHONS = ("3.11", "3.12", "3.13")
-INSTALL_ALL = "RECOMBINE_TEST_INSTALL"
-"""Set by `make test-wheel`: libraries are installed as well; otherwise those of this environment are used."""
+OWN = f"{sys.version_info[0]}.{sys.version_info[1]}"
+CONSTRAINTS = os.environ.get("RECOMBINE_TEST_INSTALL")
+"""Set by `make test-wheel`: libraries are installed, for every Python, with these constraints; otherwise those of
+the environment that runs the tests are used, for its own Python."""
 NOBODY = 65534
+
+
+def pythons() -> list[str]:
+    """Versions to try."""
+    return [version for version in PYTHONS if python_of(version)] if CONSTRAINTS else [OWN]
 
 
 def python_of(version: str) -> str | None:
     """An interpreter of a version: the system's rather than one in somebody's home, which nobody else may read."""
-    names = (f"/usr/bin/python{version}", f"python{version}")
-    if version == f"{sys.version_info[0]}.{sys.version_info[1]}":
-        names = (*names, sys.executable)
-    return next((path for path in map(shutil.which, names) if path), None)
+    names = (f"/usr/bin/python{version}", f"python{version}", *([sys.executable] if version == OWN else []))
+    return next((path for path in map(shutil.which, names) if path and _is_working(path)), None)
+
+
+def _is_working(python: str) -> bool:
+    """Whether it runs: a manager of versions has names for those that are not in use."""
+    return subprocess.run([python, "-c", "import venv, ensurepip"], capture_output=True).returncode == 0
 
 
 def built(source: Path, folder: Path) -> Path:
@@ -44,8 +54,8 @@ def environment(folder: Path, version: str, wheel: Path) -> Path:
     assert python is not None
     subprocess.run([python, "-m", "venv", folder], check=True)
     own = folder / "bin" / "python"
-    if os.environ.get(INSTALL_ALL) or version != f"{sys.version_info[0]}.{sys.version_info[1]}":
-        pip("install", "-c", ROOT / "constraints.txt", wheel, python=own)
+    if CONSTRAINTS:
+        pip("install", "-c", ROOT / CONSTRAINTS, wheel, python=own)
     else:
         pip("install", "--no-deps", "--no-index", wheel, python=own)
         libraries = folder / "lib" / f"python{version}" / "site-packages" / "libraries.pth"

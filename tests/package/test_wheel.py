@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.package.installing import INSTALL_ALL, PYTHONS, ROOT, Desk, built, environment, pip, python_of
+from tests.package.installing import CONSTRAINTS, ROOT, Desk, built, environment, pip, pythons
 from tests.package.test_data import data_files
 from tests.tiny import FLAGS as TINY
 
@@ -60,7 +60,7 @@ def wheel(folder, tree):
     return built(tree, folder / "wheel")
 
 
-@pytest.fixture(scope="module", params=[version for version in PYTHONS if python_of(version)])
+@pytest.fixture(scope="module", params=pythons())
 def command(request, folder, wheel):
     return environment(folder / f"python{request.param}", request.param, wheel)
 
@@ -122,8 +122,13 @@ def bare(folder, command):
     empty = folder / "empty"
     empty.mkdir(exist_ok=True)
     empty.chmod(0o555)
-    is_root = os.geteuid() == 0
-    return desk(folder, command, variables={"HOME": str(empty), "PATH": str(empty)}, is_nobody=is_root)
+    is_root = os.geteuid() == 0  # whom no folder refuses
+    place = desk(folder, command, variables={"HOME": str(empty), "PATH": str(empty)}, is_nobody=is_root)
+    try:
+        place.run("--version")
+    except PermissionError:
+        pytest.skip("this Python is in a folder that is closed to others")
+    return place
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -154,7 +159,7 @@ def test_a_report_of_versions_is_whole_where_things_are_missing(bare):
     assert not stat.S_IMODE(os.stat(bare.variables["HOME"]).st_mode) & 0o222
 
 
-@pytest.mark.skipif(not os.environ.get(INSTALL_ALL), reason="minutes; `make test-wheel` runs it")
+@pytest.mark.skipif(not CONSTRAINTS, reason="minutes; `make test-wheel` runs it")
 def test_a_figure_is_reproduced_as_the_readme_says(folder, command):
     place = desk(folder, command, variables={"PATH": os.defpath, "HOME": str(folder)})
     ended = ended_well(place.run("reproduce", "C7"))
