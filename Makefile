@@ -10,7 +10,13 @@ STORE  ?= runs
 # disk is full would leave half a module.
 export PYTHONDONTWRITEBYTECODE = 1
 
-.PHONY: setup page check test quick-tests test-slow test-gpu reproduce lint docs bench clean
+.PHONY: setup page check test quick-tests test-slow test-gpu test-wheel test-lowest test-newest reproduce lint docs bench \
+  dist clean
+FAST   := not integration and not slow and not gpu and not browser
+RELEASE := .venv-release
+# More words for pip where torch comes from another index, as `--index-url https://download.pytorch.org/whl/cpu`.
+PIP_WORDS ?=
+CONSTRAINTS ?= constraints.txt
 
 setup: $(STAMP)
 
@@ -23,8 +29,8 @@ $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	touch $(STAMP)
 
 lint: $(STAMP)
-	$(BIN)/ruff check src tests benchmarks docs conftest.py
-	$(BIN)/ruff format --check src tests benchmarks docs conftest.py
+	$(BIN)/ruff check src tests benchmarks docs tools conftest.py
+	$(BIN)/ruff format --check src tests benchmarks docs tools conftest.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -32,7 +38,7 @@ page:  # the script of explorer pages, by the tools of its world
 	npm install --silent && npm run --silent lint && npm test
 
 check: lint  # a minute, between edits
-	$(BIN)/python -m pytest -n 2 --dist loadfile -q tests -m 'not integration and not slow and not gpu and not browser'
+	$(BIN)/python -m pytest -n 2 --dist loadfile -q tests -m '$(FAST)'
 
 test: $(STAMP)  # lint beside the tests, as it takes one core
 	$(MAKE) --no-print-directory -j 2 lint quick-tests
@@ -45,6 +51,36 @@ test-slow: $(DOCS)  # among them the site
 
 test-gpu: $(STAMP)
 	$(BIN)/python -m pytest -m gpu
+
+# The tools of a release have an environment of their own.
+$(RELEASE)/.installed: pyproject.toml constraints.txt tools/requirements.py
+	$(PYTHON) -m venv $(RELEASE)
+	$(PYTHON) tools/requirements.py release > $(RELEASE)/requirements.txt
+	$(RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r $(RELEASE)/requirements.txt
+	touch $@
+
+dist: $(RELEASE)/.installed  # an sdist, and the wheel that it builds
+	rm -rf dist build
+	$(RELEASE)/bin/python -m build --outdir dist .
+	$(RELEASE)/bin/python -m twine check --strict dist/*
+	$(RELEASE)/bin/check-wheel-contents dist/*.whl
+
+test-wheel: $(STAMP)  # every Python that is present, with all that a wheel requires installed from scratch
+	RECOMBINE_TEST_INSTALL=$(CONSTRAINTS) $(BIN)/python -m pytest -m slow tests/package
+
+# Fast tests with the lowest versions that pyproject.toml allows, and with the newest. torch is not taken newer than in
+# constraints.txt, which keeps a build for CPUs.
+test-lowest: WORDS = --lowest project dask widget parquet test=ranges
+test-newest: WORDS = project dask widget parquet test
+test-newest: PIP_WORDS += -c $@.venv/constraints.txt
+test-lowest test-newest:
+	rm -rf $@.venv && $(PYTHON) -m venv $@.venv
+	$(PYTHON) tools/requirements.py $(WORDS) > $@.venv/requirements.txt
+	grep '^torch==' constraints.txt > $@.venv/constraints.txt
+	$@.venv/bin/python -m pip install --quiet --upgrade pip
+	$@.venv/bin/python -m pip install --quiet $(PIP_WORDS) --upgrade -r $@.venv/requirements.txt
+	$@.venv/bin/python -m pip install --quiet --no-deps -e .
+	$@.venv/bin/python -m pytest -n 2 --dist loadfile -q tests -m '$(FAST)'
 
 reproduce: $(STAMP)
 	$(BIN)/recombine reproduce --preset quick --device cpu --store $(STORE) --out $(OUT)
@@ -62,4 +98,4 @@ bench: $(STAMP)
 	$(BIN)/recombine bench
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis src/*.egg-info
+	rm -rf $(VENV) $(RELEASE) test-lowest.venv test-newest.venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis src/*.egg-info

@@ -66,6 +66,6 @@ def test_a_field_that_all_tasks_have_is_described_once():
 
 
 def test_one_store_one_description(monkeypatch):
-    said = {re.search(r"--store PATH +(.*?) *│", help_of(command, 160, monkeypatch))[1]
+    said = {re.search(r"--store(?: PATH)? +(.*?) *│", help_of(command, 160, monkeypatch))[1]
             for command in ("train", "diagnose", "reproduce", "runs list", "runs prune")}  # fmt: skip
     assert said == {"Directory of runs. Default: $RECOMBINE_STORE or ./runs."}

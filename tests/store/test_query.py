@@ -5,6 +5,7 @@ import doctest
 import sqlite3
 import sys
 
+import pandas
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -236,3 +237,11 @@ def test_the_command_lists_what_meets(filled, tmp_path, capsys):
     assert "sead" in wrong.err
     assert run("runs", "export", tmp_path / "some.csv", "--query", "seed >= 3", "--store", filled.path) == 0
     assert len((tmp_path / "some.csv").read_text().splitlines()) == 4
+
+
+@pytest.mark.parametrize("dtype", [object, None], ids=["objects", "as pandas likes"])
+def test_a_text_that_is_missing_is_empty(dtype):
+    plain = loading._plain(pandas.Series(["done", None, "diverged"], dtype=dtype))
+    assert plain.dtype.kind == "U"
+    assert plain.tolist() == ["done", "", "diverged"]
+    assert loading._plain(pandas.Series([1.5, 2.5])).tolist() == [1.5, 2.5]

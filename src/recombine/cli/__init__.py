@@ -12,7 +12,6 @@ from recombine.cli.imports import EPILOGUE, without_imports
 from recombine.cli.mistakes import message, parser_message
 from recombine.errors import Interrupted, RecombineError, RunsFailed
 from recombine.screen import OutputLost, console, flush_output, prepare_streams, silence, write_error
-from recombine.version import __version__
 
 WRONG, MISUSED, STOPPED, READER_LEFT = 1, 2, 130, 141
 """Exit codes: runs that failed; a mistake of the user's, or output that cannot be written; an interruption; a reader
@@ -21,7 +20,7 @@ that left early."""
 app = App(
     name="recombine",
     help="Will a decoder compose factors it has never seen together, where does factorization break, what fixes it?",
-    version=__version__,
+    version_flags=(),  # a command of ours
     help_format="plaintext",
     help_epilogue=EPILOGUE,
     suppress_keyboard_interrupt=False,  # which would exit without a word
@@ -76,6 +75,11 @@ COMMANDS = {
         "bench",
         "Time the engine beside a plain loop and the machine's limits; or write documents from such runs.",
     ),
+    "completion": (
+        "completion",
+        "Print a script that completes commands and flags in a shell; nothing is installed.\n\n"
+        "Example: recombine completion bash > ~/.local/share/bash-completion/completions/recombine",
+    ),
 }
 """Each command with the name of what runs it and its help."""
 MODULES = {"figure": "reproduce", "claims": "reproduce", "report": "reproduce"}
@@ -83,6 +87,11 @@ MODULES = {"figure": "reproduce", "claims": "reproduce", "report": "reproduce"}
 
 for name, (attribute, text) in COMMANDS.items():
     app.command(f"recombine.cli.{MODULES.get(name, name)}:{attribute}", name=name, help=text)
+app.command(
+    "recombine.cli.version:version",
+    name="--version",
+    help="Print the version and exit; with --verbose, all that a bug report needs.",
+)
 
 
 def main(words: list[str] | None = None) -> NoReturn:

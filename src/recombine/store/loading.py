@@ -163,9 +163,10 @@ def _dataset(store: Store, listing: Listing, arrays: Iterable[str]) -> xarray.Da
 
 def _plain(column: pandas.Series) -> np.ndarray:
     """A column as netCDF has it: lists as texts, and texts where there are any."""
-    if column.dtype != object:
-        return column.to_numpy()
-    texts = ["" if value is None else value if isinstance(value, str) else str(value) for value in column]
+    values = column.to_numpy()
+    if values.dtype != object:
+        return values
+    texts = ["" if value is None or value != value else str(value) for value in values]  # NaN: none, among texts
     return np.array(texts, dtype=str)
 
 

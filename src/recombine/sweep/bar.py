@@ -83,7 +83,8 @@ class TrainingBar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.bar.stop()
+        if self.watched:  # some versions of rich end a bar that was never shown with an empty line
+            self.bar.stop()
         if self.notebook is not None:
             self.notebook.stop()
 

@@ -109,6 +109,11 @@ def find_compiler() -> list[str]:
     raise NotBuilt(f"no C++ compiler ({shlex.join(named) if named else ', '.join(COMPILERS)})")
 
 
+def compiler_version(compiler: list[str]) -> str:
+    """What the compiler says of itself."""
+    return _run([*compiler, "--version"]).stdout
+
+
 def _compiled(compiler: list[str], folder: int, path: Path, build: str) -> int:
     """Compile, unless another process does: then wait, and use its build."""
     with locked(folder, LONGEST_SECONDS) as ours:
@@ -152,7 +157,7 @@ def _sources() -> list[Path]:
 
 def _digest(compiler: list[str]) -> str:
     """Of sources, flags, compiler and processor: machines of several kinds may share a cache."""
-    parts = [*FLAGS, *compiler, _run([*compiler, "--version"]).stdout, _processor()]
+    parts = [*FLAGS, *compiler, compiler_version(compiler), _processor()]
     whole = [*(path.read_bytes() for path in _sources()), *(part.encode(errors="replace") for part in parts)]
     return hashlib.sha256(b"\0".join(whole)).hexdigest()[:16]
 
