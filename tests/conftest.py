@@ -1,5 +1,6 @@
 """Shapes and types are checked at run time in every test."""
 
+import gc
 import pkgutil
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +19,7 @@ install_import_hook(
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
+gc.set_threshold(50_000, 20, 50)  # a tenth of the time would go into walking libraries' objects
 TESTS = Path(__file__).parent
 INTEGRATION = (
     "browser", "campaigns", "figures", "smoke", "spoilt", "sweep", "training",

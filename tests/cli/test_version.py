@@ -1,6 +1,7 @@
 """`recombine --version` and what it adds for bug reports."""
 
 import importlib.metadata
+import os
 import platform
 
 import pytest
@@ -23,7 +24,9 @@ def test_the_version_alone_is_one_line(capsys):
     assert captured("--version", capsys) == (0, f"{__version__}\n", "")
 
 
-def test_a_report_names_versions_devices_and_folders(capsys, store_path):
+def test_a_report_names_versions_devices_and_folders(capsys, store_path, monkeypatch):
+    for name in [name for name in os.environ if name.startswith("RECOMBINE_") and name != "RECOMBINE_STORE"]:
+        monkeypatch.delenv(name)  # other tests leave some
     lines = report(capsys)
     assert lines["recombine"].startswith(f"{__version__} (")
     assert platform.python_version() in lines["python"]

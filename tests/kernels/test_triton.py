@@ -11,7 +11,7 @@ pytest.importorskip("triton")
 ROOT = Path(__file__).parents[2]
 
 
-def checked(device, times=2, **environment):
+def checked(device, times=4, **environment):
     """Run the checks in a process of their own."""
     return subprocess.run(
         [sys.executable, "-m", "tests.kernels.triton_checks", device, str(times)],
@@ -26,7 +26,7 @@ def test_kernels_are_what_their_source_says():
     assert "tl" in adamw._update.fn.__globals__
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_kernels_agree_with_torch_over_random_shapes(times):
     done = checked("cpu", times, TRITON_INTERPRET="1", OMP_NUM_THREADS="1")
     assert done.stdout.strip() == "same", done.stderr[-3000:]

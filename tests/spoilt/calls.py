@@ -21,6 +21,7 @@ from recombine.frozen import Frozen
 NOT_CALLED = {
     "DECODERS": "a registry, see its parse", "ENCODINGS": "likewise", "HOLDOUTS": "likewise", "TASKS": "likewise",
     "TRAINING_RULES": "likewise", "PRESETS": "a dictionary", "STUDIES": "a dictionary",
+    "PAPER": "a record",
     "DecoderSpec": "abstract", "Encoding": "abstract", "Holdout": "abstract", "Task": "abstract", "Study": "abstract",
     "DeviceError": "an exception", "InvalidValue": "an exception", "RecombineError": "an exception",
     "StoreError": "an exception", "RunsFailed": "an exception", "ExplorerPage": "a page that explore makes",
@@ -243,6 +244,7 @@ ENGINE = {
     "LowRankEmbedding": lambda: {"code_sizes": (3, 3), "image_shape": (4, 5), "rank": 2, "vectors": "raw"},
     "ModelConfig": lambda: {"fields": {"model_type": "recombine"}, "where": "config.json"},
     "Progress": lambda: {"runs": 1, "finished": 0, "members": 1, "steps_done": 1, "steps_left": 3, "error": 0.5},
+    "Findings": lambda: {"paper": rc.PAPER, "results": rc.Results(os.path.join(tempfile.gettempdir(), "no results"))},
     "Results": lambda: {"path": os.path.join(tempfile.gettempdir(), "no results")},
     "Run": lambda: {"key": "0" * 20, "path": store().path},
     "StagedDecoder": lambda: {"stages": {"output": nn.Linear(2, 3)}},

@@ -1,8 +1,9 @@
 """Draws public calls with one argument spoilt; run as a program, in which no test hook checks types first.
 
-    python -m tests.spoilt.drawing EXAMPLES
+    python -m tests.spoilt.drawing EXAMPLES [PART]
 
-Every argument is given every one of a list of values, then hypothesis draws more of both. Accepted are success and a
+Every argument is given every one of a list of values (or each PARTth of them, others for the next argument), then
+hypothesis draws more of both. Accepted are success and a
 one-line error of ours; what else happens is reported.
 """
 
@@ -89,24 +90,24 @@ def too_long(*_):
     raise TimeoutError(f"{SECONDS} seconds")
 
 
-def failures():
-    """What goes wrong with each argument and each of the listed values."""
-    for call in ARGUMENTS:
-        for value in LISTED:
+def failures(part):
+    """What goes wrong with each argument and each of the listed values, or each `part`th of them."""
+    for number, call in enumerate(ARGUMENTS):
+        for value in LISTED[number % part :: part]:
             try:
                 check(call, value)
             except Exception as error:
                 yield f"{call[0]}({call[1]}={quoted(value)}): {reason_of(error)}"
 
 
-def main(examples):
+def main(examples, part=1):
     warnings.simplefilter("ignore")
     signal.signal(signal.SIGALRM, too_long)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     os.chdir(tempfile.mkdtemp())  # a text may be taken for the path of a store
     for function, maker in CALLS.values():
         function(**maker())  # the calls themselves are valid
-    if lines := list(failures()):
+    if lines := list(failures(part)):
         sys.exit("\n".join(lines))
     drawn = given(st.sampled_from(ARGUMENTS), SPOILT)(check)
     settings(
@@ -117,4 +118,4 @@ def main(examples):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(*map(int, sys.argv[1:]))

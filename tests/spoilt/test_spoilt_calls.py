@@ -9,10 +9,9 @@ import pytest
 from tests.spoilt.calls import NOT_CALLED, all_calls, public_names
 
 
-def drawn(examples):
-    return subprocess.run(
-        [sys.executable, "-m", "tests.spoilt.drawing", str(examples)], capture_output=True, text=True, check=False
-    )
+def drawn(*words):
+    command = [sys.executable, "-m", "tests.spoilt.drawing", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_every_public_name_is_called():
@@ -22,10 +21,10 @@ def test_every_public_name_is_called():
 
 
 def test_a_spoilt_argument_is_one_line():
-    done = drawn(150)
+    done = drawn(300, 4)
     assert done.returncode == 0, done.stdout + done.stderr[-5000:]
     arguments = int(re.match(r"(\d+) arguments", done.stdout)[1])
-    assert arguments > 100
+    assert arguments > 300
 
 
 @pytest.mark.slow

@@ -66,6 +66,7 @@ def contents(store, specs):
     return [(folder / s.digest / n).read_bytes() for s in specs for n in ("weights.safetensors", "arrays.safetensors")]
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments_it_ends_with_the_same_bits(zygote, tmp_path):
     specs = [small_spec("cnn", seed=seed, steps=30) for seed in range(2)]
     whole, _ = zygote.train(tmp_path / "whole", specs)

@@ -186,7 +186,8 @@ VALUES = st.recursive(
 @pytest.mark.parametrize("reader", READERS)
 def test_any_bytes_are_a_value_or_one_line(reader, tmp_path_factory, monkeypatch):
     monkeypatch.setenv("RECOMBINE_CACHE", str(tmp_path_factory.mktemp("cache")))
-    place = tmp_path_factory.mktemp("given")
+    place = tmp_path_factory.mktemp("given") / "folder"  # what lies beside it is looked at again and again
+    place.mkdir()
     whole = small_spec("mlp").to_json().encode()
     if reader == "archive":
         store = Store(place / "source")

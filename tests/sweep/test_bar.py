@@ -117,6 +117,7 @@ def test_durations():
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_reproduce_says_what_it_does(tmp_path):
     words = "reproduce encodings --set size=8 --set width=4 --set steps=3 --set samples=40 --processes 1 --device cpu"
     done = subprocess.run(
