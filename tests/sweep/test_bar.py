@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import pytest
 from rich.text import Text
 
 from recombine.sweep import Progress
