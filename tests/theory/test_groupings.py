@@ -40,7 +40,7 @@ def test_a_twisted_pair_stands_out_by_a_flow(seed):
     outcome = best_grouping(activations, shape, nonlinear=True)
     scores = dict(zip(outcome.groupings, outcome.score.tolist(), strict=True))
     planted = scores.pop(((0, 1), (2,)))
-    assert planted > 0.8
+    assert planted > 0.5
     assert scores.pop(((0, 1, 2),)) == pytest.approx(1, abs=1e-6)
     assert max(scores.values()) < planted - 0.3
 
