@@ -1,13 +1,15 @@
 """Known answers; the contracts hold the rest."""
 
 import math
+from typing import Literal
 
 import pytest
 import torch
 
-from recombine.encodings import ENCODINGS, Bump, Circular, Mixed, OneHot, Polar, Positional, Ramp, Rate
+from recombine.encodings import ENCODINGS, Bump, Circular, Encoding, Mixed, OneHot, Polar, Positional, Ramp, Rate
 from recombine.errors import InvalidValue
 from recombine.factors import Factor, FactorGrid
+from recombine.tasks import BumpTask
 
 X = Factor("x", 0, 4, 5)
 AT = torch.tensor([0.0, 2.0, 4.0], dtype=torch.float64)
@@ -105,3 +107,41 @@ def test_mistakes_in_a_mixture_name_the_factor(text, line):
         ENCODINGS.parse(text).resolved(FORMS)
     assert str(caught.value).startswith(line)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (lambda values: torch.zeros(*values.shape, 3), "codes x in 2 numbers, as its size says, not (3,)"),
+        (lambda values: nowhere, "one whose code can be computed (NameError: name 'nowhere'"),
+    ],
+    ids=["another size", "an error"],
+)
+def test_what_ones_own_encoding_does_wrong_is_one_line(code, said):
+    @ENCODINGS.register
+    class Faulty(Encoding):
+        kind: Literal["faulty"] = "faulty"
+
+        def size(self, factor):
+            return 2
+
+        def code(self, values, factor):
+            return code(values)
+
+    try:
+        with pytest.raises(InvalidValue, match=r"^encoding: 'faulty' is not allowed") as caught:
+            BumpTask(size=8, encoding="faulty").codes(torch.zeros(5, 2))
+        assert said in str(caught.value)
+    finally:
+        ENCODINGS.unregister("faulty")
+
+
+def test_a_class_that_lacks_a_method_is_refused():
+    class Lacking(Encoding):
+        kind: Literal["lacking"] = "lacking"
+
+        def size(self, factor):
+            return 2
+
+    with pytest.raises(InvalidValue, match=r"^encoding: 'Lacking' is not allowed; allowed: a class that defines code$"):
+        ENCODINGS.register(Lacking)

@@ -24,7 +24,7 @@ def contents(folder: Path) -> str:
     """A toctree of the notebooks in a folder; nothing where there are none."""
     names = {path.stem for path in folder.glob("*.ipynb")}
     ordered = [name for name in FIRST if name in names] + sorted(names - {*FIRST})
-    return "\n".join(["```{toctree}", ":maxdepth: 1", "", *ordered, "```"]) if ordered else ""
+    return "\n".join(["```{toctree}", ":hidden:", ":maxdepth: 1", "", *ordered, "```"]) if ordered else ""
 
 
 def _replace(app: Any, document: str, source: list[str]) -> None:

@@ -79,7 +79,7 @@ def test_tutorials_are_listed_in_order(tmp_path, monkeypatch):
     assert contents(tmp_path) == ""
     for name in ("another", "fix_my_model", "reproduce_a_figure"):
         (tmp_path / f"{name}.ipynb").touch()
-    assert contents(tmp_path).splitlines()[3:-1] == ["reproduce_a_figure", "fix_my_model", "another"]
+    assert contents(tmp_path).splitlines()[4:-1] == ["reproduce_a_figure", "fix_my_model", "another"]
 
 
 def test_the_command_line_is_in_the_reference(monkeypatch):
@@ -92,7 +92,7 @@ def test_the_command_line_is_in_the_reference(monkeypatch):
     text = reference()
     assert [name for name in COMMANDS if f"\n## recombine {name}\n" not in text] == []
     assert "```sh\nrecombine train --encoding bump" in text
-    assert "`--holdout STR...`" in text
+    assert "`--holdout" in text  # what follows is in the manner of the parser
     assert "<!--" not in text
 
 

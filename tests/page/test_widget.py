@@ -49,7 +49,7 @@ def test_a_widget_holds_the_page_and_the_view(page, displayed):
 
 @pytest.mark.usefixtures("without_anywidget")
 def test_without_anywidget_one_line_says_so(page):
-    with pytest.raises(RecombineError, match=r"anywidget is not installed; pip install 'recombine\[widget\]'") as error:
+    with pytest.raises(RecombineError, match=r"anywidget is not installed; pip install anywidget") as error:
         page.widget()
     assert "\n" not in str(error.value)
 

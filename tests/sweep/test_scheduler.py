@@ -35,7 +35,7 @@ def quick(monkeypatch):
 
 def test_without_dask_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(RecombineError, match=r"^scheduler: Dask is not installed; .*recombine\[dask\]"):
+    with pytest.raises(RecombineError, match=r"^scheduler: Dask is not installed; .*pip install distributed"):
         train(small_spec(), tmp_path / "store", scheduler="tcp://127.0.0.1:1")
     assert not (tmp_path / "store").exists()
 

@@ -23,7 +23,7 @@ ITERATIONS, TOLERANCE = 100, 1e-8
 """Sweeps of a loop, and the relative error that one must gain: tensorly's defaults."""
 NOISE = 0.1
 """Of the sums' spread."""
-MISSING = "tensorly: not installed, so not timed (pip install 'recombine[bench]')"
+MISSING = "tensorly: not installed, so not timed (pip install tensorly)"
 Way = Callable[[np.ndarray, int, int], tuple[list[np.ndarray], np.ndarray]]
 """From a grid of values, a rank and the number of the start: functions of each factor, and weights."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from recombine.errors import RecombineError
 
-MISSING = "widget: anywidget is not installed; pip install 'recombine[widget]', or save the page and open the file"
+MISSING = "widget: anywidget is not installed; pip install anywidget, or save the page and open the file"
 
 
 def available() -> bool:

@@ -53,7 +53,7 @@ def _library() -> Any:
     try:
         import huggingface_hub
     except ImportError:
-        raise RecombineError("hub: huggingface_hub is not installed; pip install 'recombine[hub]'") from None
+        raise RecombineError("hub: huggingface_hub is not installed; pip install huggingface_hub") from None
     return huggingface_hub
 
 

@@ -61,7 +61,7 @@ def load(
         epoch). Shorter ones are filled up with NaN.
     to
         Of a DataFrame: a file, ending in `.parquet`, that the table is written to as well; needs
-        `pip install 'recombine[parquet]'`.
+        `pip install pyarrow`.
 
     Returns
     -------
@@ -108,7 +108,7 @@ def parquet(table: pandas.DataFrame, *, index: bool = True) -> bytes:
     try:
         table.assign(**mixed).to_parquet(content, index=index)
     except ImportError:
-        raise RecombineError("to: Parquet needs pyarrow; pip install 'recombine[parquet]'") from None
+        raise RecombineError("to: Parquet needs pyarrow; pip install pyarrow") from None
     return content.getvalue()
 
 

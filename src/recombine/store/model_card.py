@@ -20,7 +20,7 @@ METRIC_NAMES = {
 CARD = """\
 # {architecture} on the {task} task
 
-A decoder from factor values to images, trained by [recombine](https://pypi.org/project/recombine/) with some
+A decoder from factor values to images, trained by recombine with some
 combinations of factors held out. Run `{key}`, {status} after {steps} steps.
 
 ```python

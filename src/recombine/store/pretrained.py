@@ -187,7 +187,7 @@ def from_pretrained(
     ----------
     source
         A folder that `Run.save_pretrained` (or `recombine runs export`) wrote; or, where there is no such folder, a
-        repository of the hub, as `name/model`, which needs `pip install 'recombine[hub]'`.
+        repository of the hub, as `name/model`, which needs `pip install huggingface_hub`.
     revision
         Branch, tag or commit of a repository.
     token

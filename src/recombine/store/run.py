@@ -158,7 +158,7 @@ class Run:
         self, repo_id: str, *, private: bool | None = None, token: str | None = None, revision: str | None = None,
         commit_message: str | None = None,
     ) -> str:  # fmt: skip
-        """Upload the same files to the Hugging Face hub, as one commit; needs `pip install 'recombine[hub]'`.
+        """Upload the same files to the Hugging Face hub, as one commit; needs `pip install huggingface_hub`.
 
         Parameters
         ----------

@@ -21,7 +21,7 @@ RETRY_SECONDS = 2.0
 PAUSE_SECONDS = 0.5
 ADDRESS = "an address as tcp://HOST:PORT, the file of 'dask scheduler --scheduler-file', or a distributed.Client"
 FILE = "a file that 'dask scheduler --scheduler-file' wrote"
-INSTALL = "scheduler: Dask is not installed; 'pip install \"recombine[dask]\"' installs it, here and on the workers"
+INSTALL = "scheduler: Dask is not installed; 'pip install distributed' installs it, here and on the workers"
 
 
 def distributed() -> Any:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from recombine.checks import checked, whole_number
 from recombine.encodings import AnyEncoding, Bump, Encoding
-from recombine.errors import InvalidValue, listed
+from recombine.errors import InvalidValue, RecombineError, listed, reason_of
 from recombine.factors import Factor, FactorGrid
 from recombine.frozen import ADDED, Variant
 from recombine.holdouts import AnyHoldout, Center, Holdout, HoldoutSummary, SomeFactors
@@ -170,8 +170,22 @@ class Task(Variant):
     def codes(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row code"]:
         """The factors' codes side by side; zeros for an absent factor."""
         self.check_columns(values)
-        blocks = [self.encoding.present(values[:, k], factor) for k, factor in enumerate(self.grid.factors)]
+        blocks = [self._code(values[:, k], factor) for k, factor in enumerate(self.grid.factors)]
         return torch.cat(blocks, dim=-1)
+
+    def _code(self, values: Float[Tensor, " row"], factor: Factor) -> Float[Tensor, "row neuron"]:
+        """The code of one factor; what a user's own encoding does wrong is said in one line."""
+        kind, size = self.encoding.kind, self.encoding.size(factor)
+        try:
+            code = self.encoding.present(values, factor)
+        except (RecombineError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:
+            raise InvalidValue("encoding", kind, f"one whose code can be computed ({reason_of(error)})") from error
+        if tuple(code.shape) != (len(values), size):
+            allowed = f"one that codes {factor.name} in {size} numbers, as its size says, not {tuple(code.shape[1:])}"
+            raise InvalidValue("encoding", kind, allowed)
+        return code
 
     def examples(self, values: Float[Tensor, "row factor"]) -> Examples:
         """Inputs and targets for rows of factor values, in the task's direction."""

@@ -127,7 +127,8 @@ class Scene(QuantityTask):
         placed = [columns[f"{name}{suffix}"] for name in ("x", "y", "scale", "rotation")]
         which = columns[f"shape{suffix}"].detach().round().long()
         order, parts = [], []
-        for index in which.unique().tolist() or [0]:  # of no rows, an image of none
+        present = [int(index) for index in which.unique()]  # one by one: inside derivatives some torch has no lists
+        for index in present or [0]:  # of no rows, an image of none
             rows = (which == index).nonzero().flatten()
             parts.append(coverage(self.sprite_shapes[index], self.size, *(column[rows] for column in placed)))
             order.append(rows)
