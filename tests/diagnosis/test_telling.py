@@ -105,9 +105,15 @@ class Drawer(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("blank", "advised"), [("held out", True), ("nowhere", False), ("everywhere", False), ("kept", False)]
+    ("blank", "advised", "outcome"),
+    [
+        ("held out", True, "does not compose"),
+        ("nowhere", False, "composes: held-out error 0 of the mean's"),
+        ("everywhere", False, "not learnt: "),
+        ("kept", False, "not learnt: "),
+    ],
 )
-def test_advice_is_for_modules_that_learnt_and_do_not_compose(monkeypatch, blank, advised):
+def test_advice_is_for_modules_that_learnt_and_do_not_compose(monkeypatch, blank, advised, outcome):
     monkeypatch.setattr(telling, "packaged", lambda: {**RECORD, "advice": ["draw better"]})
     held_out = TASK.held_out
     regions = {"held out": held_out, "kept": ~held_out, "nowhere": held_out & False, "everywhere": held_out | True}
@@ -117,6 +123,8 @@ def test_advice_is_for_modules_that_learnt_and_do_not_compose(monkeypatch, blank
     )
     assert bool(result.advice) is advised
     assert ("draw better" in result.summary_lines()) is advised
+    assert result.outcome.startswith(outcome)
+    assert f"outcome: {result.outcome}" in result.summary_lines()
     mean = truth[~held_out].mean(dim=0)
     constant = ((truth - mean) ** 2)[held_out].mean()
     expected = float((truth**2)[held_out].mean() / constant) if blank in ("held out", "everywhere") else 0.0
@@ -128,7 +136,7 @@ def test_without_targets_there_is_no_advice(monkeypatch):
     result = recombine.diagnose(
         Drawer(TASK.held_out), TASK.grid, encode="bump", holdout=TASK.held_out, geometry="differences"
     )
-    assert result.advice == []
+    assert (result.advice, result.outcome) == ([], "")
 
 
 def test_the_packaged_advice_rests_on_supported_claims():

@@ -109,10 +109,26 @@ class Diagnosis(xarray.Dataset):
     def advice(self) -> list[str]:
         """What composed on the paper's task, for a module that learnt the kept targets and fails on held-out ones."""
         tried = self.telling.get("advice", [])
-        scores = [float(self[name]) if name in self else np.nan for name in ("id_over_mean", "ood_over_mean")]
-        if not tried or not scores[0] < FAILING <= scores[1]:
+        kept, held_out = self._errors_over_mean
+        if not tried or not kept < FAILING <= held_out:
             return []
-        return [f"{DOES_NOT_COMPOSE}, {scores[1]:.2g} times that of the mean kept target; to try:", *tried]
+        return [f"{DOES_NOT_COMPOSE}, {held_out:.2g} times that of the mean kept target; to try:", *tried]
+
+    @property
+    def outcome(self) -> str:
+        """Whether the module composes, in a sentence; empty without targets and a hold-out."""
+        kept, held_out = self._errors_over_mean
+        if np.isnan(kept + held_out):
+            return ""
+        if not kept < FAILING:
+            return f"not learnt: the error of kept targets is {kept:.2g} times that of their mean"
+        return "does not compose" if held_out >= FAILING else f"composes: held-out error {held_out:.2g} of the mean's"
+
+    @property
+    def _errors_over_mean(self) -> tuple[float, float]:
+        """Errors of kept and held-out targets, over that of the mean kept target."""
+        kept, held_out = (float(self[own]) if own in self else np.nan for own in ("id_over_mean", "ood_over_mean"))
+        return kept, held_out
 
     def summary_table(self) -> dict[str, list[str]]:
         """Headings, each with one cell per stage; where it is known how telling numbers have been, one more row."""
@@ -145,6 +161,7 @@ class Diagnosis(xarray.Dataset):
         lines += [f"hold-out: {self.attrs['holdout']}"] if "holdout" in self.attrs else []
         method = metric_method(self)
         lines += [f"metric: {method}"] if method else []
+        lines += [f"outcome: {self.outcome}"] if self.outcome else []
         return [*lines, *telling.sentences(record), *self.advice, *(f"note: {note}" for note in self.notes)]
 
     def _half_widths(self, name: str, averaged: Sequence[Any] = ()) -> np.ndarray | None:
