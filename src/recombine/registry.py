@@ -31,11 +31,11 @@ class Registry(Mapping[str, type[V]], Generic[V]):
         """Class decorator: make the class known under its `kind`."""
         if not (isinstance(cls, type) and issubclass(cls, self.base)):
             raise InvalidValue(self.field, cls, f"a subclass of {self.base.__name__}")
-        if missing := sorted(cls.__abstractmethods__):
-            raise InvalidValue(self.field, cls.__name__, f"a class that defines {listed(missing)}")
         name = cls.kind_name()
         if name in self._classes and self._classes[name] is not cls:
             raise InvalidValue(self.field, name, "a name that is not taken yet")
+        if missing := sorted(cls.__abstractmethods__):
+            raise InvalidValue(self.field, cls.__name__, f"a class that defines {listed(missing)}")
         self._classes[name] = cls
         return cls
 

@@ -229,7 +229,7 @@ AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
 
 
 @pytest.mark.skipif(not AXE.is_file(), reason="no npm install here")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_axe_finds_no_fault(browser, page_path, scheme):
     page = browser.new_context(offline=True, color_scheme=scheme, bypass_csp=True).new_page()
     page.goto(page_path.as_uri())

@@ -21,7 +21,7 @@ def test_every_public_name_is_called():
 
 
 def test_a_spoilt_argument_is_one_line():
-    done = drawn(300, 4)
+    done = drawn(300, 8)
     assert done.returncode == 0, done.stdout + done.stderr[-5000:]
     arguments = int(re.match(r"(\d+) arguments", done.stdout)[1])
     assert arguments > 300

@@ -126,7 +126,8 @@ def test_two_processes_share_the_work_and_train_nothing_twice(tmp_path):
     assert not list((store / "damaged").iterdir())
 
 
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
+@pytest.mark.slow  # a kill at each storage call is in tests/campaigns, an interruption in tests/sweep
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_anywhere_it_goes_on_to_the_same_bits(zygote, tmp_path, number):
     specs = [small_spec("mlp", steps=1200)]
     whole, _ = zygote.train(tmp_path / "whole", specs, checkpoint=30)

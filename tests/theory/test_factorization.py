@@ -64,6 +64,7 @@ def test_twisted_codes_pass_the_nonlinear_test_only():
         assert (own.inverse(own(features)) - features).square().mean() < 0.01 * features.var()
 
 
+@pytest.mark.slow
 def test_a_flow_straightens_twisted_codes_and_no_entangled_ones():
     """In few steps and without p-values; in a hundred, with them, below."""
     kinds = (*ENTANGLED, lambda shape, seed: twisted_blocks(shape, seed, size=1))
