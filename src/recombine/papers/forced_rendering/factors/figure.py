@@ -46,6 +46,7 @@ def factors_figure(result: xarray.Dataset) -> Figure:
         for ax, arm in zip(left.subplots(1, 2, sharey=True), (CNN_ISOLATED, COORDINATE), strict=True):
             _by_data(ax, result.sel(arm=arm))
             letter(ax, "e" if arm == CNN_ISOLATED else "f", arm)
+        left.axes[0].legend(fontsize=7, loc="lower right", bbox_to_anchor=(1, 0.08))
         left.supylabel("every value right, held out", fontsize=8)
         _drawings(right, full)
     return figure
@@ -71,15 +72,9 @@ def _by_data(ax: Axes, result: xarray.Dataset) -> None:
     amounts = np.array([int(data) for data in result["data"].values if data != ALL_KEPT])
     for count, color in zip(result["count"].values, COLORS, strict=False):
         means = result["all_values_accuracy"].sel(count=count, data=amounts).mean("seed").values
-        present = np.isfinite(means)
-        ax.plot(amounts[present], means[present], "o-", markersize=3, color=color)
-        if present.any():
-            end = (amounts[present][-1], means[present][-1])
-            words = f"{int(count)} factors"
-            ax.annotate(words, end, (5, 0), textcoords="offset points", va="center", color=color, fontsize=7)
+        ax.plot(amounts, means, "o-", markersize=3, color=color, label=f"{int(count)} factors")
     ax.axhline(RIGHT, color="0.7", linewidth=0.8)
     ax.set_xscale("log")
-    ax.set_xlim(0.85 * amounts[0], 2.6 * amounts[-1])
     ax.set_xticks(amounts, [str(amount) for amount in amounts])
     ax.set_xticks([], minor=True)
     ax.set_ylim(-0.03, 1.03)
