@@ -46,7 +46,7 @@ def factors_figure(result: xarray.Dataset) -> Figure:
         for ax, arm in zip(left.subplots(1, 2, sharey=True), (CNN_ISOLATED, COORDINATE), strict=True):
             _by_data(ax, result.sel(arm=arm))
             letter(ax, "e" if arm == CNN_ISOLATED else "f", arm)
-        left.axes[0].legend(fontsize=7, loc="lower right", bbox_to_anchor=(1, 0.08))
+        left.legend(*left.axes[0].get_legend_handles_labels(), fontsize=7, loc="outside lower center", ncols=4)
         left.supylabel("every value right, held out", fontsize=8)
         _drawings(right, full)
     return figure
