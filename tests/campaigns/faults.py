@@ -115,8 +115,9 @@ def spread(items: Sequence[Any], number: int | None) -> list[Any]:
 
 
 def every(recorded: Sequence[Call], faults: Sequence[Fault]) -> list[tuple[Call, Fault]]:
-    """All cases, or this process's part of them."""
-    return own_part([(call, fault) for call in recorded for fault in faults if call.kind in fault.kinds])
+    """All cases, or this process's part of them; the same call of several processes, which meet a fault alike, once."""
+    cases = [(call, fault) for call in recorded for fault in faults if call.kind in fault.kinds]
+    return own_part(list({(call.number, fault): (call, fault) for call, fault in cases}.values()))
 
 
 def own_part(cases: Sequence[Any]) -> list[Any]:

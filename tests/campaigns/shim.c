@@ -1,4 +1,5 @@
-/* Counts the storage calls of a process below one folder, and makes one of them go wrong.
+/* Counts the storage calls of a process below one folder, and makes one of them go wrong: the first that can, from a
+ * given number on. (Where several processes share a folder, which call has which number depends on their timing.)
  *
  * Loaded with LD_PRELOAD. A process arms itself with campaign_arm(); until then every call passes straight through.
  * Each counted call is written to a log as "NUMBER KIND FAULT PATH", before it is made. Calls are told by kind, so that
@@ -31,6 +32,7 @@ enum action { PASS, DIE_AFTER, FAIL, HALVE };
 static char folder[PATH_MAX], part[PATH_MAX];
 static size_t folder_length;
 static atomic_long count;
+static atomic_int met;
 static long target;
 static int armed, mode, number, journal;
 static unsigned kinds;
@@ -46,6 +48,7 @@ void campaign_arm(const char *below, long at, int how, int error, unsigned affec
     kinds = affected;
     journal = log;
     atomic_store(&count, 0);
+    atomic_store(&met, 0);
     armed = 1;
 }
 
@@ -68,13 +71,11 @@ static int counted(const char *path) {
 }
 
 static enum action decided(enum kind kind, long call, const char *path) {
-    int affected = (kinds >> kind & 1) && strstr(path, part), short_write = kind == WRITE && call == target;
     if (mode == KILL_AFTER && call == target) return DIE_AFTER;
-    if (mode == FAIL_ONCE && affected && call == target) return FAIL;
-    if (mode == FAIL_ON && affected && call >= target) return FAIL;
-    if ((mode == SHORT_ONCE || mode == SHORT_THEN_FAIL) && short_write) return HALVE;
-    if (mode == SHORT_THEN_FAIL && affected && call > target) return FAIL;
-    return PASS;
+    if (mode < FAIL_ONCE || call < target || !(kinds >> kind & 1) || !strstr(path, part)) return PASS;
+    int first = !atomic_exchange(&met, 1);
+    if (mode == SHORT_ONCE || mode == SHORT_THEN_FAIL) return first ? HALVE : mode == SHORT_ONCE ? PASS : FAIL;
+    return first || mode == FAIL_ON ? FAIL : PASS;
 }
 
 static enum action judged(enum kind kind, const char *path) {
