@@ -6,6 +6,7 @@ and exits with code 2; in Python the same line is the exception's text.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -162,6 +163,11 @@ def reason_of(error: BaseException | None) -> str:
 def listed(names: Iterable[object]) -> str:
     """Names as a message lists them."""
     return ", ".join(str(name) for name in names) or "nothing"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Up to three known names that are spelt much like a name, as a message lists them; none where none is."""
+    return ", ".join(difflib.get_close_matches(name, list(known), n=3))
 
 
 def typed(value: object) -> str:

@@ -82,6 +82,7 @@ def test_a_stored_run_needs_nothing_else(place, store_path, capsys):
         ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --stages layer9", "stages: 'layer9'"),
         ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --weights absent.safetensors", "weights: "),
         ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --weights mycode.py", "weights: "),
+        ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --weights saved.pt", "safetensors.torch.save_file(module"),
         ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --targets mycode.py", "targets: "),
         ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --memory 0", "--memory: '0'"),
         ("mycode:decoder --grid x=0:7,y=0:7 --encoding onehot --geometry exact", "geometry: 'exact'"),
@@ -90,6 +91,7 @@ def test_a_stored_run_needs_nothing_else(place, store_path, capsys):
     ],
 )
 def test_mistakes_are_one_line(place, capsys, words, expected):
+    torch.save({}, place / "saved.pt")
     code, _, err = run(f"diagnose {words}", capsys)
     assert code == 2, err
     assert err.count("\n") == 1, err

@@ -344,6 +344,14 @@ MISTAKES = {
 }
 
 
+def test_a_figure_without_its_study_says_how_to_run_it(tmp_path, capsys):
+    part = Results(tmp_path / "part")
+    part.save("holdouts", Results.existing(RESULTS).dataset("holdouts"), "own")
+    assert run("figure", "4", "--from", str(tmp_path / "part")) == 2
+    said = capsys.readouterr().err
+    assert "those that were run: holdouts; 'recombine reproduce stripes' runs it" in said
+
+
 @pytest.mark.parametrize("kind", MISTAKES)
 def test_mistakes_are_one_line(kind, capsys, tmp_path, monkeypatch):
     words, message = MISTAKES[kind]

@@ -236,7 +236,9 @@ def load_weights(module: Any, weights: Path) -> None:
     try:
         module.load_state_dict(load(content))
     except SafetensorError as error:
-        raise InvalidValue("weights", str(weights), f"a whole .safetensors file ({reason_of(error)})") from error
+        pickled = content.startswith((b"PK", b"\x80"))  # torch.save, now and before
+        hint = "safetensors.torch.save_file(module.state_dict(), FILE) writes one" if pickled else reason_of(error)
+        raise InvalidValue("weights", str(weights), f"a whole .safetensors file ({hint})") from error
     except Exception as error:  # also what a module's own way of loading raises
         raise InvalidValue("weights", str(weights), f"the state of this module ({reason_of(error)})") from error
 

@@ -35,7 +35,7 @@ def export_runs(
     Parameters
     ----------
     to
-        Where to: a directory that does not exist yet or is a store; a file ending in .tar, which "recombine runs
+        What to write: a directory that does not exist yet or is a store; a file ending in .tar, which "recombine runs
         import" reads; or a table, ending in .csv, .json or .parquet.
     runs
         Keys, or first digits; all runs if none is given.

@@ -12,7 +12,6 @@ holdout = "center:6:22"
 
 from __future__ import annotations
 
-import difflib
 import math
 import tomllib
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ from typing import Any
 
 from recombine.cli.flags import parse_seeds, spec_flags, specs_from
 from recombine.cli.options import SHORT
-from recombine.errors import InvalidValue, listed, typed
+from recombine.errors import InvalidValue, listed, nearest, typed
 from recombine.files import read_given
 from recombine.specs import RunSpec
 
@@ -160,5 +159,4 @@ def _seed_words(field: str, value: Any) -> list[str] | None:
 
 
 def _nearest(name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=3)
-    return listed(close) if close else f"a flag of 'recombine train', or {listed(known[-1:])}"
+    return nearest(name, known) or f"a flag of 'recombine train', or {listed(known[-1:])}"

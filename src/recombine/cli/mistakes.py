@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ from cyclopts.exceptions import (
 )
 
 from recombine.cli.options import FLAGS
-from recombine.errors import InvalidValue, RecombineError, listed, quoted, typed
+from recombine.errors import InvalidValue, RecombineError, listed, nearest, quoted, typed
 
 NUMBERS: dict[object, str] = {int: "a whole number", float: "a number", bool: "true or false"}
 ARGUMENTS = {("report", "from"): "folder"}
@@ -105,7 +104,7 @@ def parser_message(error: CycloptsError, words: list[str], commands: list[str]) 
         return str(InvalidValue("arguments", extra, f"options only ('{command} --help' lists them)"))
     field, value = _argument(error, words)
     if isinstance(error, MissingArgumentError):
-        return str(InvalidValue(field, "", f"a value ('{command} --help' says which)"))
+        return str(InvalidValue(field, "", f"{_described(error)} ('{command} --help' says more)"))
     if isinstance(error, RepeatArgumentError) and not value:  # switches
         switch = field.replace("--no-", "--", 1)
         names = (switch, switch.replace("--", "--no-", 1))
@@ -134,10 +133,21 @@ def _named(error: CycloptsError, words: list[str]) -> list[str]:
 
 
 def _options(error: CycloptsError) -> list[str]:
-    collection: Any = error.app.assemble_argument_collection() if error.app else []
-    return [name for argument in collection for name in argument.names]
+    return [name for argument in _arguments(error) for name in argument.names]
+
+
+def _arguments(error: CycloptsError, **how: bool) -> Any:
+    return error.app.assemble_argument_collection(**how) if error.app else []
+
+
+def _described(error: CycloptsError) -> str:
+    """What a missing argument is, by the first sentence of its help."""
+    own = error.argument.name if error.argument is not None else None
+    texts = (argument.parameter.help for argument in _arguments(error, parse_docstring=True) if argument.name == own)
+    sentence, *_ = re.split(r"[.;:](?=\s|$)", next(texts, None) or "")
+    return f"{sentence[:1].lower()}{sentence[1:]}" or "a value"
 
 
 def _nearest(word: str, known: list[str], otherwise: str) -> str:
-    close = difflib.get_close_matches(re.sub("=.*", "", word), known, n=3)
-    return f"{listed(close)} ({otherwise})" if close else otherwise
+    close = nearest(re.sub("=.*", "", word), known)
+    return f"{close} ({otherwise})" if close else otherwise

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, create_model
 
-from recombine.errors import InvalidValue, listed
+from recombine.errors import InvalidValue, listed, nearest
 from recombine.frozen import Frozen
 from recombine.specs import Precision, Recipe
 
@@ -87,9 +87,13 @@ class Preset(Frozen):
         fields: dict[str, Any] = {}
         for change in changes:
             name, equals, value = change.partition("=")
-            if not equals or name not in type(self).model_fields or name == "name":
-                known = listed(field for field in type(self).model_fields if field != "name")
-                raise InvalidValue("set", change, f"NAME=VALUE with NAME one of {known}")
+            known = [field for field in type(self).model_fields if field != "name"]
+            if name not in known and (close := nearest(name, known)):
+                raise InvalidValue("set", change, f"NAME=VALUE, perhaps with {close} ('--set all' lists all)")
+            if name not in known:
+                raise InvalidValue("set", change, f"NAME=VALUE with NAME one of {listed(known)}")
+            if not equals:
+                raise InvalidValue("set", change, f"{name}=VALUE")
             fields[name] = value
         return self.replace(**fields) if fields else self
 
