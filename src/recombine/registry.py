@@ -45,7 +45,8 @@ class Registry(Mapping[str, type[V]], Generic[V]):
 
     def __getitem__(self, name: str) -> type[V]:
         if name not in self:
-            raise InvalidValue(self.field, name, listed(self._classes))
+            own = "or one of your own once its module is imported (--import MODULE)"
+            raise InvalidValue(self.field, name, f"{listed(self._classes)}, {own}")
         return self._classes[name]
 
     def __iter__(self) -> Iterator[str]:

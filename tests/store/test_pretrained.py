@@ -6,13 +6,14 @@ import shutil
 import struct
 import subprocess
 import sys
+from typing import Literal
 
 import numpy as np
 import pytest
 import torch
 
 import recombine as rc
-from recombine.decoders import DECODERS
+from recombine.decoders import DECODERS, MLP
 from recombine.errors import InvalidValue, RecombineError
 from recombine.store import pretrained
 from recombine.store.pretrained import CARD, CONFIG, WEIGHTS, ModelConfig, from_pretrained
@@ -110,6 +111,36 @@ def test_the_card_has_metadata_that_the_hub_reads(folder):
     metrics = {result.metric_type: result.metric_value for result in card.data.eval_results}
     assert metrics == dict.fromkeys(["id_mse", "id_over_blank", "ood_over_blank", "id_accuracy", "ood_accuracy"], 0.25)
     assert "rc.from_pretrained" in card.text
+
+
+@pytest.fixture
+def own_decoder(monkeypatch):
+    """A decoder that a module of a user's own registers."""
+
+    class Own(MLP):
+        kind: Literal["own"] = "own"
+
+    Own.__module__ = "mycode.decoders"
+    DECODERS.register(Own)
+    yield Own
+    DECODERS.unregister("own")
+
+
+def test_parts_of_ones_own_name_the_module_to_import(own_decoder, tmp_path):
+    spec = small_spec("mlp").replace(decoder=own_decoder(width=4, depth=1))
+    folder = stored(tmp_path / "store", spec).save_pretrained(tmp_path / "model")
+    assert ModelConfig.from_pretrained(folder).fields["modules"] == ["mycode.decoders"]
+    assert "\nimport mycode.decoders " in (folder / CARD).read_text()
+    assert type(from_pretrained(folder)) is type(spec.module())
+    own_decoder.__module__ = "__main__"
+    run = rc.Store(tmp_path / "store").find(spec.digest)
+    assert "registered again" in (run.save_pretrained(tmp_path / "script") / CARD).read_text()
+
+
+def test_a_part_that_nobody_registered_asks_for_its_module(folder):
+    set_field(folder, "spec.decoder.kind", "own")
+    with pytest.raises(InvalidValue, match="own once its module is imported"):
+        from_pretrained(folder)
 
 
 def test_images_of_ones_own_need_not_be_at_hand(tmp_path, monkeypatch):

@@ -39,6 +39,14 @@ def test_a_line_per_tenth(capsys):
     assert lines[-1] == "1 min 40 s: trained 100 %, 8 of 8 runs"
 
 
+def test_all_steps_done_are_not_all_runs_stored(capsys):
+    clock = Clock()
+    bar = TrainingBar(clock)
+    clock.now = 10.0
+    bar(progress(1000, 1000, finished=7))
+    assert capsys.readouterr().err == "10 s: trained 100 %, storing the last of 8 runs\n"
+
+
 def test_a_cluster_shows_what_failed_and_who_is_at_work(capsys):
     clock = Clock()
     bar = TrainingBar(clock)

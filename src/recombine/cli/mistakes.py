@@ -136,14 +136,14 @@ def _options(error: CycloptsError) -> list[str]:
     return [name for argument in _arguments(error) for name in argument.names]
 
 
-def _arguments(error: CycloptsError, **how: bool) -> Any:
-    return error.app.assemble_argument_collection(**how) if error.app else []
+def _arguments(error: CycloptsError) -> Any:
+    return error.app.assemble_argument_collection(parse_docstring=True) if error.app else []
 
 
 def _described(error: CycloptsError) -> str:
     """What a missing argument is, by the first sentence of its help."""
     own = error.argument.name if error.argument is not None else None
-    texts = (argument.parameter.help for argument in _arguments(error, parse_docstring=True) if argument.name == own)
+    texts = (argument.parameter.help for argument in _arguments(error) if argument.name == own)
     sentence, *_ = re.split(r"[.;:](?=\s|$)", next(texts, None) or "")
     return f"{sentence[:1].lower()}{sentence[1:]}" or "a value"
 

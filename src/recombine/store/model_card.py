@@ -25,7 +25,7 @@ combinations of factors held out. Run `{key}`, {status} after {steps} steps.
 
 ```python
 import recombine as rc
-
+{imports}
 module = rc.from_pretrained("…")  # this folder, or this repository
 config = rc.ModelConfig.from_pretrained("…")
 task = config.spec.task
@@ -53,6 +53,7 @@ def model_card(config: Mapping[str, Any]) -> str:
     scores = {name: value for name, value in config["scores"].items() if value is not None}
     rows = [f"| {METRIC_NAMES.get(name, name)} (`{name}`) | {value:.5g} |" for name, value in scores.items()]
     text = CARD.format(
+        imports="".join(f"{_import(name)}\n" for name in config["modules"]),
         architecture=architecture,
         task=task,
         key=config["key"],
@@ -64,6 +65,13 @@ def model_card(config: Mapping[str, Any]) -> str:
     )
     lines = [f"{name}: {json.dumps(value)}" for name, value in _metadata(config, architecture, task, scores).items()]
     return "\n".join(["---", *lines, "---", "", text])
+
+
+def _import(module: str) -> str:
+    """The line that makes parts of a user's own known."""
+    if module == "__main__":
+        return "# here the classes that the training script registered must be registered again"
+    return f"import {module}  # registers parts of this run"
 
 
 def _metadata(

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from recombine.checks import given_path, items, whole_number
 from recombine.errors import InvalidValue, RecombineError, listed, reason_of
 from recombine.files import one_line_errors, parsed_json, read_given, write
+from recombine.frozen import Frozen
 from recombine.store.hub import pulled, pushed
 from recombine.store.model_card import model_card
 from recombine.store.packing import pack, unpack
@@ -249,12 +250,20 @@ def _contents(run: Run) -> dict[str, bytes]:
         "steps": result.get("steps"),
         "scores": result["scores"],
         "versions": {name: result["provenance"][name] for name in VERSIONS if name in result["provenance"]},
+        "modules": sorted(_own_modules(run.spec)),
     }
     return {
         WEIGHTS: pack(run.weights(), {"format": "pt"}),
         CARD: model_card(config).encode(),
         CONFIG: (json.dumps(config, indent=2, allow_nan=False) + "\n").encode(),
     }
+
+
+def _own_modules(part: Frozen) -> set[str]:
+    """Modules that are not this package's and register a part of a spec: whoever loads it must import them."""
+    module = type(part).__module__
+    own = set() if module.startswith(f"{MODEL_TYPE}.") else {module}
+    return own.union(*(_own_modules(value) for _, value in part if isinstance(value, Frozen)))
 
 
 def _axes(name: str, ends: Mapping[str, Any]) -> tuple[int, ...]:

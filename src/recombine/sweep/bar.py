@@ -150,7 +150,10 @@ class TrainingBar:
         self.tenth = tenth
         left = (now - self.sweep_began) * progress.steps_left / progress.steps_done
         more = f", about {duration(left)} left{_error(progress, ', ')}" if progress.steps_left else ""
-        done = f"{progress.finished} of {counted(progress.runs, 'run')}{_failed(progress, ', ')}"
+        stored, runs = progress.finished + progress.failed, counted(progress.runs, "run")
+        is_storing = not progress.steps_left and stored < progress.runs
+        done = f"storing the last of {runs}" if is_storing else f"{progress.finished} of {runs}"
+        done += _failed(progress, ", ")
         self.say(f"trained {100 * tenth // TENTHS} %, {done}{_at_work(progress)}{more}")
 
     def _mention_waiting(self, progress: Progress) -> None:
