@@ -87,11 +87,14 @@ def keep_steps(path: str | None) -> None:
     Group.fit = counted
 
 
-def pretend(recombine=None, torch=None, gpu=False, store=None, clock=None) -> None:
-    """Be a process with other versions, with a GPU that is this CPU, with another store, or with a clock that jumps."""
+def pretend(recombine=None, torch=None, gpu=False, store=None, clock=None, mute=False, quiet=None) -> None:
+    """Be a process with other versions, with a GPU that is this CPU, with another store, or with a clock that jumps.
+
+    Or a worker that never says that it has finished, and a driver that asks the store after so many quiet seconds.
+    """
     import torch as package
 
-    from recombine.sweep import cluster_task
+    from recombine.sweep import cluster, cluster_task
 
     if recombine:
         cluster_task.__version__ = recombine
@@ -104,6 +107,15 @@ def pretend(recombine=None, torch=None, gpu=False, store=None, clock=None) -> No
         cluster_task.Store = lambda path, **how: opened(store, **how)
     if clock:
         let_jump(clock)
+    if mute:
+        from distributed.batched import BatchedSend
+
+        send = BatchedSend.send
+        BatchedSend.send = lambda self, *messages: send(
+            self, *(message for message in messages if message.get("op") != "task-finished")
+        )
+    if quiet:
+        cluster.QUIET_SECONDS = quiet
 
 
 def let_jump(path: str) -> None:

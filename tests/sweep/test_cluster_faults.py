@@ -57,7 +57,7 @@ def test_clocks_that_jump_change_nothing(unlike, tmp_path):
     """Workers and driver a day ahead, then a day behind, while a worker is killed."""
     clock, store = tmp_path / "clock", tmp_path / "store"
     clock.write_text("86400")
-    unlike.settings = {"pretend": {"clock": str(clock)}}
+    unlike.settings = {"pretend": {"clock": str(clock), "quiet": 0.5}}
     unlike.replace_workers()
     long = [small_spec("mlp", seed=seed, steps=300) for seed in range(304, 308)]
     driver = unlike.drive(store, long)
@@ -70,6 +70,16 @@ def test_clocks_that_jump_change_nothing(unlike, tmp_path):
     assert sorted(Store(store).keys()) == sorted(spec.digest for spec in long)
     assert set(unlike.saves()[0].values()) == {1}
     assert list((store / "locks").iterdir()) == []
+
+
+def test_what_a_worker_does_not_say_is_found_in_the_store(unlike, tmp_path):
+    """As where its clock is set back by a day, and Dask holds its messages for as long."""
+    unlike.settings = {"pretend": {"mute": True, "quiet": 0.3}}
+    unlike.replace_workers()
+    unlike.finish(unlike.drive(tmp_path / "store", SPECS), patience=60)
+    assert unlike.said() == ["finished"]
+    assert sorted(Store(tmp_path / "store").keys()) == KEYS
+    assert set(unlike.saves()[0].values()) == {1}
 
 
 def test_workers_with_a_gpu_take_ensembles_and_others_single_runs(unlike, tmp_path):

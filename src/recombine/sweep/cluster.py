@@ -33,6 +33,8 @@ LEAVE_SECONDS = 60.0
 REPORT_SECONDS = 1.0
 REPORTS = 500
 """Reports of all workers together in a second, at most."""
+QUIET_SECONDS = 10.0
+"""After so long without a word from a task, the store is asked."""
 IDLE_SECONDS = 5.0
 """After so long without a worker, that is said."""
 
@@ -105,7 +107,21 @@ class _Driver:
                 worker.status = present[address].status
         for address, worker in present.items():
             self.workers.setdefault(address, worker)
+        for worker in list(self.flights.values()):
+            self._look_up(worker, now)
         self._require_workers(now)
+
+    def _look_up(self, worker: Worker, now: float) -> None:
+        """Look for the runs of a quiet task in the store: the word that it is over may be lost, or days late.
+
+        Dask's own deadlines are of the wall clock: where that is set back, what a worker sends waits for as long.
+        """
+        flight = worker.flight
+        if flight is None or now - flight.heard < QUIET_SECONDS:
+            return
+        flight.heard = now
+        if not self.outcomes.unfinished(flight.keys):
+            cancel(self._landed(worker).future)
 
     def _require_workers(self, now: float) -> None:
         """Say that there are none; or that there are, and none of them can be used."""

@@ -61,17 +61,17 @@ class Outcomes:
             self.queue.drop(key)
         return key not in self.sweep.pending
 
-    def _unfinished(self, keys: Iterable[str]) -> list[str]:
+    def unfinished(self, keys: Iterable[str]) -> list[str]:
         """Those of the runs that are not in the store."""
         return [key for key in keys if not self.serve(key)]
 
     def put_back(self, keys: Iterable[str]) -> None:
         """A task ended through no fault of its runs."""
-        self.queue.put_back(self._unfinished(keys))
+        self.queue.put_back(self.unfinished(keys))
 
     def note_unknown(self, keys: Iterable[str]) -> None:
         """Nobody knows how a task ended; perhaps its runs are in the store soon."""
-        self.queue.put_off(self._unfinished(keys), time.monotonic())
+        self.queue.put_off(self.unfinished(keys), time.monotonic())
 
     def note_unusable(self, worker: Worker, keys: Iterable[str], reason: str) -> None:
         """A worker cannot run tasks at all: something cannot be imported there."""
@@ -90,7 +90,7 @@ class Outcomes:
 
     def note_death(self, worker: Worker, keys: Iterable[str], *, begun: bool) -> None:
         """A worker is gone: of its task, what is not finished is tried again, elsewhere and in smaller parts."""
-        left = self._unfinished(keys)
+        left = self.unfinished(keys)
         self.say(f"worker {worker.name}: lost, {len(left)} of its runs are tried again")
         reason = f"killed its worker {STRIKES} times, the last one was {worker.name}"
         self._put_aside(self.queue.blame(left, reason, worker.place, begun=begun))
@@ -99,10 +99,10 @@ class Outcomes:
         """Take note of what a task says of its runs, and of what the store has of them."""
         now = time.monotonic()
         finished = [key for key in keys if key not in {*outcome.left, *outcome.failed}]
-        unseen = self._unfinished(finished)
+        unseen = self.unfinished(finished)
         self.queue.put_off(unseen, now)
         self._note_unseen(worker, unseen)
-        failed, left = self._unfinished(outcome.failed), self._unfinished(outcome.left)
+        failed, left = self.unfinished(outcome.failed), self.unfinished(outcome.left)
         if failed:
             self.traces |= dict.fromkeys(failed, outcome.trace)
             self._put_aside(self.queue.blame(failed, outcome.error, [worker.address]))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from recombine.sweep.progress import WorkerProgress
@@ -32,10 +33,12 @@ class Flight:
     taken: int = 0
     """Steps that the worker has taken for it."""
     error: float = math.nan
+    heard: float = field(default_factory=time.monotonic)
+    """When something last came from it, or was looked for in the store instead."""
 
     def note(self, message: Mapping[str, Any]) -> None:
         """Take note of a report."""
-        self.begun = True
+        self.begun, self.heard = True, time.monotonic()
         self.members = message.get("members", self.members)
         self.steps_done = message.get("steps", self.steps_done)
         self.taken = message.get("taken", self.taken)
