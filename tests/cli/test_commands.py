@@ -127,27 +127,11 @@ def test_runs_commands(store_path, capsys, tmp_path):
     assert "1 finished run in" in run("runs list", capsys)[1]
 
 
-def test_interrupted_training_says_so_and_goes_on(store_path, monkeypatch):
+def test_interrupted_training_says_so_and_goes_on(store_path, monkeypatch, capsys):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # tests run side by side
-    words = [
-        sys.executable,
-        "-m",
-        "recombine",
-        "train",
-        "--device",
-        "cpu",
-        "--size",
-        "8",
-        "--width",
-        "4",
-        "--depth",
-        "1",
-        "--samples",
-        "400",
-        "--epochs",
-        "30",
-    ]
-    process = subprocess.Popen([*words, "--checkpoint", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    words = "train --device cpu --size 8 --width 4 --depth 1 --samples 400 --epochs 30"
+    command = [sys.executable, "-m", "recombine", *words.split(), "--checkpoint", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 90
     while not list(store_path.glob("checkpoints/*")) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -158,10 +142,10 @@ def test_interrupted_training_says_so_and_goes_on(store_path, monkeypatch):
     assert all(": trained " in line for line in err.splitlines()[:-1])
     assert len(Store(store_path).unfinished()) == 1
     assert all(not problems for _, problems in Store(store_path).verify())
-    finished = subprocess.run(words, capture_output=True, text=True, timeout=300)
-    assert finished.returncode == 0
-    alone = subprocess.run([*words, "--store", str(store_path) + "2"], capture_output=True, text=True, timeout=300)
-    assert finished.stdout.splitlines()[:-1] == alone.stdout.splitlines()[:-1]
+    code, finished, _ = run(words, capsys)
+    assert code == 0
+    _, alone, _ = run(f"{words} --store {store_path}2", capsys)
+    assert finished.splitlines()[:-1] == alone.splitlines()[:-1]
 
 
 def test_a_bar_in_a_terminal(store_path):

@@ -1,23 +1,27 @@
-"""Every study through the command line, at a tiny size: train, measure, judge, draw, report."""
+"""Every study through the command line, at a tiny size: train, measure, judge, draw, report.
+
+What is measured has the form of the golden results, from which all figures are drawn by tests/papers.
+"""
 
 import io
 import json
 
 import pytest
 import xarray
-from matplotlib import pyplot
 from PIL import Image
 
 from recombine.digests import write_into
 from recombine.papers import DEFAULT
-from recombine.reproduction.report import drawing
+from recombine.reproduction import reporting
+from recombine.reproduction.results import Results
 from tests.command import run
+from tests.golden import RESULTS
 from tests.tiny import TINY
 
 SEEDS = ("seeds", "penalty_seeds", "rotation_seeds", "marker_seeds", "theory_seeds", "factors_seeds")
 """One each: that several are there is tested with the golden results."""
-LAID_OUT = ("fig1", "markers")
-"""Figures that are laid out and saved; that takes longest, and is tested for all of them with the golden results."""
+DRAWN = ("fig1", "markers", "factors")
+"""Figures that are drawn; that takes longest."""
 
 
 def empty_picture():
@@ -29,16 +33,14 @@ def empty_picture():
 EMPTY = empty_picture()
 
 
-def saved_or_closed(save):
-    """`save_drawn` for some figures; others are drawn and no more."""
+def some_drawn(save):
+    """`save_figure` for some figures; in the place of others an empty one."""
 
-    def saved(figure, folder, name):
-        if name in LAID_OUT:
-            return save(figure, folder, name)
-        assert figure.axes or figure.subfigs
-        pyplot.close(figure)
+    def saved(spec, datasets, folder):
+        if spec.name in DRAWN:
+            return save(spec, datasets, folder)
         contents = {"png": EMPTY, "svg": b"<svg></svg>"}
-        write_into(folder, {f"{name}.{kind}": content for kind, content in contents.items()})
+        write_into(folder, {f"{spec.name}.{kind}": content for kind, content in contents.items()})
         return contents
 
     return saved
@@ -52,7 +54,7 @@ def out(tmp_path_factory):
     flags = [word for own in settings for word in ("--set", own)]
     words = ["reproduce", *flags, "--device", "cpu", "--processes", "1"]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(drawing, "save_drawn", saved_or_closed(drawing.save_drawn))
+        patched.setattr(reporting, "save_figure", some_drawn(reporting.save_figure))
         assert run(*words, "--store", str(place / "runs"), "--out", str(place / "out")) == 0
     return place / "out"
 
@@ -68,10 +70,20 @@ def test_study_from_command_to_page(name, out):
     assert all(f"<strong>{claim}</strong>" in page for claim in claims)
 
 
+@pytest.mark.parametrize("name", DEFAULT.studies)
+def test_data_have_the_form_of_the_golden_ones(name, out):
+    """Fewer seeds, and so fewer networks, aside. Where this fails, make the golden results again."""
+    found, golden = Results.existing(out).dataset(name), Results.existing(RESULTS).dataset(name)
+    assert {part: found[part].dims for part in found} == {part: golden[part].dims for part in golden}
+    assert {part: found[part].dtype.kind for part in found} == {part: golden[part].dtype.kind for part in golden}
+    for coordinate in set(golden.indexes) - {"seed"}:
+        assert list(found[coordinate].values) == list(golden[coordinate].values), coordinate
+
+
 @pytest.mark.parametrize("name", DEFAULT.figures)
 def test_figure_is_drawn(name, out):
     png, svg = (out / "figures" / f"{name}.{kind}" for kind in ("png", "svg"))
-    if name in LAID_OUT:
+    if name in DRAWN:
         assert png.stat().st_size > 5000
         assert b"<svg" in svg.read_bytes()[:2000]
     assert png.exists()
