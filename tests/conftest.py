@@ -2,6 +2,7 @@
 
 import gc
 import pkgutil
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -41,16 +42,21 @@ LONGEST = ("smoke", "reproduction", "campaigns", "sweep", "store", "browser", "k
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark integration tests, which `make check` leaves out and `make test` runs; the longest begin."""
-    items.sort(key=_turn)
-    paths = [TESTS / name for name in INTEGRATION]
+    items.sort(key=lambda item: _turn(item.path))
     for item in items:
-        if any(path == item.path or path in item.path.parents for path in paths):
+        if _is_integration(item.path):
             item.add_marker(pytest.mark.integration)
 
 
-def _turn(item: pytest.Item) -> int:
-    folder = item.path.relative_to(TESTS).parts[0] if TESTS in item.path.parents else ""
+@cache
+def _turn(path: Path) -> int:
+    folder = path.relative_to(TESTS).parts[0] if TESTS in path.parents else ""
     return LONGEST.index(folder) if folder in LONGEST else len(LONGEST)
+
+
+@cache
+def _is_integration(path: Path) -> bool:
+    return any(TESTS / name in (path, *path.parents) for name in INTEGRATION)
 
 
 @pytest.fixture(autouse=True)
