@@ -6,7 +6,6 @@ import shutil
 import sqlite3
 import sys
 import time
-from collections import Counter
 
 import pytest
 
@@ -218,17 +217,6 @@ def test_the_work_of_a_command_does_not_grow_with_the_number_of_runs(store_path,
         files[number], calls[number] = work_of(words, store_path)
     assert 0 < files[110] == files[220] < 20
     assert calls[220] - calls[110] < 10 * 110
-
-
-def test_a_parent_looks_at_a_run_when_it_is_told_of_it(store_path, monkeypatch):
-    """H: not at all pending ones, five times a second."""
-    looked, find = [], Store.find
-    monkeypatch.setattr(Store, "find", lambda self, key, **how: looked.append(key) or find(self, key, **how))
-    specs = [small_spec("mlp", seed=seed, steps=300) for seed in range(6)]
-    train(specs, store_path, processes=2)
-    looks = Counter(looked)
-    assert set(looks) == {spec.digest for spec in specs}
-    assert max(looks.values()) <= 3  # at the start, when it is told, and once more at the end
 
 
 def test_a_run_from_elsewhere_in_a_known_place_is_read(filled, tmp_path, capsys):

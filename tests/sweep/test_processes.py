@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -68,9 +69,14 @@ def when_both_train(act):
     return watch
 
 
-def test_two_processes_give_the_bits_of_one(alone, tmp_path):
-    seen = []
+def test_two_processes_give_the_bits_of_one(alone, tmp_path, monkeypatch):
+    """The parent looks at a run when it is told of it, not at all pending ones, five times a second."""
+    seen, looked, find = [], [], Store.find
+    monkeypatch.setattr(Store, "find", lambda self, key, **how: looked.append(key) or find(self, key, **how))
     runs = train(SPECS[::-1], tmp_path / "store", device="cpu", processes=2, watch=seen.append)
+    looks = Counter(looked)
+    assert set(looks) == {spec.digest for spec in SPECS}
+    assert max(looks.values()) <= 3  # at the start, when it is told, and once more at the end
     assert [run.key for run in runs] == [spec.digest for spec in SPECS[::-1]]
     assert contents(tmp_path / "store") == contents(alone)
     assert threads(runs) == {"cpu (1 threads)"}
