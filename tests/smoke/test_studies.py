@@ -18,8 +18,10 @@ from tests.command import run
 from tests.golden import RESULTS
 from tests.tiny import TINY
 
-SEEDS = ("seeds", "penalty_seeds", "rotation_seeds", "marker_seeds", "theory_seeds", "factors_seeds")
+ONE = ("seeds", "penalty_seeds", "rotation_seeds", "marker_seeds", "theory_seeds", "factors_seeds", "penalty_epochs")
 """One each: that several are there is tested with the golden results."""
+FEW = ("steps", "mlp_rate_steps", "threshold_steps", "factors_steps", "factors_low_rank_steps")
+"""Five each: what networks have learnt does not matter here."""
 DRAWN = ("fig1", "markers", "factors")
 """Figures that are drawn; that takes longest."""
 
@@ -50,8 +52,8 @@ def some_drawn(save):
 def out(tmp_path_factory):
     """The folder of one reproduction of all studies."""
     place = tmp_path_factory.mktemp("smoke")
-    settings = [*(own for own in TINY if not own.startswith("seeds=")), *(f"{name}=1" for name in SEEDS)]
-    flags = [word for own in settings for word in ("--set", own)]
+    settings = dict(own.split("=") for own in TINY) | dict.fromkeys(ONE, "1") | dict.fromkeys(FEW, "5")
+    flags = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     words = ["reproduce", *flags, "--device", "cpu", "--processes", "1"]
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(reporting, "save_figure", some_drawn(reporting.save_figure))
