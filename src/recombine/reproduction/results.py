@@ -162,8 +162,8 @@ class Results:
         """A study's Dataset as netCDF."""
         content = self._read(_file(study))
         if content is None:
-            run = f"those that were run: {listed(self.studies)}" if self.studies else "none yet"
-            raise InvalidValue("study", study, f"{run}; 'recombine reproduce {study}' runs it")
+            allowed = f"those that were run: {listed(self.studies)}; 'recombine reproduce {study}' runs it"
+            raise InvalidValue("study", study, allowed)
         return content
 
     def save(self, study: str, dataset: xarray.Dataset, fingerprint: str) -> None:
