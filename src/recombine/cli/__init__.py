@@ -71,10 +71,6 @@ COMMANDS = {
         "figure.",
     ),
     "verify": ("verify", "Compare the files of results or a store with their digests; exit with 1 if any differs."),
-    "bench": (
-        "bench",
-        "Time the engine beside a plain loop and the machine's limits; or write documents from such runs.",
-    ),
     "completion": (
         "completion",
         "Print a script that completes commands and flags in a shell; nothing is installed.\n\n"

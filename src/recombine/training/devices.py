@@ -13,7 +13,7 @@ from recombine.errors import DeviceError, InvalidValue
 
 DEVICES: tuple[str, ...] = ("auto", "cpu", "cuda")
 DEFAULT_PRECISION = {"cpu": "float32", "cuda": "bf16"}
-"""The fastest whose errors cannot be told from float32's: `recombine bench precision`, docs/performance.md."""
+"""The fastest whose errors cannot be told from float32's: `benchmarks.performance`, docs/performance.md."""
 
 
 def resolve_device(name: str) -> torch.device:
