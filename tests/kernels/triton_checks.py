@@ -196,7 +196,7 @@ if __name__ == "__main__":
     optimiser()
     convolutions()
     narrow_convolutions()
-    narrow_convolution(1, 2, 30, 31, 2, 16, 0)  # sums that take several turns
+    narrow_convolution(1, 1, 17, 17, 1, 16, 0)  # sums that take several turns: more than 16 parts of 16 pixels
     embeddings()
     for vectors, strengths in ((1, 1), (0, 0), (0, 1), (1e-13, 1), (1, 1e-7), (1, 1e-20)):
         for unit in (True, False)[:TIMES]:
