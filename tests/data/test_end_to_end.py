@@ -11,7 +11,7 @@ import recombine as rc
 from recombine.errors import InvalidValue
 from recombine.store import Store
 from tests.command import captured, run
-from tests.data.files import factors, images, picture_folder, sprites_npz
+from tests.data.files import factors, images, mpi3d_npz, picture_folder, shapes_hdf5, sprites_npz
 
 TRAIN = "--decoder mlp:4:1 --training draws:20 --steps 5 --batch 4 --device cpu"
 
@@ -145,6 +145,34 @@ def test_data_with_gaps_are_sampled_where_they_are_too_many():
     assert result.attrs["points"] == 60
     assert "60 of them, drawn at random" in result.notes[0]
     assert gap // rows not in result["x"].values.tolist(), "the row of the gap is in no sub-grid"
+
+
+def test_data_without_any_grid_are_refused():
+    diagonal = rc.ArrayTask(images()[:4], {"x": [0, 1, 2, 3], "y": [0, 1, 2, 3]}, holdout="none")
+    with pytest.raises(InvalidValue, match="all combinations of at least two values"):
+        rc.diagnose(torch.nn.Linear(8, 36), data=diagonal)
+
+
+@pytest.mark.parametrize(
+    ("layout", "decoder"), [("npz", "cnn:4"), ("h5", "mlp:4:1"), ("npz", "coordinate:8:1"), ("h5", "low_rank:rank=2")]
+)
+def test_colour_from_a_file_to_a_diagnosis(layout, decoder, tmp_path, store_path, capsys):
+    make = mpi3d_npz if layout == "npz" else shapes_hdf5
+    file = make(tmp_path / f"a.{layout}")
+    words = f"--categorical shape --holdout corner --decoder {decoder} --steps 3 --batch 4 --device cpu --isolated"
+    ended = captured(["train", "--data", file, "--training", "draws:20", *words.split()], capsys)
+    assert ended.code == 0, ended.err
+    assert "combinations kept, " in ended.out
+    (stored,) = Store(store_path)
+    assert stored.spec.interface.image_shape == (3, 6, 6)
+    assert stored.spec.task.code_sizes == (2, 3, 4)
+    module = stored.module()
+    result = rc.diagnose(module, data=stored.spec.task)
+    task = stored.spec.task
+    outputs = module(task.codes(task.grid.points).float())
+    error = (outputs - task.render(task.grid.points)).square().flatten(1).mean(dim=1)
+    assert float(result["ood_error"]) == pytest.approx(error[task.held_out].mean().item(), rel=1e-4)
+    assert stored.result["scores"]["ood_mse"] == pytest.approx(float(result["ood_error"]), rel=1e-4)
 
 
 def test_diagnose_in_python_takes_data_or_a_grid(tmp_path):
