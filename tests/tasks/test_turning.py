@@ -2,7 +2,7 @@
 
 import torch
 
-from recombine.tasks.turning import cos_sin
+from recombine.tasks.shapes import cos_sin
 
 
 def test_quarter_turns_are_exact():

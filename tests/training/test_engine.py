@@ -195,7 +195,7 @@ def test_epochs_cover_the_training_set_once_each():
     schedule = ensemble.schedules[0]
     assert schedule.steps_per_epoch == 3
     assert schedule.total == 9
-    from recombine.training.schedule import batches_of
+    from recombine.training.tables import batches_of
 
     rows, shares, active = batches_of([schedule], [0], 10)
     assert active[:, 0].tolist() == [True] * 9 + [False]
