@@ -2,16 +2,12 @@
 
 import os
 import stat
-import subprocess
-import sys
 
 import pytest
 
 from recombine import kernels
 from recombine.kernels.cpp import build
 from tests.kernels.compiled import needs_compiler
-
-SAYS = "from recombine import kernels; print(kernels.available('cpu'), kernels.why_not('cpu'))"
 
 
 @pytest.fixture
@@ -108,16 +104,11 @@ def test_a_cache_that_is_a_file_is_one_line(folder, capfd):
     assert capfd.readouterr().err.count("\n") == 1
 
 
-def test_it_is_said_once_in_a_process_and_those_it_starts(tmp_path):
-    says = f"import subprocess, sys; {SAYS}; subprocess.run([sys.executable, '-c', {SAYS!r}])"
-    environment = {name: value for name, value in os.environ.items() if name != build.WARNED}
-    missing = str(tmp_path / "none")
-    done = subprocess.run(
-        [sys.executable, "-c", says], capture_output=True, text=True, env=environment | {"CXX": missing}
-    )
-    assert done.returncode == 0
-    assert done.stdout.count("False no C++ compiler") == 2
-    assert done.stderr.count("\n") == done.stderr.count("kernels are off") == 1
+def test_it_is_said_once_in_a_process_and_those_it_starts(folder, tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("CXX", str(tmp_path / "none"))
+    assert why_not() == why_not() == f"no C++ compiler ({tmp_path / 'none'})"
+    assert capfd.readouterr().err.count("kernels are off") == 1
+    assert os.environ[build.WARNED], "which processes that it starts inherit"
 
 
 @pytest.mark.parametrize("word", ["'", "none-such -O2"])
