@@ -11,7 +11,6 @@ from pathlib import Path
 from recombine.errors import InvalidValue, reason_of
 
 FLAG = "--import"
-EPILOGUE = f"Every command takes {FLAG} MODULE: a module of yours that registers parts (docs/extending.md)."
 
 
 def without_imports(words: list[str]) -> list[str]:
