@@ -116,7 +116,6 @@ def test_axes_by_name_or_place():
         (lambda: Factor("x", math.nan, 1, 2), "x.low"),
         (lambda: Factor("x", 0, math.inf, 2), "x.high"),
         (lambda: Factor("x=1", 0, 1, 2), "factor"),
-        (lambda: Factor("x", 0, 1, 2, "colour"), "x.form"),
         (lambda: Factor("x", 0, 1, 3, given=(0, 1)), "x.given"),
         (lambda: Factor("x", 0, 2, 3, given=(0, 2, 1)), "x.given"),
         (lambda: Factor("x", 0, 1, 2, given=(0, math.nan)), "x.given"),
