@@ -63,7 +63,7 @@ MISTAKES = [
     ("train --device tpu", "device"), ("train --sigma -1", "sigma"), ("train --sigma nan", "sigma"),
     ("train --size 7.5", "size"), ("train --width 0", "decoder.width"), ("train --lr inf", "lr"),
     ("train --holdout center:a:5", "holdout.low"), ("train --encoding bump:1:2:3", "encoding"),
-    ("train --decoder cnn:depth=3:depth=4", "decoder.depth"), ("train --decoder mlp --decoder.heads 4", "heads"),
+    ("train --decoder cnn:depth=3:depth=4", "depth"), ("train --decoder mlp --decoder.heads 4", "heads"),
     ("train --decoder cnn:width=8 --width 16", "decoder.width"), ("train --task rotation --sigma 2", "sigma"),
     ("train --decoder transformer:heads=5", "decoder.width"), ("train --epochs 3 --steps 3", "steps"),
     ("train --size 10 --holdout center:6:22", "holdout.high"), ("train --holdout center:0:27", "allow_unseen"),

@@ -60,7 +60,7 @@ def test_work_is_done_though_nothing_can_be_written(folder):
 def test_names_of_files_that_are_no_text(folder):
     code, out, errors = shell(r"cp -r runs $'b\xffd[x]'; recombine runs list --store $'b\xffd[x]'", folder)
     assert (code, errors) == (0, "")
-    assert r"2 finished runs in b\xffd[x]" in out
+    assert r"2 finished runs in b\udcffd[x]" in out
 
 
 @pytest.mark.parametrize("name", ["[/x]", "e\x1b[31mf"])
