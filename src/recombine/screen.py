@@ -48,8 +48,10 @@ class Screen(Console):
 
 def console(*, stderr: bool = False) -> Screen:
     """Standard output, or standard error, as wide as its terminal."""
-    known = is_terminal(sys.stderr if stderr else sys.stdout) or "COLUMNS" in os.environ
-    return Screen(stderr=stderr, width=None if known else PLAIN_WIDTH, markup=False, highlight=False, emoji=False)
+    stream, width = sys.stderr if stderr else sys.stdout, None
+    if "COLUMNS" not in os.environ:  # which rich reads; of a terminal it asks the first of three streams for its size
+        width = (os.get_terminal_size(stream.fileno()).columns or None) if is_terminal(stream) else PLAIN_WIDTH
+    return Screen(stderr=stderr, width=width, markup=False, highlight=False, emoji=False)
 
 
 def is_terminal(stream: Any) -> bool:
