@@ -28,7 +28,7 @@ def filled(tmp_path_factory):
     """A store with one run in it."""
     path = tmp_path_factory.mktemp("filled") / "store"
     train([small_spec("mlp")], path)
-    Store(path).summaries()
+    run("runs", "list", "--store", path)  # so that there is an index
     return path
 
 

@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from recombine.store import Store
 from recombine.sweep import train
 from tests.small import small_spec
 
@@ -18,7 +17,6 @@ def folder(tmp_path_factory):
     """A folder with a store of two runs."""
     path = tmp_path_factory.mktemp("streams")
     train([small_spec("mlp", seed=0), small_spec("mlp", seed=1)], path / "runs")
-    Store(path / "runs").summaries()
     return path
 
 
