@@ -15,11 +15,15 @@ from torch import Tensor
 
 from recombine.errors import InvalidValue
 from recombine.metrics.registry import Column, Need, Stage, stage_metric
-from recombine.theory.block_tests import Factorization
-from recombine.theory.factorization import linear_factorization, nonlinear_factorization
-from recombine.theory.groupings import best_grouping
-from recombine.theory.modularity import NONE, unit_selectivity
-from recombine.theory.point_grams import USEFUL
+from recombine.theory.factorization import (
+    NONE,
+    Factorization,
+    best_grouping,
+    linear_factorization,
+    nonlinear_factorization,
+    unit_selectivity,
+)
+from recombine.theory.projections import USEFUL
 
 UNITS = 1 << 12
 """Of a stage, that are looked at at a time."""

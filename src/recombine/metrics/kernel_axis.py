@@ -30,8 +30,7 @@ from recombine.checks import checked, finite, number, whole_number
 from recombine.errors import InvalidValue
 from recombine.metrics.factorization import partial_factorization
 from recombine.metrics.ranks import effective_rank, schmidt_spectrum
-from recombine.theory.cp import several_factors
-from recombine.theory.kernel_ranks import kernel_decomposition
+from recombine.theory.ranks import kernel_decomposition
 
 LARGEST = 6
 """Products that a sum may have for three factors or more."""
@@ -78,7 +77,6 @@ def kernel_axis(
     >>> place.single_factor.item(), round(place.above_delta.item(), 6), round(place.rank.item(), 6)
     (0.5, 0.0, 1.0)
     """
-    shape = several_factors(shape, gram.shape[-1])
     whole_number("largest", largest)
     finite("gram", gram)
     single = partial_factorization(gram, shape)
@@ -119,7 +117,6 @@ def landmarks(
     >>> {name: round(place.single_factor.item(), 2) for name, place in landmarks((6, 6)).items()}
     {'delta': 0.29, 'additive': 1.0, 'or': 0.91, 'broad': 0.99, 'bump': 0.8}
     """
-    shape = several_factors(shape, prod(shape))
     if prod(shape) > LARGEST_GRID:
         raise InvalidValue("shape", shape, f"at most {LARGEST_GRID} combinations")
     number("bump", bump, at_least=NARROWEST, at_most=1 / NARROWEST)

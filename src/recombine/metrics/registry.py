@@ -30,7 +30,7 @@ from recombine.errors import InvalidValue, listed
 from recombine.factors import FactorGrid
 from recombine.metrics.metric_tensors import finite_difference_metric
 from recombine.metrics.stages import precision
-from recombine.theory.point_grams import both_grams, point_coordinates
+from recombine.theory.projections import both_grams, point_coordinates
 from recombine.theory.reversibility import FOLDS, Recovery, recovery
 
 

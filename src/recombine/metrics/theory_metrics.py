@@ -12,9 +12,8 @@ from torch import Tensor
 from recombine.metrics.factorization import partial_factorization
 from recombine.metrics.kernel_axis import above_delta
 from recombine.metrics.registry import Column, Need, Stage, stage_metric
-from recombine.theory.holes import hole_geometry
 from recombine.theory.reversibility import jacobian_rank, local_loss
-from recombine.theory.transport import additivity, hole_dependence
+from recombine.theory.transport import additivity, hole_dependence, hole_geometry
 
 
 @stage_metric(
