@@ -25,7 +25,6 @@ from functools import cached_property
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from recombine.checks import whole_number
 from recombine.errors import InvalidValue, listed
 from recombine.factors import FactorGrid
 from recombine.metrics.metric_tensors import finite_difference_metric
@@ -173,7 +172,6 @@ class StageMetrics(Mapping[str, StageMetric]):
 
     def register(self, metric: StageMetric) -> None:
         """Add a metric; its name and its columns' names must not be taken."""
-        whole_number("version", metric.version)
         if metric.name in self._metrics:
             raise InvalidValue("metric", metric.name, "a name that is not taken yet")
         taken = {column.name for column in self.columns()}
@@ -256,3 +254,65 @@ def stage_metric(
 def versions(names: Iterable[str] | None = None) -> dict[str, int]:
     """Declared versions by metric, of some or of all, for fingerprints of what depends on them."""
     return {name: STAGE_METRICS[name].version for name in (STAGE_METRICS if names is None else names)}
+
+
+STAGE_PROFILE = "stage_profile"
+"""Stands for all metrics of studies' stage profile."""
+FUNCTION_VERSIONS: dict[str, int] = {
+    "averaged_codes": 1,
+    "averaged_prediction": 1,
+    "band_alignment": 1,
+    "band_index": 1,
+    "band_position": 1,
+    "block_contrast": 1,
+    "distance_inside": 1,
+    "effective_rank": 1,
+    "ensemble_reader": 1,
+    "extreme_pixel": 1,
+    "features": 1,
+    "gram_matrix": 1,
+    "hits": 1,
+    "interior": 1,
+    "kernel_agreement": 1,
+    "jacobian_rank": 1,
+    "kernel_families": 1,
+    "landmarks": 1,
+    "learnt_complexity": 1,
+    "log_volume": 1,
+    "matrix_effective_rank": 1,
+    "mean_band_index": 1,
+    "metric_tensor": 1,
+    "nearest_values": 1,
+    "neuron_tuning": 1,
+    "nonnegative_superposition": 1,
+    "nonnegative_weights": 1,
+    "partial_factorization": 1,
+    "pixel_ranks": 1,
+    "peak_scores": 1,
+    "roughness": 1,
+    "schmidt_spectrum": 1,
+    "squared_error": 1,
+    "stripe_superposition": 1,
+    "superposition_scores": 1,
+    "theoretical_kernel": 1,
+}
+"""Of the functions that studies call themselves; raise one when its numbers change."""
+
+
+def metric_versions(names: Iterable[str]) -> dict[str, int]:
+    """Versions of functions and stage metrics by name; `stage_profile` gives those of all that studies' profile has.
+
+    >>> metric_versions(["gram_matrix"])
+    {'gram_matrix': 1}
+    """
+    numbers: dict[str, int] = {}
+    for name in names:
+        if name == STAGE_PROFILE:
+            numbers.update(versions(metric.name for metric in STAGE_METRICS.in_studies()))
+        elif name in FUNCTION_VERSIONS:
+            numbers[name] = FUNCTION_VERSIONS[name]
+        elif name in STAGE_METRICS:
+            numbers.update(versions([name]))
+        else:
+            raise InvalidValue("metrics", name, listed([STAGE_PROFILE, *FUNCTION_VERSIONS]))
+    return numbers
