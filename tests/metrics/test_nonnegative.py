@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.optimize import nnls
 
-import recombine.metrics.nonnegative as solver
+import recombine.metrics.combinations as solver
 from recombine.errors import InvalidValue
 from recombine.metrics import interior, nonnegative_superposition, nonnegative_weights, stripe_superposition
 from recombine.metrics.combinations import column_sets

@@ -6,7 +6,7 @@ import torch
 from recombine.errors import InvalidValue
 from recombine.factors import Factor, FactorGrid
 from recombine.metrics import draw_sub_grids, finite_difference_metric, neighbour_metric, sub_grid_shape
-from recombine.metrics.sub_grids import gap_free_sub_grid
+from recombine.metrics.sampling import gap_free_sub_grid
 
 GRID = FactorGrid((Factor("x", 0, 9, 10), Factor("y", -1, 1, 7), Factor("size", 0.5, 1, 2)))
 

@@ -8,7 +8,7 @@ from recombine.factors import Factor, FactorGrid
 from recombine.metrics import held_out_statistics, log_volume
 from recombine.metrics.profile import stage_profile
 from recombine.metrics.registry import Stage
-from recombine.metrics.volume_statistics import FLOOR
+from recombine.metrics.volumes import FLOOR
 
 HELD_OUT = torch.tensor([False, False, True, True])
 

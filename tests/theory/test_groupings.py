@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from recombine.errors import InvalidValue
-from recombine.theory.groupings import best_grouping, partitions
-from tests.theory.planted_codes import codes, grouped, lookup, mixed, twisted
+from recombine.theory.factorization import best_grouping, partitions
+from tests.theory.planted_codes import codes, grouped, mixed, twisted
 
 PLANTED = [((0,), (1,), (2,)), ((0, 1), (2,)), ((0, 2), (1,)), ((0,), (1, 2)), ((0, 1, 2),)]
 
@@ -67,12 +66,3 @@ def test_the_penalty_decides_between_groupings_that_fit():
     expected = [len(own) - 3 for own in outcome.groupings]
     assert torch.allclose(outcome.value, outcome.score + 0.1 * torch.tensor(expected))
     assert outcome.score[outcome.groupings.index(((0, 1, 2),))] == 1
-
-
-@pytest.mark.parametrize(
-    ("shape", "field"), [((2,) * 6, "shape"), ((64,), "shape"), ((4, 4, 5), "grid")], ids=["six", "one", "another size"]
-)
-def test_mistakes_are_one_line(shape, field):
-    with pytest.raises(InvalidValue, match=field) as raised:
-        best_grouping(lookup((8, 8), 0), shape)
-    assert "\n" not in str(raised.value)

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from recombine.errors import InvalidValue
-from recombine.theory.holes import hole_geometry
-from recombine.theory.point_grams import centred_gram
+from recombine.theory.projections import centred_gram
+from recombine.theory.transport import hole_geometry
 from tests.theory.chains import GRID, Mixing, blocks
 from tests.theory.test_transport import SHAPE, box, randn
 
@@ -119,20 +119,12 @@ def test_members_are_separate_and_masks_without_neighbours_have_a_unit_too():
     assert torch.allclose(geometry(plane, checkerboard, (6, 6)).openness, torch.ones(18).double())
 
 
-@pytest.mark.parametrize(
-    ("call", "field"),
-    [
-        (lambda: hole_geometry(torch.eye(6), (2, 2), torch.ones(6, dtype=torch.bool)), "grid"),
-        (lambda: hole_geometry(torch.full((6, 6), torch.inf), (2, 3), torch.arange(6) < 2), "gram"),
-        (lambda: hole_geometry(torch.eye(6), (2, 3), torch.ones(6, dtype=torch.bool)), "held_out"),
-        (lambda: hole_geometry(torch.eye(6), (2, 3), torch.zeros(6, dtype=torch.bool)), "held_out"),
-    ],
-    ids=["another size", "infinity", "nothing kept", "nothing held out"],
-)
-def test_mistakes_are_one_line(call, field):
-    with pytest.raises(InvalidValue, match=field) as raised:
-        call()
-    assert "\n" not in str(raised.value)
+def test_a_mask_on_one_side_and_infinity_are_refused():
+    for gram, held_out in [(torch.eye(6), HOLE[:6] | True), (torch.eye(6), HOLE[:6] & False)]:
+        with pytest.raises(InvalidValue, match="held_out"):
+            hole_geometry(gram, (2, 3), held_out)
+    with pytest.raises(InvalidValue, match="gram"):
+        hole_geometry(torch.full((6, 6), torch.inf), (2, 3), torch.arange(6) < 2)
 
 
 @pytest.mark.slow

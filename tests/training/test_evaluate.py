@@ -8,7 +8,7 @@ import torch
 
 from recombine.errors import InvalidValue
 from recombine.metrics import extreme_pixel, hits, region_mean, squared_error, stratified_sample
-from recombine.metrics.sampled_means import quantile
+from recombine.metrics.sampling import quantile
 from recombine.tasks import BumpTask
 from recombine.training import Evaluator, evaluate, scores, standard_errors
 
