@@ -93,8 +93,6 @@ def test_what_lies_at_the_border_is_left_out():
     images[0, :, :, 0] = images[1, :, 0] = 9.0
     assert band_alignment(images).item() < 0.5
     assert band_alignment(images, border=1).item() == 1
-    with pytest.raises(InvalidValue, match="border"):
-        band_alignment(images, border=SIZE)
 
 
 def test_blank_embeddings_are_not_aligned():
@@ -102,12 +100,6 @@ def test_blank_embeddings_are_not_aligned():
     images[0] = 0
     assert band_alignment(images).item() == 0.5
     assert band_alignment(torch.zeros(2, 3, 4, 4)).item() == 0
-
-
-@pytest.mark.parametrize("shape", [(0, 3, 4, 4), (2, 0, 4, 4), (2, 3, 0, 4)])
-def test_no_image_has_no_band(shape):
-    with pytest.raises(InvalidValue, match="at least one image of at least one pixel"):
-        band_alignment(torch.zeros(shape), axes=(1, 0)[: shape[0]])
 
 
 def test_axes_are_one_for_each_factor():

@@ -75,7 +75,7 @@ def test_a_registered_metric_is_in_diagnosis_summary_figure_and_study(loudness, 
     assert table["loudness_by_factor"].dims == ("decoder", "seed", "stage")
     np.testing.assert_allclose(table["loudness"].values[0, 0], result["loudness"].values, rtol=1e-5)
     assert versions(["loudness", "tuning"]) == {"loudness": 7, "tuning": 1}
-    with pytest.raises(InvalidValue, match="grid: 'loudness'"):
+    with pytest.raises(InvalidValue, match="loudness"):
         rc.diagnose(run.module(), "loudness=0:7,y=0:7")
 
 
@@ -156,11 +156,10 @@ def test_names_are_taken_once():
         StageMetric("tuning", dict, (), (), 1, True),
         StageMetric("other", dict, (column,), (), 1, True),
         StageMetric("other", dict, (Column("other", "", study="contrast"),), (), 1, True),
-        StageMetric("other", dict, (), (), 0, True),
     ):
         with pytest.raises(InvalidValue):
             STAGE_METRICS.register(metric)
-    with pytest.raises(InvalidValue, match="metric: 'braille'"):
+    with pytest.raises(InvalidValue, match="braille"):
         versions(["braille"])
 
 

@@ -20,7 +20,7 @@ def test_shapes(shape, points, expected):
 
 
 def test_too_few_points():
-    with pytest.raises(InvalidValue, match="points: 3 is not allowed; allowed: at least 4"):
+    with pytest.raises(InvalidValue, match="points"):
         sub_grid_shape((5, 5), 3)
 
 
@@ -63,12 +63,6 @@ def test_neighbours_give_the_differences_of_the_whole_grid():
         torch.testing.assert_close(metrics[name], finite_difference_metric(stage, GRID.shape, spacing)[indices])
 
 
-def test_a_factor_of_one_value_has_no_differences():
-    grid = FactorGrid((Factor("x", 0, 0, 1), Factor("y", 0, 1, 2)))
-    with pytest.raises(InvalidValue, match="grid: "):
-        neighbour_metric(lambda values, tap: tap("output", values), grid, torch.tensor([0]), torch.device("cpu"))
-
-
 def slowly_without_gaps(shape, present):
     """Positions of each factor that stay: whole slices are cut out, and everything is counted again each time."""
     chosen, left = [list(range(count)) for count in shape], present.reshape(shape)
@@ -98,10 +92,8 @@ def test_a_grid_without_gaps_is_whole():
 
 def test_gaps_everywhere():
     plane = FactorGrid(GRID.factors[:2])
-    with pytest.raises(InvalidValue, match=r"data: '2 of 70 combinations' .* at least two values of each factor"):
+    with pytest.raises(InvalidValue, match="at least two values of each factor"):
         gap_free_sub_grid(plane, (torch.arange(70) == 0) | (torch.arange(70) == 8))
-    with pytest.raises(InvalidValue, match="present: "):
-        gap_free_sub_grid(plane, torch.ones(3, dtype=torch.bool))
 
 
 def test_a_part_of_a_part_has_the_whole_grids_positions():
