@@ -171,8 +171,6 @@ def test_overlap_threshold_is_the_scripts_by_default():
     for dark in (False, True):
         before = gram_matrix(outputs, "overlap", dark=dark)
         assert torch.allclose(before, gram_matrix(outputs, "overlap", dark=dark, threshold=0.7))
-    with pytest.raises(InvalidValue, match="kernel"):
-        gram_matrix(outputs, "overlaps")
 
 
 def test_contrast_of_a_block_against_a_loop():
