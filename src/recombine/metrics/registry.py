@@ -197,7 +197,7 @@ class StageMetrics(Mapping[str, StageMetric]):
 
     def __getitem__(self, name: str) -> StageMetric:
         if name not in self._metrics:
-            raise InvalidValue("metric", name, listed(self._metrics))
+            raise InvalidValue("metric", name, f"one of {listed(self._metrics)}")
         return self._metrics[name]
 
     def __contains__(self, name: object) -> bool:
@@ -314,5 +314,5 @@ def metric_versions(names: Iterable[str]) -> dict[str, int]:
         elif name in STAGE_METRICS:
             numbers.update(versions([name]))
         else:
-            raise InvalidValue("metrics", name, listed([STAGE_PROFILE, *FUNCTION_VERSIONS]))
+            raise InvalidValue("metrics", name, f"one of {listed([STAGE_PROFILE, *FUNCTION_VERSIONS])}")
     return numbers
