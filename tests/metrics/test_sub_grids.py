@@ -85,11 +85,6 @@ def test_values_that_lack_most_are_left_out_until_nothing_is_missing(seed):
     assert steps == slowly_without_gaps(GRID.shape, present)
 
 
-def test_a_grid_without_gaps_is_whole():
-    part = gap_free_sub_grid(GRID, torch.ones(GRID.size, dtype=torch.bool))
-    assert torch.equal(part.indices, torch.arange(GRID.size))
-
-
 def test_gaps_everywhere():
     plane = FactorGrid(GRID.factors[:2])
     with pytest.raises(InvalidValue, match="at least two values of each factor"):

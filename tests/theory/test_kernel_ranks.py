@@ -38,7 +38,7 @@ def test_products_and_deltas_have_rank_one(shape):
 @pytest.mark.parametrize("shape", [*SHAPES[:2], pytest.param(SHAPES[2], marks=pytest.mark.slow)], ids=str)
 def test_additive_kernels_have_a_product_for_each_factor(shape):
     additive = sum(alone(shape, axis, positive(size, axis)) for axis, size in enumerate(shape))
-    assert kernel_rank(additive, shape, largest=4).item() == len(shape)
+    assert kernel_rank(additive, shape, largest=4, restarts=2).item() == len(shape)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

@@ -89,7 +89,7 @@ def test_a_missing_entry_may_be_as_large_as_it_takes():
 def test_planted_sums_have_their_rank_in_every_region(shape):
     target = planted(shape, 2, 3).T
     held_out = torch.rand(len(target), generator=torch.Generator().manual_seed(1)) < 0.2
-    complexity = learnt_complexity(target, target[None, None], shape, held_out, 1e-6, largest=2, restarts=2)
+    complexity = learnt_complexity(target, target[None, None], shape, held_out, 1e-6, largest=2)
     assert complexity.outputs.everywhere.rank.tolist() == [[[2, 2, 2]]]
     assert complexity.outputs.kept.rank.tolist() == [[[2, 2, 2]]]
     assert (complexity.outputs.held_out.rank <= 2).all()

@@ -45,9 +45,7 @@ def test_the_cut_is_at_a_gap():
     generator = torch.Generator().manual_seed(0)
     exact = torch.linalg.qr(torch.randn(100, 6, generator=generator, dtype=torch.float64) - 0.0)[0]
     exact = torch.linalg.qr(exact - exact.mean(dim=0))[0] * torch.tensor([1, 1, 0.09, 0.08, 0.001, 0.001])
-    assert projection(exact, share=0.995).directions.shape[1] == 4, (
-        "the fourth is like the third"
-    )
+    assert projection(exact, share=0.995).directions.shape[1] == 4, "the fourth is like the third"
     assert projection(exact, share=0.9).directions.shape[1] == 2
     assert projection(exact, share=0.995, largest=1).directions.shape[1] == 1
 

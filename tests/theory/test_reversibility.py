@@ -17,8 +17,7 @@ from recombine.theory.reversibility import (
     left_out_errors,
     local_loss,
 )
-from recombine.theory.transport import additivity
-from tests.theory.chains import COUNT, GRID, Mixing, blocks, merged, pooled, saturated, stages
+from tests.theory.chains import COUNT, GRID, merged, pooled, saturated, stages
 
 REVERSIBLE = ("blocks", "rotated", "coupled")
 
@@ -45,16 +44,6 @@ def test_reversible_layers_lose_nothing_and_planted_losses_are_seen(lossy):
     assert rank["lossy"] == pytest.approx(directions)
 
 
-def test_the_harmless_layers_do_mix():
-    """They are not harmless by doing nothing: a third of the variance is not additive any more."""
-    mixing = Mixing()
-    rotated = mixing.rotate(blocks(GRID))
-    coupled = mixing.couple(rotated)
-    assert torch.allclose(mixing.undone(coupled), blocks(GRID))
-    assert additivity(centred_gram(rotated), (COUNT, COUNT)).item() == pytest.approx(1)
-    assert additivity(centred_gram(coupled), (COUNT, COUNT)).item() < 0.8
-
-
 @pytest.mark.parametrize("features", [3, 50, 2000])
 def test_noise_has_no_factors(features):
     generator = torch.Generator().manual_seed(features)
@@ -63,22 +52,6 @@ def test_noise_has_no_factors(features):
     assert recovery.shape == (20, 2)
     assert -0.1 < recovery.mean().item() < 0.01, "choosing the best decoder must not make anything of it"
     assert recovery.max().item() < 0.15
-
-
-def test_rotations_shifts_and_scales_change_nothing():
-    mixing = Mixing()
-    features = mixing.couple(mixing.rotate(blocks(GRID)))
-    rotation = Mixing(5).rotation
-    expected = factor_recovery(features, GRID)
-    assert torch.allclose(factor_recovery(1e3 * features @ rotation + 7.0, GRID), expected, atol=1e-4)
-
-
-def test_members_are_separate():
-    features = stages(merged)[0]
-    together = factor_recovery(torch.stack(list(features.values()))[None], GRID)
-    alone = torch.stack([factor_recovery(own, GRID) for own in features.values()])
-    assert together.shape == (1, 4, 2)
-    assert torch.allclose(together[0], alone, atol=1e-6)
 
 
 def explicit_errors(features, values, folds):

@@ -21,11 +21,11 @@ anything at the points it was trained on. What is called entangled is therefore 
 (no map brings it back), or that the map does not extend to combinations that were not seen.
 
 Partial factorization (Eq. 28): a grouping is a partition of the factors; within a group all combinations of values
-count as values of one factor, and the grouping has the score of that test. Its value is the score less a penalty for
-every merger, so that what is separate is not said to act together; all factors in one group have score 1 by definition,
-since every coordinate depends on all of them. The best grouping is that of the largest value. A held-out point counts
-where every group's combination was kept in some other point. A grouping in which no point is left, or in which some
-group has no coordinate, has no value (−∞).
+count as values of one factor, and the grouping has the score of the linear test. Its value is the score less a penalty
+for every merger, so that what is separate is not said to act together; all factors in one group have score 1 by
+definition, since every coordinate depends on all of them. The best grouping is that of the largest value. A held-out
+point counts where every group's combination was kept in some other point. A grouping in which no point is left, or in
+which some group has no coordinate, has no value (−∞).
 
 All of that is functional modularity. Structural modularity is stricter and needs no map: each unit serves one factor.
 `unit_selectivity` is the share of each unit's variance over the grid that each factor explains alone (its main effect);
@@ -201,11 +201,9 @@ def best_grouping(
     shape: tuple[int, ...],
     held_out: Bool[Tensor, " point"] | None = None,
     *,
-    nonlinear: bool = False,
     penalty: float = PENALTY,
     share: float = SHARE,
     largest: int | None = None,
-    steps: int = STEPS,
     seed: int = 0,
 ) -> Groupings:
     """Which factors the activations hold in common blocks of coordinates (Eq. 28).
@@ -218,16 +216,12 @@ def best_grouping(
         Number of values of each factor, of which there are at most five.
     held_out
         Combinations to predict; a random fifth by default.
-    nonlinear
-        Whether blocks are sought by a flow instead of a linear map.
     penalty
         Of score, for every merger.
     share, largest
         As for `linear_factorization`.
-    steps
-        Of training, at most, where a flow is trained.
     seed
-        Of what is held out and of the flow.
+        Of what is held out.
 
     Returns
     -------
@@ -245,7 +239,7 @@ def best_grouping(
         raise InvalidValue("shape", tuple(shape), f"at most {MOST_FACTORS} factors: every grouping is tried")
     activations = Activations.of(features, shape, held_out, share, largest, seed)
     groupings = tuple(sorted(partitions(len(shape)), key=lambda own: (-len(own), own)))
-    parts = [_scored(activations, grouping, steps if nonlinear else None, seed) for grouping in groupings]
+    parts = [_scored(activations, grouping, seed) for grouping in groupings]
     score, value = (torch.stack(own, dim=-1) for own in zip(*parts, strict=True))
     mergers = torch.tensor([len(shape) - len(grouping) for grouping in groupings], device=score.device)
     value = value - penalty * mergers
@@ -263,7 +257,7 @@ def partitions(count: int) -> Iterator[Grouping]:
         yield (*smaller, (count - 1,))
 
 
-def _scored(activations: Activations, grouping: Grouping, steps: int | None, seed: int) -> tuple[Tensor, Tensor]:
+def _scored(activations: Activations, grouping: Grouping, seed: int) -> tuple[Tensor, Tensor]:
     """Score and value before the penalty, of each member."""
     ones = torch.ones(activations.members, dtype=torch.float64, device=activations.coordinates[0].device)
     if len(grouping) == 1:
@@ -271,7 +265,7 @@ def _scored(activations: Activations, grouping: Grouping, steps: int | None, see
     design = activations.design(grouping)
     if not bool(design.scored.any()):
         return math.nan * ones, -math.inf * ones
-    outcome = block_test(activations, design, 0, seed, steps)
+    outcome = block_test(activations, design, 0, seed)
     score = torch.minimum(outcome.score, outcome.recovered)
     return score, torch.where((outcome.share > 0).all(dim=-1), score, -math.inf)
 

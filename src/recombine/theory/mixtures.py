@@ -35,6 +35,7 @@ from recombine.theory.search import khatri_rao
 Divergence = Literal["kl", "tv"]
 RESTARTS = 6
 ITERATIONS = 3000
+"""Sweeps of one fit at most."""
 TOLERANCE = 1e-9
 """Nats per sweep: an improvement below it ends a fit."""
 BLOCK = 8
@@ -72,9 +73,6 @@ def mixture_of_products(
     *,
     divergence: Divergence = "kl",
     restarts: int = RESTARTS,
-    iterations: int = ITERATIONS,
-    tolerance: float = TOLERANCE,
-    seed: int = 0,
 ) -> MixtureOfProducts:
     """The nearest mixture of `rank` products that was found for each distribution.
 
@@ -90,12 +88,6 @@ def mixture_of_products(
         Kullback–Leibler (`kl`) or total variation (`tv`).
     restarts
         Starts of which the best is kept.
-    iterations
-        Sweeps of one fit at most.
-    tolerance
-        A sweep that improves by less ends a fit.
-    seed
-        Of the starts.
 
     Returns
     -------
@@ -111,8 +103,8 @@ def mixture_of_products(
     if divergence not in ("kl", "tv"):
         raise InvalidValue("divergence", divergence, "kl or tv")
     flat = _distributions(probabilities)
-    fit = Fit(shape, rank, iterations, tolerance, EXACT)
-    best = fit.best(flat, restarts, torch.Generator().manual_seed(seed))
+    fit = Fit(shape, rank, EXACT)
+    best = fit.best(flat, restarts)
     if divergence == "tv":
         best = fit.polished(flat, *best)
     batch = probabilities.shape[:-1]
@@ -161,8 +153,7 @@ def mixture_rank(
         if not len(places):
             break
         if divergence == "kl":  # a search may end where it is near enough
-            fit = Fit(shape, rank, ITERATIONS, TOLERANCE, enough=epsilon)
-            distance = fit.best(flat[places], restarts, torch.Generator().manual_seed(0))[2]
+            distance = Fit(shape, rank, enough=epsilon).best(flat[places], restarts)[2]
         else:
             found = mixture_of_products(flat[places], shape, rank, divergence=divergence, restarts=restarts)
             distance = found.divergence
@@ -188,13 +179,12 @@ class Fit:
 
     shape: tuple[int, ...]
     rank: int
-    iterations: int
-    tolerance: float
     enough: float
     """Divergence at which a distribution is mixed well enough."""
 
-    def best(self, flat: Tensor, restarts: int, generator: torch.Generator) -> Found:
+    def best(self, flat: Tensor, restarts: int) -> Found:
         """Of every distribution the start that ended nearest; one that is near enough starts no more."""
+        generator = torch.Generator().manual_seed(0)
         best = self.descended(flat, *self.start(flat, generator))
         for _ in range(0 if self.rank == 1 else restarts - 1):
             places = torch.nonzero(best[2] > self.enough).flatten()
@@ -224,14 +214,14 @@ class Fit:
         divergence = torch.full((len(flat),), math.inf, dtype=flat.dtype, device=flat.device)
         settled = torch.zeros(len(flat), dtype=torch.bool, device=flat.device)
         active = torch.arange(len(flat), device=flat.device)
-        for _ in range(-(-self.iterations // BLOCK)):
+        for _ in range(-(-ITERATIONS // BLOCK)):
             own, weights, factors = flat[active], result[0][active], [part[active] for part in result[1:]]
             for _sweep in range(BLOCK):
                 weights, factors = self._sweep(own, weights, factors)
             for whole, part in zip(result, (weights, *factors), strict=True):
                 whole[active] = part
             now = kullback_leibler(own, mixed(weights, factors))
-            done = ((divergence[active] - now).abs() < BLOCK * self.tolerance) | (now <= self.enough)
+            done = ((divergence[active] - now).abs() < BLOCK * TOLERANCE) | (now <= self.enough)
             divergence[active], settled[active] = now, done
             active = active[~done]
             if not len(active):

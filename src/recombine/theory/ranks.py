@@ -44,6 +44,7 @@ from recombine.theory.search import EXACT, SWEEPS, Search, khatri_rao
 
 RESTARTS = 4
 ITERATIONS = 200
+"""Steps of one search at most."""
 TOLERANCE = 1e-5
 """Share of the squared error below which an improvement, from one step to the next, counts as none."""
 EXACT_ERROR = 1e-6
@@ -82,9 +83,6 @@ def cp_decomposition(
     *,
     mask: Bool[Tensor, " point"] | None = None,
     restarts: int = RESTARTS,
-    iterations: int = ITERATIONS,
-    tolerance: float = TOLERANCE,
-    seed: int = 0,
 ) -> CPDecomposition:
     """The best sum of `rank` products that was found for each grid of values.
 
@@ -100,12 +98,6 @@ def cp_decomposition(
         Entries that count; all by default.
     restarts
         Starts of which the best is kept; a problem that is solved exactly starts no more.
-    iterations
-        Steps of one search at most.
-    tolerance
-        A search ends when a step improves the squared error by less than this share of it.
-    seed
-        Of the random starts.
 
     Returns
     -------
@@ -125,7 +117,7 @@ def cp_decomposition(
     else:
         scale = (problems if chosen is None else problems * chosen).abs().amax(dim=-1, keepdim=True)
         scale = torch.where(scale > 0, scale, 1.0)
-        search = Search(shape, rank, iterations, tolerance, seed)
+        search = Search(shape, rank, ITERATIONS, TOLERANCE)
         solved = _normalised(*search.best(problems / scale, restarts, chosen), scale)
     batch = values.shape[:-1]
     return CPDecomposition(
@@ -280,7 +272,7 @@ def _searched(
     for rank in range(1, largest + 1):
         places = torch.nonzero((ranks == MORE) & (least <= rank)).flatten()
         if len(places):
-            search = Search(shape, rank, STEPS, tolerance, seed=0, sweeps=sweeps, enough=max(epsilon, EXACT))
+            search = Search(shape, rank, STEPS, tolerance, sweeps=sweeps, enough=max(epsilon, EXACT))
             _, error, _ = search.best(entries[places], restarts, mask)
             ranks[places[error <= epsilon]] = rank
     return ranks
