@@ -17,7 +17,7 @@ the factors in a Dataset), `factor`, `other_factor`, and any name of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -164,15 +164,12 @@ class StageMetric:
     """Whether it takes so long that it is left out unless it is asked for."""
 
 
-class StageMetrics(Mapping[str, StageMetric]):
+class StageMetrics(dict[str, StageMetric]):
     """All registered stage metrics by name, in the order of registration."""
-
-    def __init__(self) -> None:
-        self._metrics: dict[str, StageMetric] = {}
 
     def register(self, metric: StageMetric) -> None:
         """Add a metric; its name and its columns' names must not be taken."""
-        if metric.name in self._metrics:
+        if metric.name in self:
             raise InvalidValue("metric", metric.name, "a name that is not taken yet")
         taken = {column.name for column in self.columns()}
         taken_in_studies = {column.study_name for other in self.in_studies() for column in other.columns}
@@ -181,33 +178,22 @@ class StageMetrics(Mapping[str, StageMetric]):
                 raise InvalidValue("column", column.name, "a name of letters and underscores that is not taken yet")
             if metric.in_studies and column.study_name in taken_in_studies:
                 raise InvalidValue("column.study", column.study_name, "a name that no other metric has in studies")
-        self._metrics[metric.name] = metric
+        self[metric.name] = metric
 
     def unregister(self, name: str) -> None:
         """Forget a metric (for tests that register a passing one)."""
-        del self._metrics[self[name].name]
+        del self[name]
 
     def columns(self) -> list[Column]:
         """The columns of all metrics."""
-        return [column for metric in self._metrics.values() for column in metric.columns]
+        return [column for metric in self.values() for column in metric.columns]
 
     def in_studies(self) -> list[StageMetric]:
         """The metrics of studies' stage profile."""
-        return [metric for metric in self._metrics.values() if metric.in_studies]
+        return [metric for metric in self.values() if metric.in_studies]
 
-    def __getitem__(self, name: str) -> StageMetric:
-        if name not in self._metrics:
-            raise InvalidValue("metric", name, f"one of {listed(self._metrics)}")
-        return self._metrics[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._metrics
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._metrics)
-
-    def __len__(self) -> int:
-        return len(self._metrics)
+    def __missing__(self, name: str) -> StageMetric:
+        raise InvalidValue("metric", name, f"one of {listed(self)}")
 
 
 STAGE_METRICS = StageMetrics()
