@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 import recombine.papers.forced_rendering
-from recombine.metrics.registry import STAGE_METRICS
-from recombine.metrics.registry import FUNCTION_VERSIONS, STAGE_PROFILE
+from recombine.metrics.registry import FUNCTION_VERSIONS, STAGE_METRICS, STAGE_PROFILE
 from recombine.papers import DEFAULT
 from recombine.reproduction import fingerprints
 from recombine.reproduction.fingerprints import dataset_fingerprint, versions
