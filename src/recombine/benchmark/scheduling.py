@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import distributed
+
 from recombine.specs import Recipe, RunSpec
 from recombine.sweep import train
-from recombine.sweep.scheduler import distributed
 from recombine.tasks import BumpTask
 
 TASKS = 40
@@ -25,12 +26,11 @@ def scheduling_cost(say: Callable[[str], None] = lambda line: None, *, tasks: in
     """
     with tempfile.TemporaryDirectory() as folder:
         here, there = Path(folder) / "here", Path(folder) / "there"
-        package = distributed()
         with (
-            package.LocalCluster(
+            distributed.LocalCluster(
                 n_workers=1, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
             ) as cluster,
-            package.Client(cluster, set_as_default=False) as client,
+            distributed.Client(cluster, set_as_default=False) as client,
         ):
             train(_specs(WARM, 1), there, device="cpu", scheduler=client, progress=False)
             seconds = {"cluster": _timed(_specs(tasks, 2), there, tasks, scheduler=client)}

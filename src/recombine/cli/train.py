@@ -17,9 +17,9 @@ from recombine.screen import console, counted, paragraph, say
 from recombine.specs import RunSpec
 from recombine.store import store_path, summarize
 from recombine.sweep import train as train_specs
-from recombine.sweep.bar import TrainingBar
 from recombine.sweep.executors import CHECKPOINT_SECONDS
 from recombine.sweep.local import Check
+from recombine.sweep.progress import TrainingBar
 from recombine.training import DEFAULT_PRECISION, resolve_device
 from recombine.training.devices import DEVICES
 
