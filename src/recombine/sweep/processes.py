@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 import torch
 
 from recombine.errors import Interrupted, InvalidValue, RecombineError, listed, reason_of
-from recombine.specs import RunSpec
 from recombine.store import Store
 from recombine.sweep.group import Group
 from recombine.sweep.local import POLL_SECONDS, SIGNALS, STOPPED, Interruptions, Sweep
@@ -87,38 +86,45 @@ class _WorkerSweep(Sweep):
             self.parent.send(report)
 
 
-def run_worker(parent: Connection, specs: list[RunSpec], store: Store, members: int, checkpoint_seconds: float) -> None:
-    """Train specs in this process, until all are done or the parent says to stop or is gone.
+def run_worker(parent: Connection, store: Store, members: int, checkpoint_seconds: float) -> None:
+    """Train in this process the specs that the parent sends, until all are done or it says to stop or is gone.
 
-    Sends `Report`s, and at the end the error, if one was raised, in parts.
+    Sends `Report`s, and at the end the error, if one was raised.
     """
     torch.set_num_threads(1)
     stopping = threading.Event()
     for number in SIGNALS:  # however often one comes: to stop at once is the parent's decision
         signal.signal(number, lambda *_: stopping.set())
-    with suppress(OSError):
-        parent.send(Report())
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
     def listen() -> None:
         wait([parent])
         stopping.set()
 
-    threading.Thread(target=listen, daemon=True).start()
-    sweep = _WorkerSweep(specs, store, torch.device("cpu"), members, checkpoint_seconds, None)
-    sweep.parent = parent
     try:
+        parent.send(Report())
+        sweep = _WorkerSweep(parent.recv(), store, torch.device("cpu"), members, checkpoint_seconds, None)
+        sweep.parent = parent
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        threading.Thread(target=listen, daemon=True).start()
         sweep.begin()
         sweep.work(stopping.is_set)
         sweep.report(None)  # of the last runs
+    except EOFError:
+        return  # the parent is gone
     except Exception as error:
         if not isinstance(error, RecombineError):
             error.add_note(traceback.format_exc())
-        with suppress(OSError):
-            try:  # in parts, since not every error can be made again from its message alone
-                parent.send((type(error), error.args, vars(error)))
-            except (pickle.PicklingError, TypeError, AttributeError):  # it holds what cannot be sent
-                parent.send((RecombineError, (f"{type(error).__name__} in a worker ({reason_of(error)})",), {}))
+        _send(parent, error)
+
+
+def _send(parent: Connection, error: Exception) -> None:
+    """Send an error, or what it says if it holds what cannot be sent."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        error = RecombineError(f"{type(error).__name__} in a worker ({reason_of(error)})")
+    with suppress(OSError):
+        parent.send(error)
 
 
 class _Workers:
@@ -138,8 +144,7 @@ class _Workers:
         try:
             for _ in range(count):
                 ours, theirs = context.Pipe()
-                specs = list(sweep.pending.values())
-                work = (theirs, specs, sweep.store, sweep.members, sweep.checkpoint_seconds)
+                work = (theirs, sweep.store, sweep.members, sweep.checkpoint_seconds)
                 child = context.Process(target=run_worker, args=work, daemon=True)
                 child.start()
                 theirs.close()
@@ -185,15 +190,15 @@ class _Workers:
 
     def _note(self, ours: Any, message: Any) -> None:
         """Take note of a report, or of the error that a worker ends with."""
+        if ours not in self.reports:  # it has imported all: specs sent at its start would hold up the next one's
+            ours.send(list(self.sweep.pending.values()))
         if isinstance(message, Report):
             self.reports[ours] = message
             for key in message.finished:
                 if key in self.sweep.pending:
                     self.sweep.serve(key)
         elif isinstance(self.failure, Interrupted | None):
-            kind, arguments, fields = message
-            self.failure = kind.__new__(kind, *arguments)
-            vars(self.failure).update(fields)
+            self.failure = message
 
     def _progress(self) -> Progress:
         """Where the sweep stands, by the workers' newest reports."""
