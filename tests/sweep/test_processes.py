@@ -50,6 +50,14 @@ def alone(tmp_path_factory):
 
 
 @pytest.fixture
+def forked(monkeypatch):
+    """Children are forks of this process, so that they need not import everything again."""
+    forking = multiprocessing.get_context("fork")
+    monkeypatch.setattr(multiprocessing, "get_context", lambda method=None: forking)
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
 def no_children(monkeypatch):
     def start(process):
         raise AssertionError("a process was started")
@@ -142,7 +150,7 @@ def test_children_of_a_killed_parent_keep_their_work_and_leave(alone, tmp_path):
     assert contents(store) == contents(alone)
 
 
-def test_the_others_take_the_work_of_a_killed_child(alone, tmp_path):
+def test_the_others_take_the_work_of_a_killed_child(alone, tmp_path, forked):
     killed = []
 
     def kill(children):
@@ -168,7 +176,7 @@ def test_when_all_children_are_killed_it_says_so(tmp_path, monkeypatch):
     assert multiprocessing.active_children() == []
 
 
-def test_an_error_of_a_child_arrives_as_it_is(tmp_path):
+def test_an_error_of_a_child_arrives_as_it_is(tmp_path, forked):
     store = Store(tmp_path / "store")
     (store.path / "tmp").rmdir()
     (store.path / "tmp").write_text("in the way")
