@@ -24,15 +24,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from recombine.errors import (
-    NAMED_FAILURES,
-    Interrupted,
-    InvalidValue,
-    RecombineError,
-    RunsFailed,
-    StoreError,
-    reason_of,
-)
+from recombine.errors import Interrupted, InvalidValue, RecombineError, RunsFailed, StoreError, reason_of
 from recombine.keys import DIGEST_LENGTH
 from recombine.specs import RunSpec
 from recombine.store import Store
@@ -68,11 +60,10 @@ def train_on_cluster(sweep: Sweep, scheduler: Any, device: str, say: Say) -> Non
             driver.run(interruptions)
         finally:
             driver.close()
-    if driver.failed:
-        error = RunsFailed(driver.failed, sweep.runs)
-        for key in list(driver.failed)[:NAMED_FAILURES]:
-            error.add_note(f"run {key}: {driver.failed[key]}")
-        raise error
+    sweep.serve_finished()  # another driver may have had more luck
+    if failed := {key: error for key, error in driver.failed.items() if key in sweep.pending}:
+        reasons = {key: reason_of(error) for key, error in failed.items()}
+        raise RunsFailed(reasons, sweep.runs) from next(iter(failed.values()))
 
 
 class _Driver:
@@ -89,7 +80,7 @@ class _Driver:
         """Most runs of the next task of a run whose last task failed."""
         self.checkpoints: dict[str, object] = {}
         """The state of a run's checkpoint at its last failure."""
-        self.failed: dict[str, str] = {}
+        self.failed: dict[str, BaseException] = {}
         """Why runs were put aside."""
         self.submitted, self.searched = -math.inf, time.monotonic()
         self.steps = sweep.steps_pending
@@ -165,7 +156,7 @@ class _Driver:
         for future in [future for future in self.futures if future.done()]:
             missing = self._missing(self.futures.pop(future))
             if missing and future.status == "error":
-                self._blame(missing, future.exception())
+                self._blame(missing, future.exception().with_traceback(future.traceback()))
         if time.monotonic() - self.searched >= QUIET_SECONDS:
             self.sweep.serve_finished()
             for future, keys in list(self.futures.items()):
@@ -195,9 +186,9 @@ class _Driver:
         if len(keys) > 1:
             self.largest |= dict.fromkeys(keys, len(keys) // 2)
         for key in keys if len(keys) == 1 else ():
-            self.failed[key] = reason_of(error)
-            self.sweep.steps_pending -= self.sweep.steps[key]
-            self.say(f"run {key}: put aside ({self.failed[key]})")
+            self.failed[key] = error
+            self.sweep.steps_pending -= self.sweep.steps.pop(key)
+            self.say(f"run {key}: put aside ({reason_of(error)})")
 
     def _reconnect(self, interruptions: Interruptions) -> None:
         """Wait for a scheduler that was lost, perhaps at another address; the runs of all tasks are missing again."""
