@@ -23,7 +23,7 @@ def test_bytes_are_read_and_names_are_taken_for_whole(store_path):
     taken = train(specs, store_path, check="names")
     assert [run.key for run in taken] == [run.key for run in first]
     assert taken[0].scores == first[0].scores
-    with pytest.raises(StoreError, match="as it was written"):
+    with pytest.raises(StoreError):
         taken[1].weights()
     again = train(specs, store_path)
     assert {name: array.tobytes() for name, array in again[1].weights().items()} == {
