@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from recombine.errors import StoreError
-from recombine.metrics.versions import metric_versions
+from recombine.metrics.registry import metric_versions
 from recombine.reproduction.study import Study
 from recombine.store import Run
 from recombine.store.run import ARRAYS, WEIGHTS

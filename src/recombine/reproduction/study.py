@@ -99,7 +99,7 @@ class Study(ABC, Generic[P]):
     version: ClassVar[int] = 1
     """Of its own code: raise it when what is measured changes, so that Datasets are measured again."""
     metrics: ClassVar[tuple[str, ...]] = ()
-    """The metrics that it measures with, whose versions count too (`recombine.metrics.versions`)."""
+    """The metrics that it measures with, whose versions count too (`recombine.metrics.registry`)."""
 
     @abstractmethod
     def arms(self, preset: P) -> list[Arm]:
