@@ -53,17 +53,6 @@ def test_a_training_of_a_moment_and_nothing_to_train_say_nothing(capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_errors_that_cannot_be_written_do_not_stop_training(monkeypatch):
-    with open("/dev/full", "w") as full:
-        monkeypatch.setattr(sys, "stderr", full)
-        clock = Clock()
-        bar = TrainingBar(clock)
-        clock.now = 50
-        bar(progress(50, 100))
-        monkeypatch.undo()
-    assert bar.tenth == 5  # it went on counting
-
-
 def test_durations():
     assert [duration(seconds) for seconds in (0.4, 59.4, 61, 3599, 7500)] == [
         "0 s", "59 s", "1 min 01 s", "59 min 59 s", "2 h 05 min",

@@ -56,5 +56,5 @@ def test_a_budget_is_positive(memory, tmp_path):
 
 
 def test_a_budget_needs_a_gpu(tmp_path):
-    with pytest.raises(InvalidValue, match=r"memory.*cuda"):
+    with pytest.raises(InvalidValue, match="memory"):
         train(SPECS, tmp_path, device="cpu", memory=1.0)
