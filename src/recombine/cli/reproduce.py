@@ -43,7 +43,7 @@ from recombine.reproduction.results import Results
 from recombine.screen import console, paragraph, say
 from recombine.store import store_path
 from recombine.store.names import MARKER
-from recombine.sweep.bar import TrainingBar
+from recombine.sweep.progress import TrainingBar
 from recombine.training import DEVICES
 
 COLORS = {
