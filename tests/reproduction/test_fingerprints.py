@@ -94,31 +94,35 @@ def test_an_optional_tool_does(measured, monkeypatch):
     assert measured()
 
 
-def shared_module(name):
-    """The file of a module that measures for several studies, by the module's name."""
-    path = PACKAGE.parents[1].joinpath(*name.split(".")[1:]).with_suffix(".py")
-    own = name.startswith(f"recombine.papers.{PACKAGE.name}.") and path.is_file()
-    return path if own and (path.parent == PACKAGE or path.stem == "measuring") else None
-
-
-def imported_metrics(*paths):
-    """Functions of the metrics, and the profile, that files import, themselves or from modules that studies share."""
-    names = set()
-    for path in paths:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and (
-                node.module in ("recombine.metrics", "recombine.reproduction.profile")
-                or str(node.module).startswith("recombine.theory.")
-            ):
-                names |= {alias.name for alias in node.names if alias.name.islower()}
-            elif isinstance(node, ast.ImportFrom) and (shared := shared_module(node.module or "")) is not None:
-                names |= imported_metrics(shared)
-    return names
+def used_metrics(module, names, seen):
+    """Functions of metrics and theory, and the profile, that some definitions of a paper's module use, and what those
+    call in the paper's other modules."""
+    tree = ast.parse((PACKAGE / f"{module}.py").read_text())
+    imports = {
+        alias.asname or alias.name: (node.module, alias.name)
+        for node in tree.body if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }  # fmt: skip
+    defined = {node.name: node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    found = set()
+    for name in names:
+        if (module, name) in seen:
+            continue
+        seen.add((module, name))
+        source, own = imports.get(name, ("", name))
+        if name in defined:
+            inner = {node.id for node in ast.walk(defined[name]) if isinstance(node, ast.Name)}
+            found |= used_metrics(module, inner, seen)
+        elif source.startswith(("recombine.metrics", "recombine.reproduction.profile", "recombine.theory.")):
+            found |= {own} if own.islower() else set()
+        elif source.startswith(f"{recombine.papers.forced_rendering.__name__}."):
+            found |= used_metrics(source.rpartition(".")[2], [own], seen)
+    return found
 
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_declares_the_metrics_that_it_uses(name):
-    used = imported_metrics(*(PACKAGE / name).glob("*.py"))
+    used = used_metrics(name, [type(STUDIES[name]).__name__], set())
     assert set(STUDIES[name].metrics) - set(STAGE_METRICS) == used - set(STAGE_METRICS)
     assert set(STUDIES[name].metrics) <= {STAGE_PROFILE, *FUNCTION_VERSIONS, *STAGE_METRICS}
 

@@ -1,4 +1,4 @@
-"""Another study, with a claim and a figure, costs one folder and one line."""
+"""Another study, with a claim and a figure, costs a few modules and one line."""
 
 import importlib
 import json
@@ -94,7 +94,7 @@ FIGURES = (FigureSpec("fig{number}", "Errors", ("{name}",), draw, lambda result:
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """Writes a paper with some questions, each a folder and a line; the paper."""
+    """Writes a paper with some questions, each three modules and a line; the paper."""
     monkeypatch.syspath_prepend(tmp_path)
 
     def paper(*names):
@@ -102,11 +102,8 @@ def package(tmp_path, monkeypatch):
         folder.mkdir(exist_ok=True)
         (folder / "__init__.py").write_text(PAPER.format(lines="\n".join(f'    "{name}",' for name in names)))
         for number, name in enumerate(names, start=1):
-            (folder / name).mkdir(exist_ok=True)
-            (folder / name / "__init__.py").touch()
-            (folder / name / "study.py").write_text(STUDY.format(name=name, number=number))
-            (folder / name / "claims.py").write_text(CLAIMS.format(name=name, number=number))
-            (folder / name / "figure.py").write_text(FIGURE.format(name=name, number=number))
+            for kind, text in {"": STUDY, "_claims": CLAIMS, "_figure": FIGURE}.items():
+                (folder / f"{name}{kind}.py").write_text(text.format(name=name, number=number))
         for module in [name for name in sys.modules if name.partition(".")[0] == "toy_paper"]:
             del sys.modules[module]
         importlib.invalidate_caches()
@@ -118,7 +115,7 @@ def package(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("names", [("errors",), ("errors", "more")])
-def test_from_a_folder_and_a_line_to_the_page(package, names, tmp_path):
+def test_from_modules_and_a_line_to_the_page(package, names, tmp_path):
     paper = package(*names)
     assert list(paper.claims) == [f"T{number}" for number in range(1, len(names) + 1)]
     changes = ["seeds=8", *(f"{name}_steps=3" for name in names)]

@@ -93,7 +93,7 @@ def test_classes_and_default_values_are_covered(cases):
     ("place", "value"),
     [
         ("recombine.reproduction.intervals.TRIM", 0.1),
-        ("recombine.papers.forced_rendering.penalties.study.BAND", 0.4),
+        ("recombine.papers.forced_rendering.penalties.BAND", 0.4),
         ("recombine.reproduction.samples.FEWEST_LEARNT", 0.5),
     ],
 )

@@ -188,7 +188,7 @@ def report(
     for path, text in texts.items():
         write_file(path, with_blocks(text, blocks).encode(), "write")
     if telling is not None:
-        from recombine.papers.forced_rendering.markers.telling import write_telling
+        from recombine.papers.forced_rendering.markers_ranking import write_telling
 
         write_telling(findings.results, findings.judgements, telling)
     if reference is not None:

@@ -52,16 +52,16 @@ class Paper:
 
     @classmethod
     def assemble(cls, package: str, questions: Sequence[str], **about: str) -> Paper:
-        """A paper from a package with one folder per question.
+        """A paper from a package with a few modules per question.
 
         Parameters
         ----------
         package
-            Name of the package. A folder in it has `study.py`, which defines `STUDY`, `figure.py`, which defines
-            `FIGURES`, and may have `claims.py`, which defines `CLAIMS`. The package itself may have `sections.py` with
-            `SECTIONS`, and `explorer.py` with `EXPLORER`.
+            Name of the package. For the question `stripes` it has `stripes.py`, which defines `STUDY`,
+            `stripes_figure.py`, which defines `FIGURES`, and may have `stripes_claims.py`, which defines `CLAIMS`. It
+            may have `sections.py` with `SECTIONS`, and `explorer.py` with `EXPLORER`.
         questions
-            Names of the folders, in the order in which a report tells them.
+            Names of the questions, in the order in which a report tells them.
         about
             Title, source and question of the paper.
 
@@ -70,8 +70,8 @@ class Paper:
         Paper
             With the studies, their claims and settings, and their figures.
         """
-        studies: list[Study[Any]] = [import_module(f"{package}.{name}.study").STUDY for name in questions]
-        figures = [spec for name in questions for spec in import_module(f"{package}.{name}.figure").FIGURES]
+        studies: list[Study[Any]] = [import_module(f"{package}.{name}").STUDY for name in questions]
+        figures = [spec for name in questions for spec in import_module(f"{package}.{name}_figure").FIGURES]
         claims = [claim for name in questions for claim in _claims(package, name)]
         return cls(
             name=package.rpartition(".")[2],
@@ -142,7 +142,7 @@ class Paper:
 
 def _claims(package: str, question: str) -> tuple[Claim, ...]:
     """The claims of a question; extras have none."""
-    return tuple(_optional(f"{package}.{question}.claims", "CLAIMS", ()))
+    return tuple(_optional(f"{package}.{question}_claims", "CLAIMS", ()))
 
 
 def _optional(module: str, name: str, default: Any) -> Any:

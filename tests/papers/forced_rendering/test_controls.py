@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from recombine.papers import DEFAULT
-from recombine.papers.forced_rendering.controls.labels import (
+from recombine.papers.forced_rendering.controls import (
     CONTROLS,
     FAILING,
     INITIAL,
@@ -17,8 +17,8 @@ from recombine.papers.forced_rendering.controls.labels import (
     UNTRAINED,
     WHOLE,
 )
-from recombine.papers.forced_rendering.depth.statistics import factorization_fall, probe_fall
-from recombine.papers.forced_rendering.superposition.statistics import several_peaks, superposed
+from recombine.papers.forced_rendering.depth_claims import factorization_fall, probe_fall
+from recombine.papers.forced_rendering.superposition_claims import several_peaks, superposed
 from recombine.reproduction.batches import Batch
 from recombine.reproduction.initial import initial_runs
 from recombine.reproduction.profile import stage_profile

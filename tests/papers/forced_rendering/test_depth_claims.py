@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from recombine.papers.forced_rendering.controls.labels import (
+from recombine.papers.forced_rendering.controls import (
     CONTROLS,
     FAILING,
     INITIAL,
@@ -13,7 +13,7 @@ from recombine.papers.forced_rendering.controls.labels import (
     UNTRAINED,
     WHOLE,
 )
-from recombine.papers.forced_rendering.depth.claims import CLAIMS
+from recombine.papers.forced_rendering.depth_claims import CLAIMS
 from recombine.reproduction.claims import judge
 from tests.papers.forced_rendering.planted_stages import ABSENT, COMPOSED, FAILED, UNLEARNT, line, planted
 

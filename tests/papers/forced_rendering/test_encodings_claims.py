@@ -5,9 +5,9 @@ import pytest
 import xarray
 
 from recombine.papers import DEFAULT
-from recombine.papers.forced_rendering.attention.labels import ARCHITECTURES, BASE, CORNER, PLAIN
-from recombine.papers.forced_rendering.encodings.labels import BOX, CROSS
-from recombine.papers.forced_rendering.mlp.labels import MLP_ARM
+from recombine.papers.forced_rendering.attention import ARCHITECTURES, BASE, CORNER, PLAIN
+from recombine.papers.forced_rendering.encodings import BOX, CROSS
+from recombine.papers.forced_rendering.mlp import MLP_ARM
 from recombine.papers.forced_rendering.samples import some_distances
 from recombine.reproduction.claims import judge
 

@@ -7,15 +7,18 @@ import pytest
 import torch
 from scipy import linalg
 
-from recombine.papers.forced_rendering.rotation.gap import (
+from recombine.papers.forced_rendering.rotation_measures import (
+    blend_regression,
     edge_images,
+    edge_regression,
     first_digit,
     gap_angles,
     gap_edges,
     linear_blend,
+    middle_angles,
+    path_roughness,
+    stage_roughness,
 )
-from recombine.papers.forced_rendering.rotation.regression import blend_regression, edge_regression, middle_angles
-from recombine.papers.forced_rendering.rotation.roughness import path_roughness, stage_roughness
 from recombine.tasks.rotation import RotationTask
 
 TASK = RotationTask(size=14, angles=120)

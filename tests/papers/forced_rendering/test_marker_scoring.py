@@ -7,9 +7,16 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from recombine.papers.forced_rendering.markers.model import logistic, model_left_out
-from recombine.papers.forced_rendering.markers.pairs import Table, auroc, aurocs
-from recombine.papers.forced_rendering.markers.scoring import left_out, more_telling, overall, spearman
+from recombine.papers.forced_rendering.markers_ranking import logistic, model_left_out
+from recombine.papers.forced_rendering.markers_scoring import (
+    Table,
+    auroc,
+    aurocs,
+    left_out,
+    more_telling,
+    overall,
+    spearman,
+)
 
 ARCHITECTURES = ("CNN", "MLP", "low-rank", "coordinate MLP")
 ARMS, SEEDS = 14, 8

@@ -9,9 +9,9 @@ import torch
 import xarray
 
 from recombine.papers import DEFAULT
-from recombine.papers.forced_rendering.markers import ranking
-from recombine.papers.forced_rendering.markers.conditions import condition
-from recombine.papers.forced_rendering.markers.labels import (
+from recombine.papers.forced_rendering import markers_ranking as ranking
+from recombine.papers.forced_rendering.markers import condition
+from recombine.papers.forced_rendering.markers_measuring import (
     FALL,
     FIRST,
     LAST,
@@ -21,9 +21,9 @@ from recombine.papers.forced_rendering.markers.labels import (
     OUTPUT,
     POSITIONS,
     WHOLE_GRID,
+    at_positions,
 )
-from recombine.papers.forced_rendering.markers.measuring import at_positions
-from recombine.papers.forced_rendering.markers.telling import write_telling
+from recombine.papers.forced_rendering.markers_ranking import write_telling
 from recombine.reproduction.results import Results
 from recombine.sweep import train
 from tests.tiny import TINY

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import xarray
 
-from recombine.papers.forced_rendering.markers import claims
-from recombine.papers.forced_rendering.markers.claims import CLAIMS, TOP
-from recombine.papers.forced_rendering.markers.figure import markers_caption, markers_figure
-from recombine.papers.forced_rendering.markers.labels import (
+from recombine.papers.forced_rendering import markers_claims as claims
+from recombine.papers.forced_rendering.markers_claims import CLAIMS, TOP
+from recombine.papers.forced_rendering.markers_figure import markers_caption, markers_figure
+from recombine.papers.forced_rendering.markers_measuring import (
     COMPOSING,
     FACTORIZATION,
     FALL,
@@ -19,8 +19,7 @@ from recombine.papers.forced_rendering.markers.labels import (
     WHOLE_GRID,
     predicted_sign,
 )
-from recombine.papers.forced_rendering.markers.ranking import model, ranking
-from recombine.papers.forced_rendering.markers.telling import names_of, telling_record
+from recombine.papers.forced_rendering.markers_ranking import model, names_of, ranking, telling_record
 from recombine.reproduction.claims import judge
 from recombine.reproduction.registration import COVERED, Followed
 
@@ -227,7 +226,7 @@ def test_digests_cover_how_markers_are_scored():
 
 
 def test_the_ranking_is_drawn_and_told(monkeypatch):
-    from recombine.papers.forced_rendering.markers import ranking as module
+    from recombine.papers.forced_rendering import markers_ranking as module
 
     monkeypatch.setattr(module, "RANKING_RESAMPLES", 100)
     monkeypatch.setattr(module, "MODEL_RESAMPLES", 3)
@@ -251,7 +250,7 @@ def test_the_ranking_is_drawn_and_told(monkeypatch):
 
 
 def test_a_diagnosis_is_told_under_its_own_names(monkeypatch):
-    from recombine.papers.forced_rendering.markers import ranking as module
+    from recombine.papers.forced_rendering import markers_ranking as module
 
     monkeypatch.setattr(module, "RANKING_RESAMPLES", 50)
     record = telling_record(networks({FACTORIZATION: 4.0, "probe_held_out": -3.0}))

@@ -5,9 +5,17 @@ import pytest
 import torch
 import xarray
 
-from recombine.papers.forced_rendering.penalties.claims import CLAIMS, median
-from recombine.papers.forced_rendering.penalties.labels import BOTH, ENTROPY, NONE, OTHER_SIZE, RAW, UNIT, VARIANCE
-from recombine.papers.forced_rendering.penalties.study import embedding_scores
+from recombine.papers.forced_rendering.penalties import (
+    BOTH,
+    ENTROPY,
+    NONE,
+    OTHER_SIZE,
+    RAW,
+    UNIT,
+    VARIANCE,
+    embedding_scores,
+)
+from recombine.papers.forced_rendering.penalties_claims import CLAIMS, median
 from tests.papers.forced_rendering.planted_remedies import SEEDS, noise, outcomes, verdict_of
 
 C7, C8, C9 = CLAIMS

@@ -13,11 +13,15 @@ import xarray
 
 from recombine.errors import InvalidValue
 from recombine.papers import DEFAULT
-from recombine.papers.forced_rendering.rotation.embedding import embeddings
-from recombine.papers.forced_rendering.rotation.figure import rotation_caption, rotation_figure
-from recombine.papers.forced_rendering.rotation.gap import gap_angles, gap_edges, linear_blend
-from recombine.papers.forced_rendering.rotation.labels import MANY, ONE
-from recombine.papers.forced_rendering.rotation.reduction import chosen_angles, principal_scores
+from recombine.papers.forced_rendering.rotation import MANY, ONE
+from recombine.papers.forced_rendering.rotation_figure import embeddings, rotation_caption, rotation_figure
+from recombine.papers.forced_rendering.rotation_measures import (
+    chosen_angles,
+    gap_angles,
+    gap_edges,
+    linear_blend,
+    principal_scores,
+)
 from recombine.specs import RunSpec
 from recombine.sweep import train
 from recombine.tasks.rotation import RotationTask, upright_digits

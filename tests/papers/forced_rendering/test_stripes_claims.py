@@ -5,11 +5,16 @@ import pytest
 import torch
 import xarray
 
-from recombine.papers.forced_rendering.fit import fit_of_outputs
-from recombine.papers.forced_rendering.stripes.claims import CLAIMS
-from recombine.papers.forced_rendering.stripes.conjunctions import conjunctions_of_outputs
-from recombine.papers.forced_rendering.stripes.first_stage import band_scores
-from recombine.papers.forced_rendering.stripes.labels import FULL, PERCENT, PERCENT_ALONE, WITH
+from recombine.papers.forced_rendering.scores import fit_of_outputs
+from recombine.papers.forced_rendering.stripes import (
+    FULL,
+    PERCENT,
+    PERCENT_ALONE,
+    WITH,
+    band_scores,
+    conjunctions_of_outputs,
+)
+from recombine.papers.forced_rendering.stripes_claims import CLAIMS
 from tests.papers.forced_rendering.planted_remedies import (
     ALL,
     FEW,

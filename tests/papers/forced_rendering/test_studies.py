@@ -9,7 +9,7 @@ import torch
 
 from recombine.errors import InvalidValue
 from recombine.papers import DEFAULT
-from recombine.papers.forced_rendering.penalties.figure import bump_sigma
+from recombine.papers.forced_rendering.penalties_figure import bump_sigma
 from recombine.reproduction.batches import Batch
 from recombine.reproduction.claims import judge
 from recombine.reproduction.measuring import tabulate

@@ -6,8 +6,8 @@ import torch
 
 from recombine.decoders import CNN, CoordinateMLP, Transformer
 from recombine.decoders.base import Interface
-from recombine.papers.forced_rendering.attention.matching import matched, operations, parameters
-from recombine.papers.forced_rendering.distances import errors_by_distance
+from recombine.papers.forced_rendering.attention import matched, operations, parameters
+from recombine.papers.forced_rendering.scores import errors_by_distance
 from recombine.tasks import BumpTask
 
 INTERFACE = Interface((10, 10), (10, 10))
@@ -65,7 +65,7 @@ def test_matched_widths_are_nearest(decoder, count):
 def test_a_readout_of_features_that_are_factors_is_exact(tmp_path):
     """Untrained encoders have a hidden stage too: errors are those of ridge on halves, by hand."""
     from recombine.decoders import ConvEncoder
-    from recombine.papers.forced_rendering.encoder.readout import readout_errors
+    from recombine.papers.forced_rendering.encoder import readout_errors
     from recombine.reproduction.batches import Batch
     from recombine.reproduction.initial import initial_runs
     from recombine.specs import RunSpec

@@ -5,9 +5,9 @@ import pytest
 import xarray
 
 from recombine.papers import DEFAULT
-from recombine.papers.forced_rendering.controls.labels import CONTROLS
-from recombine.papers.forced_rendering.majority import Majority
-from recombine.papers.forced_rendering.superposition.labels import (
+from recombine.papers.forced_rendering.controls import CONTROLS
+from recombine.papers.forced_rendering.samples import Majority
+from recombine.papers.forced_rendering.superposition import (
     CNN_ARM,
     CONTRASTS,
     COSINE,
@@ -15,9 +15,9 @@ from recombine.papers.forced_rendering.superposition.labels import (
     FAMILIES,
     MLP_ARM,
     SIMILARITIES,
+    SUPERPOSITION_COORDS,
     overlap,
 )
-from recombine.papers.forced_rendering.superposition.measuring import SUPERPOSITION_COORDS
 from recombine.reproduction.claims import judge
 from recombine.reproduction.intervals import Share
 

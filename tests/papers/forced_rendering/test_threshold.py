@@ -11,26 +11,37 @@ import xarray
 
 from recombine.errors import InvalidValue
 from recombine.papers import DEFAULT
-from recombine.papers.forced_rendering.threshold import design, study
-from recombine.papers.forced_rendering.threshold.design import MOST_STEPS, SPREAD, Settings, bumps_of
-from recombine.papers.forced_rendering.threshold.exponents import (
+from recombine.papers.forced_rendering import threshold as threshold_study
+from recombine.papers.forced_rendering import threshold_design
+from recombine.papers.forced_rendering.threshold import (
     LOCAL,
+    MOST,
+    ThresholdStudy,
+    TrainingScores,
     estimated_exponent,
     exponent,
     exponent_interval,
     parabola,
+    training_scores,
 )
-from recombine.papers.forced_rendering.threshold.figure import threshold_caption, threshold_figure, threshold_panel
-from recombine.papers.forced_rendering.threshold.labels import LITERAL, PRIMARY, PROTOCOLS, TARGET
-from recombine.papers.forced_rendering.threshold.learning import MOST, TrainingScores, training_scores
-from recombine.papers.forced_rendering.threshold.psychometric import (
+from recombine.papers.forced_rendering.threshold import measured as measured_cell
+from recombine.papers.forced_rendering.threshold_curves import (
     exact_threshold,
     fitted,
     resampled,
     threshold,
 )
-from recombine.papers.forced_rendering.threshold.study import ThresholdStudy
-from recombine.papers.forced_rendering.threshold.study import measured as measured_cell
+from recombine.papers.forced_rendering.threshold_design import (
+    LITERAL,
+    MOST_STEPS,
+    PRIMARY,
+    PROTOCOLS,
+    SPREAD,
+    TARGET,
+    Settings,
+    bumps_of,
+)
+from recombine.papers.forced_rendering.threshold_figure import threshold_caption, threshold_figure, threshold_panel
 from recombine.specs import RunSpec
 from recombine.store import Run
 
@@ -259,8 +270,8 @@ def measured(preset: Settings, accuracies: World) -> xarray.Dataset:
 @pytest.fixture
 def few_resamples(monkeypatch):
     """Imagined networks have learnt what they were trained on, but for those that diverged."""
-    monkeypatch.setattr(design, "RESAMPLES", 300)
-    monkeypatch.setattr(study, "training_scores", lambda run, device: TrainingScores(0.01, 1.0))
+    monkeypatch.setattr(threshold_design, "RESAMPLES", 300)
+    monkeypatch.setattr(threshold_study, "training_scores", lambda run, device: TrainingScores(0.01, 1.0))
 
 
 def test_the_first_protocol_is_the_plainest():
@@ -360,7 +371,7 @@ def test_networks_that_did_not_learn_are_no_points(few_resamples, monkeypatch):
     spoilt = lambda spec: spec.seed % 4 == 0 and not spec.task.isolated  # noqa: E731
     honest = world(3.0)
     scores = lambda run, device: TrainingScores(0.9, 0.0) if spoilt(run.spec) else TrainingScores(0.01, 1.0)  # noqa: E731
-    monkeypatch.setattr(study, "training_scores", scores)
+    monkeypatch.setattr(threshold_study, "training_scores", scores)
     result = measured(SMALL, lambda spec: (0.0, 0.0) if spoilt(spec) else honest(spec))
     bumps = result.isel(protocol=0).sel(family="bumps")
     assert set(bumps["networks"].values.tolist()) == {24}
@@ -512,7 +523,7 @@ def test_from_training_to_figure(monkeypatch, store_path, tmp_path):
 
     from recombine.sweep import train
 
-    monkeypatch.setattr(design, "RESAMPLES", 300)
+    monkeypatch.setattr(threshold_design, "RESAMPLES", 300)
     preset = Settings(
         name="tiny", precision="float32", lr=1e-2, threshold_sizes=(5, 6, 7), threshold_width=4, threshold_depth=1,
         threshold_steps=40, threshold_protocols=1, threshold_first=3, threshold_rest=2, threshold_alone=3,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import xarray
 
-from recombine.papers.forced_rendering.threshold.claims import CLAIMS, CURVED
-from recombine.papers.forced_rendering.threshold.labels import FAMILIES, LITERAL, PRIMARY, spelt
+from recombine.papers.forced_rendering.threshold_claims import CLAIMS, CURVED
+from recombine.papers.forced_rendering.threshold_design import FAMILIES, LITERAL, PRIMARY, spelt
 from recombine.reproduction.claims import judge
 
 SIZES, NETWORKS, RESAMPLES = [20, 28, 36], 30, 2000

@@ -100,3 +100,9 @@ class BumpPreset(WithDepth, WithLearningRate):
     def cnn(self, depth: int) -> CNN:
         """The CNN at a depth."""
         return CNN(width=self.width, depth=depth)
+
+
+CODES = ("bump", "rate")
+"""The two encodings that the paper compares."""
+ALL_CODES = ("bump", "onehot", "rate", "ramp", "positional")
+"""Every encoding of a position that the studies compare."""

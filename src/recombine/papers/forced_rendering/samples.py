@@ -9,15 +9,18 @@ combinations tell where those are the training data; where they are not, a Datas
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from recombine.reproduction.intervals import Estimate, Share, TrimmedMean
+from recombine.reproduction.intervals import CONFIDENCE, Estimate, Interval, Share, TrimmedMean
 from recombine.reproduction.samples import Sample
 
 if TYPE_CHECKING:
     import xarray
+
 
 LEARNT_ERROR = 0.1
 """Over that of a blank image."""
@@ -87,3 +90,38 @@ def decades(above: xarray.DataArray, below: xarray.DataArray) -> xarray.DataArra
     """log10 of one number over another."""
     ratio = above / below
     return ratio.copy(data=np.log10(ratio.values))
+
+
+@dataclass(frozen=True)
+class Majority:
+    """A share of networks, less a half; with Wilson's interval.
+
+    >>> Majority.of([1, 1, 1, 0]).value
+    0.25
+    """
+
+    share: Share
+
+    @classmethod
+    def of(cls, values: ArrayLike) -> Majority:
+        """Of networks for which a value is 1, of those for which it is 0 or 1."""
+        return cls(Share.of(values))
+
+    @property
+    def value(self) -> float:
+        """The share less a half."""
+        return self.share.value - 0.5
+
+    @property
+    def networks(self) -> int:
+        """How many there are."""
+        return self.share.networks
+
+    def interval(self, confidence: float = CONFIDENCE) -> Interval:
+        """The share's, less a half."""
+        own = self.share.interval(confidence)
+        return Interval(own.value - 0.5, own.low - 0.5, own.high - 0.5, own.networks)
+
+    def tail(self, bound: float) -> float:
+        """The share's."""
+        return self.share.tail(bound + 0.5)
