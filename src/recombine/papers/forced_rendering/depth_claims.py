@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 # -- C4: probes ------------------------------------------------------------------------------------------------------
 
 
-def probe_cases(data: Data) -> dict[str, Sample]:
-    """By code, at the usual depth."""
-    return at_usual_depth(data, probe_fall)
-
-
 def probe_alternatives(data: Data) -> dict[str, Sample]:
     """To the output, and at other depths."""
     return {
@@ -39,17 +34,7 @@ def probe_alternatives(data: Data) -> dict[str, Sample]:
     }
 
 
-def probe_controls(data: Data) -> dict[str, Sample]:
-    """Failing networks less controls."""
-    return less_controls(data, probe_fall)
-
-
 # -- C5: factorization -----------------------------------------------------------------------------------------------
-
-
-def factorization_cases(data: Data) -> dict[str, Sample]:
-    """By code, at the usual depth."""
-    return at_usual_depth(data, factorization_fall)
 
 
 def factorization_alternatives(data: Data) -> dict[str, Sample]:
@@ -60,11 +45,6 @@ def factorization_alternatives(data: Data) -> dict[str, Sample]:
         **at_each_stage(data, "to stage", factorization_fall_to, first=2),
         **at_other_depths(data, factorization_fall),
     }
-
-
-def factorization_controls(data: Data) -> dict[str, Sample]:
-    """Failing networks less controls."""
-    return less_controls(data, factorization_fall)
 
 
 def _sharper(data: Data, name: str, code: str, shallow: int, deep: int) -> Sample:
@@ -105,11 +85,6 @@ def sharper_alternatives(data: Data) -> dict[str, Sample]:
 # -- C6: volume ------------------------------------------------------------------------------------------------------
 
 
-def volume_cases(data: Data) -> dict[str, Sample]:
-    """By code, at the usual depth."""
-    return at_usual_depth(data, spread_excess)
-
-
 def volume_alternatives(data: Data) -> dict[str, Sample]:
     """Along stages, at each stage, and at other depths."""
     return {
@@ -117,11 +92,6 @@ def volume_alternatives(data: Data) -> dict[str, Sample]:
         **at_each_stage(data, "stage", spread_excess_at),
         **at_other_depths(data, spread_excess),
     }
-
-
-def volume_controls(data: Data) -> dict[str, Sample]:
-    """Failing networks less controls."""
-    return less_controls(data, spread_excess)
 
 
 # -- C16: every depth ------------------------------------------------------------------------------------------------
@@ -136,22 +106,7 @@ def _by_depth(data: Data, score: str) -> dict[str, Sample]:
     return cases
 
 
-def held_out_error(data: Data) -> dict[str, Sample]:
-    """By code and depth."""
-    return _by_depth(data, "ood_over_blank")
-
-
-def held_out_accuracy(data: Data) -> dict[str, Sample]:
-    """By code and depth."""
-    return _by_depth(data, "ood_accuracy")
-
-
 # -- C20: cross-terms ------------------------------------------------------------------------------------------------
-
-
-def cross_term_cases(data: Data) -> dict[str, Sample]:
-    """By code, at the usual depth."""
-    return at_usual_depth(data, late_cross_terms)
 
 
 def cross_term_alternatives(data: Data) -> dict[str, Sample]:
@@ -161,11 +116,6 @@ def cross_term_alternatives(data: Data) -> dict[str, Sample]:
         **with_measure(data, "over g_xx + g_yy", late_lost_factorization),
         **at_other_depths(data, late_cross_terms),
     }
-
-
-def cross_term_controls(data: Data) -> dict[str, Sample]:
-    """Failing networks less controls."""
-    return less_controls(data, late_cross_terms)
 
 
 def probe_fall(networks: xarray.Dataset) -> xarray.DataArray:
@@ -297,9 +247,9 @@ CLAIMS = (
         statements=(
             Statement(
                 effect("fall of held-out probe R², first to last hidden stage", 0.1),
-                probe_cases,
+                lambda data: at_usual_depth(data, probe_fall),
                 probe_alternatives,
-                probe_controls,
+                lambda data: less_controls(data, probe_fall),
             ),
         ),
         studies=("depth",),
@@ -312,9 +262,9 @@ CLAIMS = (
         statements=(
             Statement(
                 effect("fall of factorization F, first hidden stage to output", 0.02),
-                factorization_cases,
+                lambda data: at_usual_depth(data, factorization_fall),
                 factorization_alternatives,
-                factorization_controls,
+                lambda data: less_controls(data, factorization_fall),
             ),
             Statement(
                 effect("largest one-layer drop of factorization F, shallow less deep networks", 0.02),
@@ -332,9 +282,9 @@ CLAIMS = (
         statements=(
             Statement(
                 effect("spread of log10 dv at the output, held-out less kept region (decades)", 0.1),
-                volume_cases,
+                lambda data: at_usual_depth(data, spread_excess),
                 volume_alternatives,
-                volume_controls,
+                lambda data: less_controls(data, spread_excess),
             ),
         ),
         studies=("depth",),
@@ -345,8 +295,8 @@ CLAIMS = (
         "CNNs of every depth fail to compose",
         "App. E.3, Fig. 10–12",
         statements=(
-            Statement(above("held-out error over blank", 0.5), held_out_error),
-            Statement(below("held-out accuracy", 0.9), held_out_accuracy),
+            Statement(above("held-out error over blank", 0.5), lambda data: _by_depth(data, "ood_over_blank")),
+            Statement(below("held-out accuracy", 0.9), lambda data: _by_depth(data, "ood_accuracy")),
         ),
         studies=("depth",),
     ),
@@ -357,9 +307,9 @@ CLAIMS = (
         statements=(
             Statement(
                 effect("normalised cross-term |g_xy|, last two stages less the others", 0.02),
-                cross_term_cases,
+                lambda data: at_usual_depth(data, late_cross_terms),
                 cross_term_alternatives,
-                cross_term_controls,
+                lambda data: less_controls(data, late_cross_terms),
             ),
         ),
         studies=("depth",),

@@ -149,11 +149,6 @@ def further_fall_of_means(cnn: xarray.Dataset, mlp: xarray.Dataset) -> xarray.Da
     return fall(mlp["factorization_of_means"]) - fall(cnn["factorization_of_means"])
 
 
-def fall_cases(data: Data) -> dict[str, Sample]:
-    """By code, at the matched depth."""
-    return _compared(data, further_fall)
-
-
 def fall_alternatives(data: Data) -> dict[str, Sample]:
     """Another convention, and other depths."""
     return {
@@ -178,11 +173,6 @@ def _roughness(networks: xarray.Dataset) -> xarray.DataArray:
 def smoother_change(cnn: xarray.Dataset, mlp: xarray.Dataset) -> xarray.DataArray:
     """Roughness over variation, CNN less MLP."""
     return _roughness(cnn) - _roughness(mlp)
-
-
-def evenness_cases(data: Data) -> dict[str, Sample]:
-    """By code, at the matched depth."""
-    return _compared(data, evener_change)
 
 
 def evenness_alternatives(data: Data) -> dict[str, Sample]:
@@ -219,12 +209,12 @@ CLAIMS = (
             ),
             Statement(
                 effect("fall of factorization F, first hidden stage to output, MLP less CNN", LEAST_FALL),
-                fall_cases,
+                lambda data: _compared(data, further_fall),
                 fall_alternatives,
             ),
             Statement(
                 effect("largest share of the variation of F within a quarter of the depth, CNN less MLP", LEAST_SHARE),
-                evenness_cases,
+                lambda data: _compared(data, evener_change),
                 evenness_alternatives,
             ),
         ),

@@ -61,21 +61,6 @@ def with_bumps(bumps: int) -> str:
 # -- C10: composing ----------------------------------------------------------------------------------------------------
 
 
-def accuracy_of_stripes_alone(data: Data) -> dict[str, Sample]:
-    """Without a single bump."""
-    return _score(data, "ood_accuracy", [0])
-
-
-def accuracy_with_bumps(data: Data) -> dict[str, Sample]:
-    """With some."""
-    return _score(data, "ood_accuracy", [bumps for bumps in added(data) if bumps])
-
-
-def additivity_of_stripes_alone(data: Data) -> dict[str, Sample]:
-    """Over all held-out points."""
-    return _score(data, "additive", [0])
-
-
 def additivity_otherwise(data: Data) -> dict[str, Sample]:
     """Over points well inside, and with what the network itself draws for either factor alone."""
     if 0 not in added(data):
@@ -87,19 +72,9 @@ def additivity_otherwise(data: Data) -> dict[str, Sample]:
     }
 
 
-def error_with_many_bumps(data: Data) -> dict[str, Sample]:
-    """Stripes and 100 bumps."""
-    return _score(data, "ood_over_blank", [many(data)])
-
-
 def error_with_other_numbers(data: Data) -> dict[str, Sample]:
     """Stripes and other numbers of bumps."""
     return _score(data, "ood_over_blank", [bumps for bumps in added(data) if bumps not in (0, many(data))])
-
-
-def gain_with_many_bumps(data: Data) -> dict[str, Sample]:
-    """Against as many bumps without stripes."""
-    return _gain(data, [many(data)])
 
 
 def gain_with_other_numbers(data: Data) -> dict[str, Sample]:
@@ -144,11 +119,6 @@ def _gain(data: Data, numbers: list[int]) -> dict[str, Sample]:
 # -- C12: a smooth manifold --------------------------------------------------------------------------------------------
 
 
-def excess_at_output(data: Data) -> dict[str, Sample]:
-    """Against stripes and 50 bumps."""
-    return {with_bumps(some(data)): _excess(data, some(data))}
-
-
 def excess_otherwise(data: Data) -> dict[str, Sample]:
     """Other numbers of bumps, the hidden stages, and roughness instead of spread."""
     full, own = all_bumps(data), striped(data, some(data))
@@ -190,11 +160,6 @@ def _hidden(values: xarray.DataArray) -> list[int]:
 
 
 # -- C22: the first stage ----------------------------------------------------------------------------------------------
-
-
-def bands_of_first_stage(data: Data) -> dict[str, Sample]:
-    """Stripes and 50 bumps."""
-    return {with_bumps(some(data)): _first_stage(data, "first_band", some(data))}
 
 
 def first_stage_otherwise(data: Data) -> dict[str, Sample]:
@@ -256,22 +221,22 @@ CLAIMS = (
         statements=(
             Statement(
                 above("held-out accuracy of networks trained on stripes alone", 0.9),
-                accuracy_of_stripes_alone,
-                accuracy_with_bumps,
+                lambda data: _score(data, "ood_accuracy", [0]),
+                lambda data: _score(data, "ood_accuracy", [bumps for bumps in added(data) if bumps]),
             ),
             Statement(
                 above("variance of their held-out outputs explained by the best sum of the two training stripes", 0.5),
-                additivity_of_stripes_alone,
+                lambda data: _score(data, "additive", [0]),
                 additivity_otherwise,
             ),
             Statement(
                 below("held-out error over blank with many bumps", 0.5),
-                error_with_many_bumps,
+                lambda data: _score(data, "ood_over_blank", [many(data)]),
                 error_with_other_numbers,
             ),
             Statement(
                 effect("held-out accuracy with many bumps, less that of as many bumps without stripes", 0.5),
-                gain_with_many_bumps,
+                lambda data: _gain(data, [many(data)]),
                 gain_with_other_numbers,
             ),
         ),
@@ -287,7 +252,7 @@ CLAIMS = (
                     "spread of log10 dv at the output, held-out less kept points, bumps alone less stripes and bumps",
                     0.1,
                 ),
-                excess_at_output,
+                lambda data: {with_bumps(some(data)): _excess(data, some(data))},
                 excess_otherwise,
                 excess_of_controls,
             ),
@@ -302,7 +267,7 @@ CLAIMS = (
         statements=(
             Statement(
                 effect("band index of first-stage maps, stripes and bumps less bumps alone", 0.1),
-                bands_of_first_stage,
+                lambda data: {with_bumps(some(data)): _first_stage(data, "first_band", some(data))},
                 first_stage_otherwise,
             ),
         ),

@@ -50,11 +50,6 @@ def _others(data: Data, statistic: Statistic, *besides: str) -> dict[str, Sample
 # -- C2: superposition -----------------------------------------------------------------------------------------------
 
 
-def superposition_cases(data: Data) -> dict[str, Sample]:
-    """By code."""
-    return {code: _of(data, superposed, code) for code in CODES}
-
-
 def superposition_alternatives(data: Data) -> dict[str, Sample]:
     """Other forms of superposition, over the truth, share of seeds, other codes and decoders."""
     forms: dict[str, Statistic] = {
@@ -73,17 +68,7 @@ def superposition_alternatives(data: Data) -> dict[str, Sample]:
     return {**samples, **_others(data, superposed, *CODES)}
 
 
-def superposition_controls(data: Data) -> dict[str, Sample]:
-    """Failing networks less controls."""
-    return less_controls(data, superposed)
-
-
 # -- C3: the kernel --------------------------------------------------------------------------------------------------
-
-
-def kernel_cases(data: Data) -> dict[str, Sample]:
-    """Cosine similarity."""
-    return {"bump": _of(data, binary_kernel)}
 
 
 def kernel_alternatives(data: Data) -> dict[str, Sample]:
@@ -97,17 +82,7 @@ def kernel_alternatives(data: Data) -> dict[str, Sample]:
     }
 
 
-def kernel_controls(data: Data) -> dict[str, Sample]:
-    """Failing networks less controls."""
-    return less_controls(data, over_rivals)
-
-
 # -- C14: blocks -----------------------------------------------------------------------------------------------------
-
-
-def block_cases(data: Data) -> dict[str, Sample]:
-    """Bump less rate code: held-out with kept outputs, cosine similarity."""
-    return {COSINE: _bump_less_rate(data, contrast)}
 
 
 def block_alternatives(data: Data) -> dict[str, Sample]:
@@ -124,26 +99,6 @@ def _bump_less_rate(data: Data, statistic: Statistic, decoder: str = CNN_ARM) ->
 
 
 # -- C19: artefacts --------------------------------------------------------------------------------------------------
-
-
-def several_cases(data: Data) -> dict[str, Sample]:
-    """The bump code."""
-    return {"bump": _of(data, several_peaks)}
-
-
-def aligned_cases(data: Data) -> dict[str, Sample]:
-    """The bump code."""
-    return {"bump": _of(data, aligned_artefacts)}
-
-
-def several_alternatives(data: Data) -> dict[str, Sample]:
-    """By code, depth and decoder."""
-    return _others(data, several_peaks)
-
-
-def aligned_alternatives(data: Data) -> dict[str, Sample]:
-    """By code, depth and decoder."""
-    return _others(data, aligned_artefacts)
 
 
 SHIFT_LEVEL = 0.05
@@ -228,11 +183,13 @@ CLAIMS = (
         "§3.3, Fig. 1d",
         statements=(
             Statement(
-                effect("variance explained by training images that share x or y, less by ones that share neither",
-                       SUPERPOSED),
-                superposition_cases,
+                effect(
+                    "variance explained by training images that share x or y, less by ones that share neither",
+                    SUPERPOSED,
+                ),
+                lambda data: {code: _of(data, superposed, code) for code in CODES},
                 superposition_alternatives,
-                superposition_controls,
+                lambda data: less_controls(data, superposed),
             ),
         ),
         studies=("superposition",),
@@ -245,9 +202,9 @@ CLAIMS = (
         statements=(
             Statement(
                 effect("correlation of the OR kernel less that of the better of product and radial kernels", 0.05),
-                kernel_cases,
+                lambda data: {"bump": _of(data, binary_kernel)},
                 kernel_alternatives,
-                kernel_controls,
+                lambda data: less_controls(data, over_rivals),
             ),
         ),
         studies=("superposition",),
@@ -258,7 +215,11 @@ CLAIMS = (
         "Bump codes give stronger blocks than rate codes",
         "E.1, Fig. 8",
         statements=(
-            Statement(effect("block contrast, bump less rate code", 0.1), block_cases, block_alternatives),
+            Statement(
+                effect("block contrast, bump less rate code", 0.1),
+                lambda data: {COSINE: _bump_less_rate(data, contrast)},
+                block_alternatives,
+            ),
         ),
         studies=("superposition",),
     ),
@@ -269,15 +230,15 @@ CLAIMS = (
         statements=(
             Statement(
                 above("share of interior outputs with two or more separate peaks", 0.25),
-                several_cases,
-                several_alternatives,
+                lambda data: {"bump": _of(data, several_peaks)},
+                lambda data: _others(data, several_peaks),
             ),
             Statement(
                 effect("peaks off the truth within 1 px of its row or column, over chance", 0.2),
-                aligned_cases,
-                aligned_alternatives,
+                lambda data: {"bump": _of(data, aligned_artefacts)},
+                lambda data: _others(data, aligned_artefacts),
             ),
         ),
         studies=("superposition",),
     ),
-)  # fmt: skip
+)

@@ -13,11 +13,12 @@ differences that matter were fixed with networks of seeds 0 to 7 in view.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from recombine.papers.forced_rendering.samples import sample
 from recombine.papers.forced_rendering.theory import COMPOSING, FAMILIES, INITIAL
-from recombine.reproduction.claims import Claim, Data, Statement
+from recombine.reproduction.claims import Claim, Data, Samples, Statement
 from recombine.reproduction.criteria import effect
 from recombine.reproduction.samples import Sample
 from recombine.reproduction.stage_tables import first_hidden, last_hidden, mean_of_hidden
@@ -26,151 +27,46 @@ from recombine.reproduction.stage_tables import output as at_output
 if TYPE_CHECKING:
     import xarray
 
-
 Statistic = Callable[["xarray.Dataset"], "xarray.DataArray"]
+"""One number per seed, from the Dataset's part of one arm."""
 WHOLE = {family: arms[2] for family, arms in FAMILIES.items()}
 UNTRAINED = {family: arms[3] for family, arms in FAMILIES.items()}
 PRODUCTS, SPLIT, LOSS, MIXING, WIDTH = 0.5, 0.1, 0.1, 0.05, 0.1
 """The smallest differences that matter."""
 
 
-def differences(
-    data: Data, statistic: Statistic, others: Mapping[str, str], sign: int, words: str = ""
-) -> dict[str, Sample]:
+def _against(others: Mapping[str, str], statistic: Statistic, sign: int, words: str = "") -> Samples:
     """By architecture, a number of failing networks less that of others, or the other way round for a sign of −1.
 
     Untrained networks need not have learnt; all others must.
     """
-    result, samples = data["theory"], {}
-    for family, (failing, *_) in FAMILIES.items():
-        own, control = (result.sel(arm=arm) for arm in (failing, others[family]))
-        networks = (own,) if others[family] in INITIAL else (own, control)
-        samples[f"{family}{words}"] = sample(sign * (statistic(own) - statistic(control)), *networks)
+
+    def samples(data: Data) -> dict[str, Sample]:
+        result, found = data["theory"], {}
+        for family, (failing, *_) in FAMILIES.items():
+            own, control = (result.sel(arm=arm) for arm in (failing, others[family]))
+            networks = (own,) if others[family] in INITIAL else (own, control)
+            found[f"{family}{words}"] = sample(sign * (statistic(own) - statistic(control)), *networks)
+        return found
+
     return samples
 
 
-def _against_composing(data: Data, statistic: Statistic, sign: int, words: str = "") -> dict[str, Sample]:
-    return differences(data, statistic, COMPOSING, sign, words)
+def _together(*parts: Samples) -> Samples:
+    return lambda data: {case: own for part in parts for case, own in part(data).items()}
 
 
-def _against_whole(data: Data, statistic: Statistic, sign: int, words: str = "") -> dict[str, Sample]:
-    return differences(data, statistic, WHOLE, sign, words)
+def _less_whole_and_untrained(statistic: Statistic, sign: int) -> Samples:
+    whole = _against(WHOLE, statistic, sign, " against whole grid")
+    return _together(whole, _against(UNTRAINED, statistic, sign, " against untrained"))
 
 
-def _against_untrained(data: Data, statistic: Statistic, sign: int) -> dict[str, Sample]:
-    return differences(data, statistic, UNTRAINED, sign, " against untrained")
+def _less_composing_and_untrained(statistic: Statistic, sign: int) -> Samples:
+    composing = _against(COMPOSING, statistic, sign, " against composing")
+    return _together(composing, _against(UNTRAINED, statistic, sign, " against untrained"))
 
 
-# -- C27: products -----------------------------------------------------------------------------------------------------
-
-
-def more_products(data: Data) -> dict[str, Sample]:
-    """By architecture."""
-    return _against_composing(data, held_products, 1)
-
-
-def more_products_otherwise(data: Data) -> dict[str, Sample]:
-    """A smaller error, other pixels, and other points."""
-    return {
-        **_against_composing(data, held_products_finer, 1, ", a third of the error"),
-        **_against_composing(data, held_products_brightest, 1, ", brightest pixels"),
-        **_against_composing(data, all_products, 1, ", whole grid, brightest pixels"),
-        **_against_composing(data, kept_products, 1, ", kept points, brightest pixels"),
-    }
-
-
-def more_products_than_controls(data: Data) -> dict[str, Sample]:
-    """Networks that saw the whole grid, and untrained ones."""
-    whole = _against_whole(data, held_products, 1, " against whole grid")
-    return {**whole, **_against_untrained(data, held_products, 1)}
-
-
-# -- C28: blocks -------------------------------------------------------------------------------------------------------
-
-
-def blocks_kept(data: Data) -> dict[str, Sample]:
-    """By architecture."""
-    return _against_composing(data, linear_split, -1)
-
-
-def blocks_kept_otherwise(data: Data) -> dict[str, Sample]:
-    """Other stages, and a flow in the place of the linear map."""
-    return {
-        **_against_composing(data, linear_split_of_last, -1, ", last hidden stage"),
-        **_against_composing(data, nonlinear_split, -1, ", last hidden stage, after a flow"),
-        **_against_composing(data, linear_split_of_output, -1, ", output"),
-    }
-
-
-def blocks_kept_by_controls(data: Data) -> dict[str, Sample]:
-    """Networks that saw the whole grid, and untrained ones."""
-    whole = _against_whole(data, linear_split, -1, " against whole grid")
-    return {**whole, **_against_untrained(data, linear_split, -1)}
-
-
-# -- C29: what is lost -------------------------------------------------------------------------------------------------
-
-
-def factors_lost(data: Data) -> dict[str, Sample]:
-    """By architecture."""
-    return _against_composing(data, held_loss, 1)
-
-
-def factors_lost_otherwise(data: Data) -> dict[str, Sample]:
-    """The output, all points, and the Jacobian's rank."""
-    return {
-        **_against_composing(data, held_loss_of_output, 1, ", output"),
-        **_against_composing(data, loss, 1, ", all points"),
-        **_against_composing(data, local_loss, 1, ", rank of the Jacobian at the output"),
-    }
-
-
-def factors_lost_by_controls(data: Data) -> dict[str, Sample]:
-    """Networks that saw the whole grid, and untrained ones."""
-    whole = _against_whole(data, held_loss, 1, " against whole grid")
-    return {**whole, **_against_untrained(data, held_loss, 1)}
-
-
-# -- C30: the hole -----------------------------------------------------------------------------------------------------
-
-
-def more_mixing(data: Data) -> dict[str, Sample]:
-    """By architecture."""
-    return _against_whole(data, mixing, 1)
-
-
-def more_mixing_otherwise(data: Data) -> dict[str, Sample]:
-    """Other stages."""
-    return {
-        **_against_whole(data, mixing_of_output, 1, ", output"),
-        **_against_whole(data, mixing_of_first, 1, ", first hidden stage"),
-    }
-
-
-def more_mixing_than_controls(data: Data) -> dict[str, Sample]:
-    """Composing networks, and untrained ones."""
-    composing = _against_composing(data, mixing, 1, " against composing")
-    return {**composing, **_against_untrained(data, mixing, 1)}
-
-
-def narrower_hole(data: Data) -> dict[str, Sample]:
-    """By architecture."""
-    return _against_whole(data, hole_width, -1)
-
-
-def narrower_hole_otherwise(data: Data) -> dict[str, Sample]:
-    """Other stages, and held-out outputs beside those of points far away."""
-    return {
-        **_against_whole(data, hole_width_of_last, -1, ", last hidden stage"),
-        **_against_whole(data, hole_width_of_first, -1, ", first hidden stage"),
-        **_against_whole(data, placed, -1, ", share of held-out outputs that are not beside far ones"),
-    }
-
-
-def narrower_hole_than_controls(data: Data) -> dict[str, Sample]:
-    """Composing networks, and untrained ones."""
-    composing = _against_composing(data, hole_width, -1, " against composing")
-    return {**composing, **_against_untrained(data, hole_width, -1)}
+# -- numbers per seed --------------------------------------------------------------------------------------------------
 
 
 def held_products(networks: xarray.Dataset) -> xarray.DataArray:
@@ -178,24 +74,9 @@ def held_products(networks: xarray.Dataset) -> xarray.DataArray:
     return networks["held_products"] - networks["target_products"]
 
 
-def held_products_finer(networks: xarray.Dataset) -> xarray.DataArray:
-    """The number itself, with a third of the error."""
-    return networks["held_products_finer"]
-
-
-def held_products_brightest(networks: xarray.Dataset) -> xarray.DataArray:
-    """The number itself, of the pixels in which the target has most energy."""
-    return networks["held_products_brightest"]
-
-
-def all_products(networks: xarray.Dataset) -> xarray.DataArray:
-    """The number over the whole grid, of the same pixels."""
-    return networks["all_products"]
-
-
-def kept_products(networks: xarray.Dataset) -> xarray.DataArray:
-    """The number over kept points, of the same pixels."""
-    return networks["kept_products"]
+def clipped(score: xarray.DataArray) -> xarray.DataArray:
+    """R² that is not below 0: how wrong a prediction is that predicts nothing has no meaning."""
+    return score.clip(min=0)
 
 
 def linear_split(networks: xarray.Dataset) -> xarray.DataArray:
@@ -218,24 +99,17 @@ def nonlinear_split(networks: xarray.Dataset) -> xarray.DataArray:
     return clipped(networks["nonlinear_factorization"]).max("stage")
 
 
-def clipped(score: xarray.DataArray) -> xarray.DataArray:
-    """R² that is not below 0: how wrong a prediction is that predicts nothing has no meaning."""
-    return score.clip(min=0)
+def lost(name: str, place: Callable[[xarray.DataArray], xarray.DataArray]) -> Statistic:
+    """What a share lacks of 1, at a stage."""
+    return lambda networks: 1 - place(networks[name])
 
 
-def held_loss(networks: xarray.Dataset) -> xarray.DataArray:
-    """What is lost of the factors at held-out points, at the last hidden stage."""
-    return 1 - last_hidden(networks["factor_recovery_held"])
-
-
-def held_loss_of_output(networks: xarray.Dataset) -> xarray.DataArray:
-    """The same at the output."""
-    return 1 - at_output(networks["factor_recovery_held"])
-
-
-def loss(networks: xarray.Dataset) -> xarray.DataArray:
-    """What is lost over all points, at the last hidden stage."""
-    return 1 - last_hidden(networks["factor_recovery"])
+held_loss = lost("factor_recovery_held", last_hidden)
+"""What is lost of the factors at held-out points, at the last hidden stage."""
+mixing = lost("additivity", last_hidden)
+"""Share of the last hidden stage's variance that is no sum of blocks."""
+placed = lost("hole_misplaced", at_output)
+"""Share of held-out outputs that are not beside those of kept points far away."""
 
 
 def local_loss(networks: xarray.Dataset) -> xarray.DataArray:
@@ -243,39 +117,9 @@ def local_loss(networks: xarray.Dataset) -> xarray.DataArray:
     return at_output(networks["local_loss"])
 
 
-def mixing(networks: xarray.Dataset) -> xarray.DataArray:
-    """Share of the last hidden stage's variance that is no sum of blocks."""
-    return 1 - last_hidden(networks["additivity"])
-
-
-def mixing_of_output(networks: xarray.Dataset) -> xarray.DataArray:
-    """The same of the output."""
-    return 1 - at_output(networks["additivity"])
-
-
-def mixing_of_first(networks: xarray.Dataset) -> xarray.DataArray:
-    """The same of the first hidden stage."""
-    return 1 - first_hidden(networks["additivity"])
-
-
 def hole_width(networks: xarray.Dataset) -> xarray.DataArray:
     """Width of the hole at the output, in steps between kept neighbours."""
     return at_output(networks["hole_openness"])
-
-
-def hole_width_of_last(networks: xarray.Dataset) -> xarray.DataArray:
-    """The same at the last hidden stage."""
-    return last_hidden(networks["hole_openness"])
-
-
-def hole_width_of_first(networks: xarray.Dataset) -> xarray.DataArray:
-    """The same at the first hidden stage."""
-    return first_hidden(networks["hole_openness"])
-
-
-def placed(networks: xarray.Dataset) -> xarray.DataArray:
-    """Share of held-out outputs that are not beside those of kept points far away."""
-    return 1 - at_output(networks["hole_misplaced"])
 
 
 CLAIMS = (
@@ -287,7 +131,14 @@ CLAIMS = (
         statements=(
             Statement(
                 effect("products per pixel in held-out outputs, failing less composing", PRODUCTS),
-                more_products, more_products_otherwise, more_products_than_controls,
+                _against(COMPOSING, held_products, 1),
+                _together(
+                    _against(COMPOSING, itemgetter("held_products_finer"), 1, ", a third of the error"),
+                    _against(COMPOSING, itemgetter("held_products_brightest"), 1, ", brightest pixels"),
+                    _against(COMPOSING, itemgetter("all_products"), 1, ", whole grid, brightest pixels"),
+                    _against(COMPOSING, itemgetter("kept_products"), 1, ", kept points, brightest pixels"),
+                ),
+                _less_whole_and_untrained(held_products, 1),
             ),
         ),
         studies=("theory",),
@@ -302,7 +153,13 @@ CLAIMS = (
                 effect(
                     "R² of blocks after a linear map, held-out points, hidden stages, composing less failing", SPLIT
                 ),
-                blocks_kept, blocks_kept_otherwise, blocks_kept_by_controls,
+                _against(COMPOSING, linear_split, -1),
+                _together(
+                    _against(COMPOSING, linear_split_of_last, -1, ", last hidden stage"),
+                    _against(COMPOSING, nonlinear_split, -1, ", last hidden stage, after a flow"),
+                    _against(COMPOSING, linear_split_of_output, -1, ", output"),
+                ),
+                _less_whole_and_untrained(linear_split, -1),
             ),
         ),
         studies=("theory",),
@@ -315,7 +172,13 @@ CLAIMS = (
         statements=(
             Statement(
                 effect("1 − R² of factors decoded at held-out points, last hidden stage, failing less composing", LOSS),
-                factors_lost, factors_lost_otherwise, factors_lost_by_controls,
+                _against(COMPOSING, held_loss, 1),
+                _together(
+                    _against(COMPOSING, lost("factor_recovery_held", at_output), 1, ", output"),
+                    _against(COMPOSING, lost("factor_recovery", last_hidden), 1, ", all points"),
+                    _against(COMPOSING, local_loss, 1, ", rank of the Jacobian at the output"),
+                ),
+                _less_whole_and_untrained(held_loss, 1),
             ),
         ),
         studies=("theory",),
@@ -329,14 +192,25 @@ CLAIMS = (
         statements=(
             Statement(
                 effect("share of the last hidden stage that is no sum of blocks, failing less whole grid", MIXING),
-                more_mixing, more_mixing_otherwise, more_mixing_than_controls,
+                _against(WHOLE, mixing, 1),
+                _together(
+                    _against(WHOLE, lost("additivity", at_output), 1, ", output"),
+                    _against(WHOLE, lost("additivity", first_hidden), 1, ", first hidden stage"),
+                ),
+                _less_composing_and_untrained(mixing, 1),
             ),
             Statement(
                 effect("width of the hole at the output, in steps, whole grid less failing", WIDTH),
-                narrower_hole, narrower_hole_otherwise, narrower_hole_than_controls,
+                _against(WHOLE, hole_width, -1),
+                _together(
+                    _against(WHOLE, lambda own: last_hidden(own["hole_openness"]), -1, ", last hidden stage"),
+                    _against(WHOLE, lambda own: first_hidden(own["hole_openness"]), -1, ", first hidden stage"),
+                    _against(WHOLE, placed, -1, ", share of held-out outputs that are not beside far ones"),
+                ),
+                _less_composing_and_untrained(hole_width, -1),
             ),
         ),
         studies=("theory",),
         ours=True,
     ),
-)  # fmt: skip
+)

@@ -32,26 +32,6 @@ STRIPE, LOCAL = "stripe_index", "localisation_index"
 # -- C13: along stages -------------------------------------------------------------------------------------------------
 
 
-def stripes_fade(data: Data) -> dict[str, Sample]:
-    """Stripes and 100 bumps."""
-    return {with_bumps(many(data)): _change(data, many(data), STRIPE, falling=True)}
-
-
-def stripes_fade_otherwise(data: Data) -> dict[str, Sample]:
-    """Stripes alone, and up to each hidden stage."""
-    return _change_otherwise(data, STRIPE, falling=True)
-
-
-def bumps_form(data: Data) -> dict[str, Sample]:
-    """Stripes and 100 bumps."""
-    return {with_bumps(many(data)): _change(data, many(data), LOCAL, falling=False)}
-
-
-def bumps_form_otherwise(data: Data) -> dict[str, Sample]:
-    """Stripes alone, and up to each hidden stage."""
-    return _change_otherwise(data, LOCAL, falling=False)
-
-
 def _change(data: Data, bumps: int, name: str, *, falling: bool) -> Sample:
     """Fall or rise from the first hidden stage to the output, of stripes and bumps less that of bumps alone."""
     own, full = striped(data, bumps), all_bumps(data)
@@ -76,11 +56,6 @@ def _later_hidden(values: xarray.DataArray) -> list[int]:
 
 
 # -- C24: with more bumps ----------------------------------------------------------------------------------------------
-
-
-def sharpening(data: Data) -> dict[str, Sample]:
-    """Of late stages."""
-    return _slopes(data, {"late stages": lambda own: _late(own[LOCAL])})
 
 
 def sharpening_otherwise(data: Data) -> dict[str, Sample]:
@@ -123,15 +98,15 @@ CLAIMS = (
         statements=(
             Statement(
                 effect("fall of the stripe index, first hidden stage to output, with stripes less bumps alone", 0.05),
-                stripes_fade,
-                stripes_fade_otherwise,
+                lambda data: {with_bumps(many(data)): _change(data, many(data), STRIPE, falling=True)},
+                lambda data: _change_otherwise(data, STRIPE, falling=True),
             ),
             Statement(
                 effect(
                     "rise of the localisation index, first hidden stage to output, with stripes less bumps alone", 0.05
                 ),
-                bumps_form,
-                bumps_form_otherwise,
+                lambda data: {with_bumps(many(data)): _change(data, many(data), LOCAL, falling=False)},
+                lambda data: _change_otherwise(data, LOCAL, falling=False),
             ),
         ),
         studies=("stripes",),
@@ -143,7 +118,7 @@ CLAIMS = (
         statements=(
             Statement(
                 effect("slope of late stages' localisation index against ln(bumps beside the stripes)", 0.02),
-                sharpening,
+                lambda data: _slopes(data, {"late stages": lambda own: _late(own[LOCAL])}),
                 sharpening_otherwise,
             ),
         ),
