@@ -94,6 +94,9 @@ def test_an_optional_tool_does(measured, monkeypatch):
     assert measured()
 
 
+METRICS = ("recombine.metrics", "recombine.reproduction.profile")
+
+
 def used_metrics(module, names, seen):
     """Functions of metrics and theory, and the profile, that some definitions of a paper's module use, and what those
     call in the paper's other modules."""
@@ -113,7 +116,7 @@ def used_metrics(module, names, seen):
         if name in defined:
             inner = {node.id for node in ast.walk(defined[name]) if isinstance(node, ast.Name)}
             found |= used_metrics(module, inner, seen)
-        elif source.startswith(("recombine.metrics", "recombine.reproduction.profile", "recombine.theory.")):
+        elif source in METRICS or source.startswith("recombine.theory."):
             found |= {own} if own.islower() else set()
         elif source.startswith(f"{recombine.papers.forced_rendering.__name__}."):
             found |= used_metrics(source.rpartition(".")[2], [own], seen)

@@ -140,11 +140,12 @@ def _run_of_a_store(key: str, store: Path | None, flags: Mapping[str, Any]) -> t
     for name, value in flags.items():
         if value is not None:
             raise InvalidValue(name, str(value), "nothing for a stored run: its spec says it")
-    from recombine.diagnosis.runs import settings_of
-
     run = stored_run(key, store)
-    settings = settings_of(run)
-    return run.module(), settings.pop("grid", None), settings
+    task = run.spec.task
+    if isinstance(task, ArrayTask):
+        return run.module(), None, {"data": task}
+    settings = {"encode": task.encoding, "holdout": task.held_out, "targets": task.render}
+    return run.module(), task.grid, settings | {"background": task.background}
 
 
 def _module_of_a_user(factory: str, flags: Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
