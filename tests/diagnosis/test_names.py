@@ -7,7 +7,6 @@ from torch import nn
 
 import recombine
 from recombine.cli.tables import Column, Holds
-from recombine.errors import InvalidValue
 
 GRID = "x=0:3,y=0:3"
 NAMES = {
@@ -60,12 +59,6 @@ def test_the_command_prints_and_draws_it(tmp_path, monkeypatch, capsys):
     assert (caught.value.code, err) == (0, "")
     assert "parts.two  spaces  " in out
     assert "parts.line\\x0aend  " in out
-
-
-def test_a_message_about_stages_is_one_line():
-    with pytest.raises(InvalidValue, match="paths of submodules") as caught:
-        recombine.diagnose(Named(), GRID, stages=["nope"])
-    assert "\n" not in str(caught.value)
 
 
 def test_a_score_that_there_is_not_is_a_dash(result):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from recombine.diagnosis.telling import packaged
+from recombine.diagnosis.result import packaged
 from recombine.papers import DEFAULT
 from recombine.reproduction.claims import Judgement
 from recombine.reproduction.report.verdicts import brief_table, marked_blocks, with_blocks

