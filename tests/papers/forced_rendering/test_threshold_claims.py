@@ -62,12 +62,6 @@ def test_verdicts(numbers, outcomes, verdict):
     assert judgement.verdict == verdict
 
 
-def test_few_networks_give_a_direction():
-    judgement = judged(networks=6)
-    assert judgement.verdict == "direction only"
-    assert judgement.tests[0].outcome == "as claimed"
-
-
 def test_without_an_exponent_nothing_is_decided():
     data = planted()
     data["exponent"][0, 0] = np.nan
