@@ -171,6 +171,8 @@ def diagnose(
     given = valid_targets(targets, grid)
     plan = plan_of(grid, mask, points, seed, present)
     whole = target_rows(given, grid) if plan.points is None else None
+    stages = [stages] if isinstance(stages, str) else stages
+    thorough = [thorough] if isinstance(thorough, str) else thorough
     selection = selected(metrics, thorough)
     module = uncompiled(module)
     refuse_unfinished(module)

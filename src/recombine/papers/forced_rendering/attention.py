@@ -167,7 +167,7 @@ class AttentionStudy(Study[Settings]):
         result = tabulate(trials, ("decoder", "variant"), measured, {"drawing": DRAWING})
         few = {labels: trials[labels][: trials.preset.extra_seeds] for labels in trials if labels[1] == BASE}
         looked_into = tabulate(
-            Trials(trials.preset, trials.device, few), ("decoder", "variant"), partial(_one_by_one, _looked_into),
+            Trials(trials.preset, trials.device, few), ("decoder", "variant"), partial(one_by_one, _looked_into),
             {**SUPERPOSITION_DIMS, **STAGE_DIMS},
         ).isel(variant=0, drop=True)  # fmt: skip
         attributes = base_attributes(trials, size=trials.preset.attention_size)
@@ -220,7 +220,7 @@ def _looked_into(batch: Batch) -> dict[str, np.ndarray]:
     return {**stage_profile(batch, maps=False), **superposition_scores_of(batch)}
 
 
-def _one_by_one(measure: Callable[[Batch], Mapping[str, np.ndarray]], batch: Batch) -> dict[str, np.ndarray]:
+def one_by_one(measure: Callable[[Batch], Mapping[str, np.ndarray]], batch: Batch) -> dict[str, np.ndarray]:
     """A measurement of one network after the other: attention needs memory for every pair of pixels."""
     rows = [measure(Batch([run], batch.device, min(batch.memory, MEMORY))) for run in batch.runs]
     return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}

@@ -80,10 +80,17 @@ class ControlStudy(Study[Settings]):
         ]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
-        result = tabulate(_with_untrained(trials), ("arm",), _measured, {**SUPERPOSITION_DIMS, **STAGE_DIMS})
+        result = tabulate(with_untrained(trials, INITIAL), ("arm",), _measured, {**SUPERPOSITION_DIMS, **STAGE_DIMS})
         trained = result[TRAINED].where(~result["arm"].isin(list(INITIAL)), 0.0)
         attributes = base_attributes(trials, size=trials.preset.size, depth=trials.preset.depth)
         return result.assign({TRAINED: trained}).assign_coords(SUPERPOSITION_COORDS).assign_attrs(attributes)
+
+
+def with_untrained(trials: Trials[Any], initial: Mapping[str, str]) -> Trials[Any]:
+    """Also, by the name of their arm, the first weights of the networks of other arms."""
+    runs: dict[Labels, Sequence[Run]] = dict(trials.items())
+    runs |= {(arm,): initial_runs(run.spec for run in trials[source]) for arm, source in initial.items()}
+    return Trials(trials.preset, trials.device, runs)
 
 
 def kept_combinations(spec: RunSpec) -> int:
@@ -95,12 +102,6 @@ def whole_grid(spec: RunSpec) -> RunSpec:
     """The same run with the held-out combinations in its training set, and as many steps."""
     recipe = spec.recipe.replace(steps=spec.total_steps)
     return spec.replace(task=spec.task.replace(region="whole"), recipe=recipe)
-
-
-def _with_untrained(trials: Trials[Settings]) -> Trials[Settings]:
-    runs: dict[Labels, Sequence[Run]] = dict(trials.items())
-    runs |= {(arm,): initial_runs(run.spec for run in trials[source]) for arm, source in INITIAL.items()}
-    return Trials(trials.preset, trials.device, runs)
 
 
 def _measured(batch: Batch) -> dict[str, Any]:

@@ -26,23 +26,20 @@ if TYPE_CHECKING:
 # -- C4: probes ------------------------------------------------------------------------------------------------------
 
 
-def probe_alternatives(data: Data) -> dict[str, Sample]:
-    """To the output, and at other depths."""
-    return {
-        **with_measure(data, "to the output", probe_fall_to_output),
-        **at_other_depths(data, probe_fall),
-    }
-
-
 # -- C5: factorization -----------------------------------------------------------------------------------------------
 
 
 def factorization_alternatives(data: Data) -> dict[str, Sample]:
     """Other conventions, stages and depths."""
     return {
-        **with_measure(data, "finite differences", factorization_fall_differences),
-        **with_measure(data, "ratio of means", factorization_fall_of_means),
-        **at_each_stage(data, "to stage", factorization_fall_to, first=2),
+        **with_measure(data, "finite differences", lambda own: fall(own["factorization_differences"])),
+        **with_measure(data, "ratio of means", lambda own: fall(own["factorization_of_means"])),
+        **at_each_stage(
+            data,
+            "to stage",
+            lambda own, stage: first_hidden(own["factorization"]) - own["factorization"].isel(stage=stage, drop=True),
+            first=2,
+        ),
         **at_other_depths(data, factorization_fall),
     }
 
@@ -89,7 +86,7 @@ def volume_alternatives(data: Data) -> dict[str, Sample]:
     """Along stages, at each stage, and at other depths."""
     return {
         **with_measure(data, "rise of the whole grid's spread along stages", spread_rise),
-        **at_each_stage(data, "stage", spread_excess_at),
+        **at_each_stage(data, "stage", lambda own, stage: own["spread_excess"].isel(stage=stage, drop=True)),
         **at_other_depths(data, spread_excess),
     }
 
@@ -112,8 +109,8 @@ def _by_depth(data: Data, score: str) -> dict[str, Sample]:
 def cross_term_alternatives(data: Data) -> dict[str, Sample]:
     """Other conventions and depths."""
     return {
-        **with_measure(data, "held-out points", late_held_out_cross_terms),
-        **with_measure(data, "over g_xx + g_yy", late_lost_factorization),
+        **with_measure(data, "held-out points", lambda own: last_two_less_others(own["cross_term_held"])),
+        **with_measure(data, "over g_xx + g_yy", lambda own: last_two_less_others(1 - own["factorization"])),
         **at_other_depths(data, late_cross_terms),
     }
 
@@ -124,40 +121,14 @@ def probe_fall(networks: xarray.Dataset) -> xarray.DataArray:
     return first_hidden(probe) - last_hidden(probe)
 
 
-def probe_fall_to_output(networks: xarray.Dataset) -> xarray.DataArray:
-    """Fall of R² on held-out points to the output, whose pixels are read as any stage's units are."""
-    return fall(networks["probe_held_out"])
-
-
 def factorization_fall(networks: xarray.Dataset) -> xarray.DataArray:
     """Fall of F, first hidden stage to output."""
     return fall(networks["factorization"])
 
 
-def factorization_fall_differences(networks: xarray.Dataset) -> xarray.DataArray:
-    """The same by finite differences."""
-    return fall(networks["factorization_differences"])
-
-
-def factorization_fall_of_means(networks: xarray.Dataset) -> xarray.DataArray:
-    """The same with the ratio of means over the grid, as the published scripts have it."""
-    return fall(networks["factorization_of_means"])
-
-
-def factorization_fall_to(networks: xarray.Dataset, stage: int) -> xarray.DataArray:
-    """Fall of F, first hidden stage to another."""
-    own = networks["factorization"]
-    return first_hidden(own) - own.isel(stage=stage, drop=True)
-
-
 def spread_excess(networks: xarray.Dataset) -> xarray.DataArray:
     """Spread of log10 dv about its own region's mean at the output, held-out less kept."""
     return at_output(networks["spread_excess"])
-
-
-def spread_excess_at(networks: xarray.Dataset, stage: int) -> xarray.DataArray:
-    """The same at another stage."""
-    return networks["spread_excess"].isel(stage=stage, drop=True)
 
 
 def spread_rise(networks: xarray.Dataset) -> xarray.DataArray:
@@ -169,16 +140,6 @@ def spread_rise(networks: xarray.Dataset) -> xarray.DataArray:
 def late_cross_terms(networks: xarray.Dataset) -> xarray.DataArray:
     """Normalised |g_xy|, last two stages less the others."""
     return last_two_less_others(networks["cross_term"])
-
-
-def late_held_out_cross_terms(networks: xarray.Dataset) -> xarray.DataArray:
-    """The same over held-out points."""
-    return last_two_less_others(networks["cross_term_held"])
-
-
-def late_lost_factorization(networks: xarray.Dataset) -> xarray.DataArray:
-    """|g_xy| over g_xx + g_yy, which is 1 − F."""
-    return last_two_less_others(1 - networks["factorization"])
 
 
 Statistic = Callable[["xarray.Dataset"], "xarray.DataArray"]
@@ -248,7 +209,10 @@ CLAIMS = (
             Statement(
                 effect("fall of held-out probe R², first to last hidden stage", 0.1),
                 lambda data: at_usual_depth(data, probe_fall),
-                probe_alternatives,
+                lambda data: {
+                    **with_measure(data, "to the output", lambda own: fall(own["probe_held_out"])),
+                    **at_other_depths(data, probe_fall),
+                },
                 lambda data: less_controls(data, probe_fall),
             ),
         ),

@@ -54,7 +54,8 @@ class EncodingStudy(Study[BumpPreset]):
 
     def measure(self, trials: Trials[BumpPreset]) -> xarray.Dataset:
         def measured(batch: Batch) -> dict[str, object]:
-            error = grid_maps(batch, "error") / _blank(batch)[:, None, None]
+            blank = batch.stored("blank")[:, batch.task.held_out.numpy()].mean(axis=1)
+            error = grid_maps(batch, "error") / blank[:, None, None]
             return {**batch.scores, **errors_by_distance(batch), "error": error, "drawing": drawings(batch)}
 
         inner = {"error": ("y", "x"), "drawing": DRAWING, **DISTANCE_DIMS}
@@ -71,11 +72,6 @@ class EncodingStudy(Study[BumpPreset]):
                         distance=1 + np.arange(result.sizes["distance"])).assign_attrs(
             base_attributes(trials, size=trials.preset.size)
         )  # fmt: skip
-
-
-def _blank(batch: Batch) -> np.ndarray:
-    """Mean error of a blank image over the held-out region, for each run."""
-    return np.asarray(batch.stored("blank")[:, batch.task.held_out.numpy()].mean(axis=1))
 
 
 STUDY = EncodingStudy()

@@ -22,9 +22,10 @@ from torch import Tensor
 
 from recombine.decoders import CNN, CoordinateMLP, DecoderSpec, LowRank
 from recombine.metrics import nearest_values
+from recombine.papers.forced_rendering.controls import kept_combinations
 from recombine.papers.forced_rendering.penalties import ENTROPY_WEIGHT, VARIANCE_WEIGHT
 from recombine.papers.forced_rendering.presets import Common
-from recombine.papers.forced_rendering.scores import fit_of_outputs
+from recombine.papers.forced_rendering.scores import training_fit
 from recombine.reproduction.batches import Batch
 from recombine.reproduction.measuring import base_attributes, tabulate
 from recombine.reproduction.preset import AnyNumber, Count, Positive, Seeds, Several
@@ -132,7 +133,7 @@ class FactorsStudy(Study[Settings]):
             Arm((arm, count, data), _with_data(spec, data), seeds=seeds)
             for count in preset.factors_counts
             for arm, spec in _remedies(preset, count) if arm in (CNN_ISOLATED, COORDINATE)
-            for data in preset.factors_data if data < _kept(spec)
+            for data in preset.factors_data if data < kept_combinations(spec)
         ]  # fmt: skip
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
@@ -141,8 +142,8 @@ class FactorsStudy(Study[Settings]):
         def measured(batch: Batch) -> dict[str, Any]:
             outputs = batch.outputs(batch.task.grid.points)
             return {
-                **batch.scores, **_fit(batch, outputs), **_values(batch, outputs), **_products(batch, outputs, preset),
-                **_drawn(batch, outputs),
+                **batch.scores, **training_fit(batch, outputs), **_values(batch, outputs),
+                **_products(batch, outputs, preset), **_drawn(batch, outputs),
             }  # fmt: skip
 
         inner = {"value_accuracy": ("factor",), "drawing": ("sample", "row", "column"),
@@ -173,23 +174,12 @@ def _remedies(preset: Settings, count: int) -> Iterator[tuple[str, RunSpec]]:
     yield COORDINATE, preset.factors_spec(coordinate, task)
 
 
-def _kept(spec: RunSpec) -> int:
-    return int((~spec.task.held_out).sum())
-
-
 def _with_data(spec: RunSpec, data: int) -> RunSpec:
     """The same on so many different combinations."""
     return spec.replace(task=spec.task.replace(training=f"pick:{data}"))
 
 
 # -- what is measured ---------------------------------------------------------------------------------------------
-
-
-def _fit(batch: Batch, outputs: Tensor) -> dict[str, Tensor]:
-    """Error over blank and accuracy on the training examples."""
-    task = batch.task
-    alone = batch.outputs(task.isolated_values()) if task.isolated else None
-    return fit_of_outputs(task, [run.spec.seed for run in batch.runs], outputs, alone)
 
 
 def _values(batch: Batch, outputs: Tensor) -> dict[str, Tensor]:

@@ -7,7 +7,7 @@ the covariance over the grid, as `diagnose` has it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -28,7 +28,7 @@ from recombine.metrics import (
     schmidt_spectrum,
     superposition_scores,
 )
-from recombine.papers.forced_rendering.attention import MEMORY
+from recombine.papers.forced_rendering.attention import MEMORY, one_by_one
 from recombine.papers.forced_rendering.scores import training_fit
 from recombine.reproduction import stage_tables
 from recombine.reproduction.batches import Batch
@@ -131,7 +131,7 @@ def marker_dims() -> dict[str, Sequence[str]]:
 def measured(batch: Batch) -> dict[str, Any]:
     """Scores and all markers of finished runs of one arm, those of stages by stage."""
     if batch.spec.decoder.kind in ALONE and (len(batch) > 1 or batch.memory > MEMORY):
-        return _one_by_one(measured, batch)
+        return one_by_one(measured, batch)
     scores, fit = batch.scores, training_fit(batch)
     values = {
         **scores,
@@ -143,11 +143,6 @@ def measured(batch: Batch) -> dict[str, Any]:
         "training_error": fit["training_over_blank"],
     }
     return {name: value.cpu().numpy() if isinstance(value, Tensor) else value for name, value in values.items()}
-
-
-def _one_by_one(measure: Callable[[Batch], Mapping[str, Any]], batch: Batch) -> dict[str, Any]:
-    rows = [measure(Batch([run], batch.device, min(batch.memory, MEMORY))) for run in batch.runs]
-    return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
 
 
 def _kernels_of_stages(batch: Batch) -> dict[str, Tensor]:

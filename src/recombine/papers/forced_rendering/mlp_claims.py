@@ -13,6 +13,7 @@ The contrast of a network is its mean over hidden stages and output.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from recombine.papers.forced_rendering.depth_claims import networks_of, trained_depths
@@ -98,13 +99,7 @@ def _smaller_inside(networks: xarray.Dataset, contrast: Contrast) -> Sample:
 
 def _larger_inside(networks: xarray.Dataset, contrast: Contrast) -> Sample:
     """Of how many networks it is larger."""
-    values = contrast(networks["contrast"])
-    return sample((values > 0).astype(float).where(values.notnull()), networks, estimated=Majority.of)
-
-
-def cnn_contrast_cases(data: Data) -> dict[str, Sample]:
-    """CNNs of the usual depth, by code."""
-    return {f"{code}, CNN": _smaller_inside(_cnns(data, code), mean_after_input) for code in CODES}
+    return _smaller_inside(networks, lambda values: -contrast(values))
 
 
 def cnn_contrast_alternatives(data: Data) -> dict[str, Sample]:
@@ -122,11 +117,6 @@ def _other_cnn_depths(data: Data, code: str) -> list[int]:
     return [depth for depth in trained_depths(data, code) if depth != int(data["mlp"].attrs["cnn_depth"])]
 
 
-def mlp_contrast_cases(data: Data) -> dict[str, Sample]:
-    """MLPs of the matched depth, by code."""
-    return {f"{code}, MLP": _larger_inside(own, mean_after_input) for code, own in _matched_mlps(data).items()}
-
-
 def mlp_contrast_alternatives(data: Data) -> dict[str, Sample]:
     """At the output, and MLPs of other depths."""
     matched = _matched_mlps(data).items()
@@ -139,22 +129,9 @@ def mlp_contrast_alternatives(data: Data) -> dict[str, Sample]:
 # -- how much and how evenly factorization is lost -------------------------------------------------------------------
 
 
-def further_fall(cnn: xarray.Dataset, mlp: xarray.Dataset) -> xarray.DataArray:
+def further_fall(cnn: xarray.Dataset, mlp: xarray.Dataset, name: str = "factorization") -> xarray.DataArray:
     """Fall of F, first hidden stage to output, MLP less CNN."""
-    return fall(mlp["factorization"]) - fall(cnn["factorization"])
-
-
-def further_fall_of_means(cnn: xarray.Dataset, mlp: xarray.Dataset) -> xarray.DataArray:
-    """The same with the ratio of means over the grid."""
-    return fall(mlp["factorization_of_means"]) - fall(cnn["factorization_of_means"])
-
-
-def fall_alternatives(data: Data) -> dict[str, Sample]:
-    """Another convention, and other depths."""
-    return {
-        **_compared(data, further_fall_of_means, ", ratio of means"),
-        **_at_other_depths(data, further_fall),
-    }
+    return fall(mlp[name]) - fall(cnn[name])
 
 
 def evener_change(cnn: xarray.Dataset, mlp: xarray.Dataset) -> xarray.DataArray:
@@ -170,19 +147,6 @@ def _roughness(networks: xarray.Dataset) -> xarray.DataArray:
     return (rough / whole).where(whole != 0, 0.0)
 
 
-def smoother_change(cnn: xarray.Dataset, mlp: xarray.Dataset) -> xarray.DataArray:
-    """Roughness over variation, CNN less MLP."""
-    return _roughness(cnn) - _roughness(mlp)
-
-
-def evenness_alternatives(data: Data) -> dict[str, Sample]:
-    """Roughness over variation, and other depths."""
-    return {
-        **_compared(data, smoother_change, ", roughness over variation"),
-        **_at_other_depths(data, evener_change),
-    }
-
-
 CLAIMS = (
     Claim(
         "C17",
@@ -195,7 +159,7 @@ CLAIMS = (
                     "less a half",
                     MAJORITY,
                 ),
-                cnn_contrast_cases,
+                lambda data: {f"{code}, CNN": _smaller_inside(_cnns(data, code), mean_after_input) for code in CODES},
                 cnn_contrast_alternatives,
             ),
             Statement(
@@ -204,18 +168,26 @@ CLAIMS = (
                     "less a half",
                     MAJORITY,
                 ),
-                mlp_contrast_cases,
+                lambda data: {
+                    f"{code}, MLP": _larger_inside(own, mean_after_input) for code, own in _matched_mlps(data).items()
+                },
                 mlp_contrast_alternatives,
             ),
             Statement(
                 effect("fall of factorization F, first hidden stage to output, MLP less CNN", LEAST_FALL),
                 lambda data: _compared(data, further_fall),
-                fall_alternatives,
+                lambda data: {
+                    **_compared(data, partial(further_fall, name="factorization_of_means"), ", ratio of means"),
+                    **_at_other_depths(data, further_fall),
+                },
             ),
             Statement(
                 effect("largest share of the variation of F within a quarter of the depth, CNN less MLP", LEAST_SHARE),
                 lambda data: _compared(data, evener_change),
-                evenness_alternatives,
+                lambda data: {
+                    **_compared(data, lambda cnn, mlp: _roughness(cnn) - _roughness(mlp), ", roughness over variation"),
+                    **_at_other_depths(data, evener_change),
+                },
             ),
         ),
         studies=("mlp",),

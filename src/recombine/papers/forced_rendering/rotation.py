@@ -112,9 +112,11 @@ class RotationStudy(Study[Settings]):
         return arms
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
-        result = _tabulated(trials, ONE, _one_digit)
+        result = _tabulated(trials, ONE, lambda batch: {**_over_angles(batch), **_stages(batch)})
         if MANY in trials:
-            many = _tabulated(trials, MANY, _several_digits)
+            many = _tabulated(
+                trials, MANY, lambda batch: {**_over_angles(batch), "error_others": _errors(batch)[:, 1:].mean(axis=1)}
+            )
             renamed = {str(name): f"many_{name}" for name in (*many.data_vars, "angle")}
             angles = _angles(Batch(trials[MANY][:1], trials.device), "many_")
             result = result.merge(many.rename(renamed), join="outer").assign_coords(angles)
@@ -149,14 +151,6 @@ def _angles(batch: Batch, prefix: str = "") -> dict[str, Any]:
     task, name = _task(batch), f"{prefix}angle"
     held = by_digit(task, task.held_out)[0].numpy()
     return {name: task.grid.factors[-1].values.numpy(), f"{prefix}gap": (name, held)}
-
-
-def _one_digit(batch: Batch) -> dict[str, Any]:
-    return {**_over_angles(batch), **_stages(batch)}
-
-
-def _several_digits(batch: Batch) -> dict[str, Any]:
-    return {**_over_angles(batch), "error_others": _errors(batch)[:, 1:].mean(axis=1)}
 
 
 def _over_angles(batch: Batch) -> dict[str, Any]:

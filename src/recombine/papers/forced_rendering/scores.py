@@ -26,13 +26,15 @@ if TYPE_CHECKING:
     from recombine.reproduction.batches import Batch
 
 
-def training_fit(batch: Batch) -> dict[str, Tensor]:
+def training_fit(batch: Batch, outputs: Tensor | None = None) -> dict[str, Tensor]:
     """Error over blank and accuracy of runs on their training examples.
 
     Parameters
     ----------
     batch
         Runs of a decoder of bumps, trained on grid points.
+    outputs
+        Of all grid points, where they are known already.
 
     Returns
     -------
@@ -41,7 +43,8 @@ def training_fit(batch: Batch) -> dict[str, Tensor]:
     """
     task = batch.task
     alone = batch.outputs(task.isolated_values()) if task.isolated else None
-    return fit_of_outputs(task, [run.spec.seed for run in batch.runs], batch.outputs(task.grid.points), alone)
+    everywhere = batch.outputs(task.grid.points) if outputs is None else outputs
+    return fit_of_outputs(task, [run.spec.seed for run in batch.runs], everywhere, alone)
 
 
 def fit_of_outputs(task: Task, seeds: Sequence[int], outputs: Tensor, alone: Tensor | None) -> dict[str, Tensor]:

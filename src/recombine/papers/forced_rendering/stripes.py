@@ -200,18 +200,15 @@ class StripeStudy(Study[Settings]):
 
         result = tabulate(trials, ("family", "bumps"), measured, {**STAGE_DIMS, "drawing": DRAWING})
         spec = trials.first.spec
+        stripes = spec.task.render(spec.task.isolated_values())
         pictured = Batch([trials.pictured_run(WITH, preset.some_bumps)], trials.device)
         return with_positions(result, spec, "log_volume").drop_vars("mean_log_volume").assign(
             activation=(("neuron", "y", "x"), pictured_maps(first_stage_maps(pictured), NEURONS)),
-            stripe_image=(("stripe", "row", "column"), _stripe_images(spec)),
+            stripe_image=(("stripe", "row", "column"), stripes.numpy().astype(np.float32)),
         ).assign_attrs(base_attributes(
             trials, size=preset.size, shown=preset.some_bumps, many=preset.many_bumps, full=preset.samples,
             added=list(preset.bumps), percents=list(preset.percents),
         ))  # fmt: skip
-
-
-def _stripe_images(spec: RunSpec) -> np.ndarray:
-    return spec.task.render(spec.task.isolated_values()).numpy().astype(np.float32)
 
 
 STUDY = StripeStudy()

@@ -53,11 +53,11 @@ def _others(data: Data, statistic: Statistic, *besides: str) -> dict[str, Sample
 def superposition_alternatives(data: Data) -> dict[str, Sample]:
     """Other forms of superposition, over the truth, share of seeds, other codes and decoders."""
     forms: dict[str, Statistic] = {
-        "of the network's own outputs": superposed_outputs,
-        "equal weights": equally_superposed,
-        "D(x̄) + D(ȳ)": averages_superposed,
-        "beyond the truth": beyond_truth,
-        "less the truth": over_truth,
+        "of the network's own outputs": lambda own: own["own_matched"] - own["own_mismatched"],
+        "equal weights": lambda own: own["memorised"] - own["memorised_null"],
+        "D(x̄) + D(ȳ)": lambda own: own["averaged"] - own["averaged_null"],
+        "beyond the truth": lambda own: own["beyond_truth"],
+        "less the truth": lambda own: own["matched"] - own["truth"],
     }
     samples = {f"{code}, {words}": _of(data, form, code) for code in CODES for words, form in forms.items()}
     for code in CODES:
@@ -108,31 +108,6 @@ SHIFT_LEVEL = 0.05
 def superposed(networks: xarray.Dataset) -> xarray.DataArray:
     """Variance explained by training images that share x or y, less by as many that share neither."""
     return networks["matched"] - networks["mismatched"]
-
-
-def superposed_outputs(networks: xarray.Dataset) -> xarray.DataArray:
-    """The same of the network's own outputs in the place of training images."""
-    return networks["own_matched"] - networks["own_mismatched"]
-
-
-def equally_superposed(networks: xarray.Dataset) -> xarray.DataArray:
-    """Variance explained by the sum of all outputs that share x or y, less by that of another point."""
-    return networks["memorised"] - networks["memorised_null"]
-
-
-def averages_superposed(networks: xarray.Dataset) -> xarray.DataArray:
-    """Variance explained by D(x̄) + D(ȳ), less by that of another point."""
-    return networks["averaged"] - networks["averaged_null"]
-
-
-def beyond_truth(networks: xarray.Dataset) -> xarray.DataArray:
-    """Variance that matching training images explain beyond the true image."""
-    return networks["beyond_truth"]
-
-
-def over_truth(networks: xarray.Dataset) -> xarray.DataArray:
-    """Variance that matching training images explain, less what the true image does."""
-    return networks["matched"] - networks["truth"]
 
 
 def over_product(networks: xarray.Dataset, similarity: str = COSINE) -> xarray.DataArray:

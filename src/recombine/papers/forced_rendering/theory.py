@@ -28,7 +28,7 @@ from recombine.metrics.kernel_axis import above_delta
 from recombine.metrics.profile import read_stages
 from recombine.metrics.profile import stage_profile as registered_profile
 from recombine.metrics.registry import STAGE_METRICS, Stage
-from recombine.papers.forced_rendering.controls import kept_combinations, whole_grid
+from recombine.papers.forced_rendering.controls import kept_combinations, whole_grid, with_untrained
 from recombine.papers.forced_rendering.mlp import Settings as MLPSettings
 from recombine.papers.forced_rendering.penalties import BOTH, NONE, penalised_spec
 from recombine.papers.forced_rendering.penalties import Settings as PenaltySettings
@@ -36,12 +36,10 @@ from recombine.papers.forced_rendering.scores import training_fit
 from recombine.papers.forced_rendering.stripes import MANY
 from recombine.papers.forced_rendering.stripes import Settings as StripeSettings
 from recombine.reproduction.batches import Batch
-from recombine.reproduction.initial import initial_runs
 from recombine.reproduction.measuring import TRAINED, base_attributes, tabulate
 from recombine.reproduction.preset import Count, Positive, Seeds
-from recombine.reproduction.study import Arm, Labels, Study, Trials
+from recombine.reproduction.study import Arm, Study, Trials
 from recombine.specs import RunSpec
-from recombine.store import Run
 from recombine.tasks import BumpTask
 from recombine.theory.factorization import nonlinear_factorization
 from recombine.theory.learnt import learnt_complexity, pixel_ranks
@@ -126,7 +124,7 @@ class TheoryStudy(Study[Settings]):
                 **stage_columns(batch, trials.preset.theory_flow_steps),
             }  # fmt: skip
 
-        result = tabulate(_with_untrained(trials), ("arm",), measured, {**STAGE_DIMS, **PRODUCT_DIMS})
+        result = tabulate(with_untrained(trials, INITIAL), ("arm",), measured, {**STAGE_DIMS, **PRODUCT_DIMS})
         untrained = result["arm"].isin(list(INITIAL))
         attributes = base_attributes(trials, size=trials.preset.size, epsilon=trials.preset.theory_epsilon)
         places = _landmarks(trials.first.spec)
@@ -139,12 +137,6 @@ class TheoryStudy(Study[Settings]):
 def matched_depth(preset: Settings) -> int:
     """Of the MLP with as many stages as the CNN, or the one nearest to it."""
     return min(preset.mlp_depths, key=lambda depth: (abs(depth - preset.depth - 1), depth))
-
-
-def _with_untrained(trials: Trials[Settings]) -> Trials[Settings]:
-    runs: dict[Labels, Sequence[Run]] = dict(trials.items())
-    runs |= {(arm,): initial_runs(run.spec for run in trials[(source,)]) for arm, source in INITIAL.items()}
-    return Trials(trials.preset, trials.device, runs)
 
 
 def _landmarks(spec: RunSpec) -> dict[str, float]:

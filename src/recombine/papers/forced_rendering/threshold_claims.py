@@ -42,12 +42,6 @@ MOST = 0.5
 CURVED = "growth at the largest N, by a parabola"
 
 
-def other_exponents_of_bumps(data: Data) -> dict[str, Sample]:
-    """The small network by protocol, and the growth at the largest N."""
-    curved = _exponent(_primary(data), LOCAL)
-    return {CURVED: curved, **_small_exponents(data)}
-
-
 def reached(data: Data) -> dict[str, Sample]:
     """The paper's network at every N together."""
     return {spelt(name): _reached(cells) for name, cells in _kept(data).items() if name == str(LITERAL)}
@@ -114,7 +108,7 @@ CLAIMS = (
             Statement(
                 above("exponent of N, bumps alone", CUBIC),
                 lambda data: {spelt(str(PRIMARY)): _exponent(_primary(data))},
-                alternatives=other_exponents_of_bumps,
+                alternatives=lambda data: {CURVED: _exponent(_primary(data), LOCAL), **_small_exponents(data)},
             ),
             Statement(
                 above("share of networks that reach 90 % in the held-out box with the most bumps outside it", MOST),
