@@ -147,13 +147,13 @@ def diagnose(
             if value is not None:
                 raise InvalidValue(name, value, "left out: the spec of a run says it")
         task = module.spec.task
-        own: dict[str, Any] = {"data": task} if isinstance(task, ArrayTask) else {
+        given_by_spec: dict[str, Any] = {"data": task} if isinstance(task, ArrayTask) else {
             "grid": task.grid, "encode": task.encoding, "holdout": task.held_out, "targets": task.render,
             "background": task.background,
         }  # fmt: skip
         return diagnose(
-            module.module(), **own, stages=stages, memory=memory, geometry=geometry, thorough=thorough, points=points,
-            seed=seed, metrics=metrics,
+            module.module(), **given_by_spec, stages=stages, memory=memory, geometry=geometry, thorough=thorough,
+            points=points, seed=seed, metrics=metrics,
         )  # fmt: skip
     if not isinstance(module, nn.Module):
         raise InvalidValue("module", module, "a torch.nn.Module or a finished run")

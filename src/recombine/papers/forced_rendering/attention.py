@@ -82,23 +82,9 @@ def operations(decoder: DecoderSpec, interface: Interface) -> int:
 
 
 def matched(of_width: Callable[[int], DecoderSpec], other: DecoderSpec, interface: Interface, count: Size) -> int:
-    """The width whose count is nearest to another decoder's.
+    """The width, a multiple of `STEP`, whose count (`parameters` or `operations`) is nearest to another decoder's.
 
-    Parameters
-    ----------
-    of_width
-        The decoder at a width; the count must grow with it.
-    other
-        The decoder to be matched.
-    interface
-        Code and image of both.
-    count
-        `parameters` or `operations`.
-
-    Returns
-    -------
-    int
-        A multiple of `STEP`.
+    The count must grow with the width.
     """
     target, steps = count(other, interface), 1
     while count(of_width(2 * steps * STEP), interface) < target:

@@ -34,7 +34,7 @@ from recombine.specs import RunSpec
 from recombine.store import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import xarray
 
@@ -111,19 +111,10 @@ def _measured(batch: Batch) -> dict[str, Any]:
 
 
 def less_controls(data: Data, statistic: Callable[[xarray.Dataset], xarray.DataArray]) -> dict[str, Sample]:
-    """A number of failing networks less that of each control, seed by seed.
+    """A number of failing networks less that of each control, seed by seed, by the control's name.
 
-    Parameters
-    ----------
-    data
-        Datasets by study; without that of the control study there is no sample.
-    statistic
-        One number per seed, from the Dataset of one arm.
-
-    Returns
-    -------
-    dict of Sample
-        By the control's name. Failing networks must have learnt, and controls too unless they are untrained.
+    Failing networks must have learnt, and controls too unless they are untrained. Without the control study's Dataset
+    there is no sample.
     """
     if "controls" not in data:
         return {}

@@ -64,18 +64,7 @@ HIDDEN = "hidden"
 
 
 def readout_errors(batch: Batch) -> dict[str, Tensor]:
-    """Mean squared errors of the factors' values, in grid steps, at kept and at held-out combinations.
-
-    Parameters
-    ----------
-    batch
-        Encoders: networks from images to codes.
-
-    Returns
-    -------
-    dict of Tensor
-        `readout_kept` and `readout_held`, one number per network.
-    """
+    """Mean squared errors of the factors' values, in grid steps, at kept and at held-out combinations, per encoder."""
     task, points = batch.task, batch.task.grid.points.to(batch.device)
     held, black = task.held_out.to(batch.device), (task.grid.indices.sum(dim=1) % 2 == 0).to(batch.device)
     stage = _hidden(batch, points)

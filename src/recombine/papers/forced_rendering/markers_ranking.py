@@ -65,18 +65,7 @@ class Ranked:
 
 
 def ranking(networks: xarray.Dataset) -> list[Ranked]:
-    """Markers from the most telling on; those without a score are last.
-
-    Parameters
-    ----------
-    networks
-        The marker study's Dataset.
-
-    Returns
-    -------
-    list of Ranked
-        All markers.
-    """
+    """All markers of the study's Dataset from the most telling on; those without a score are last."""
     table = table_of(never_shown(networks))
     scores = aurocs(table)
     value, draws = left_out(scores)[0], left_out(aurocs(table, RANKING_RESAMPLES))
@@ -126,21 +115,9 @@ RIDGE = 1.0
 
 
 def model_left_out(table: Table, resamples: int = 0, seed: int = 0) -> np.ndarray:
-    """Left-out AUROC of a logistic model of the best few markers, in the networks or in resamples of their arms.
+    """Left-out AUROC of a logistic model of the best few markers: `[draw]`; NaN with fewer than two architectures.
 
-    Parameters
-    ----------
-    table
-        Networks that learnt.
-    resamples
-        Draws of arms with replacement; none for the networks as they are.
-    seed
-        Of the draws.
-
-    Returns
-    -------
-    ndarray
-        `[draw]`; NaN with fewer than two architectures.
+    Of the networks as they are, or of resamples, draws of arms with replacement.
     """
     generator = np.random.default_rng(seed)
     part = table.part(with_pairs(table) & np.isin(table.architecture, table.scored))
@@ -191,21 +168,9 @@ def _centred(features: np.ndarray, group: np.ndarray) -> np.ndarray:
 
 
 def logistic(features: np.ndarray, outcome: np.ndarray, ridge: float = RIDGE) -> tuple[np.ndarray, float]:
-    """Coefficients and intercept of a logistic regression with a penalty on the squared coefficients.
+    """Coefficients and intercept of a logistic regression of `[network, feature]`.
 
-    Parameters
-    ----------
-    features
-        `[network, feature]`.
-    outcome
-        True or false for each network.
-    ridge
-        Weight of half the squared coefficients beside the summed log-likelihood.
-
-    Returns
-    -------
-    tuple
-        Coefficients and intercept.
+    `ridge` is the weight of half the squared coefficients beside the summed log-likelihood.
     """
     design = np.column_stack([features, np.ones(len(features))])
     penalty = np.append(np.full(features.shape[1], ridge), 0.0)
@@ -239,17 +204,7 @@ ADVICE = {
 
 
 def write_telling(results: Results, judgements: Iterable[Judgement], path: Path) -> None:
-    """Write the file that a diagnosis reads (`recombine.diagnosis.telling`).
-
-    Parameters
-    ----------
-    results
-        A folder with the marker study's Dataset.
-    judgements
-        Its verdicts, which the advice rests on.
-    path
-        The file.
-    """
+    """Write the file that a diagnosis reads (`recombine.diagnosis.result.packaged`); the advice rests on the verdicts."""
     if STUDY not in results.studies:
         raise InvalidValue("telling", str(path), f"nothing for a folder without the study {STUDY}")
     record = telling_record(results.dataset(STUDY), judgements)

@@ -153,21 +153,9 @@ def paired(table: Table, name: str) -> Pairs:
 
 
 def aurocs(table: Table, resamples: int = 0, seed: int = 0) -> np.ndarray:
-    """AUROCs within each scored architecture, over pairs of one code.
+    """AUROCs within each scored architecture, over pairs of one code: `[draw, architecture, marker, position]`.
 
-    Parameters
-    ----------
-    table
-        Networks that learnt.
-    resamples
-        Draws of arms with replacement; none for the networks as they are.
-    seed
-        Of the draws.
-
-    Returns
-    -------
-    ndarray
-        `[draw, architecture, marker, position]`.
+    Of the networks as they are, or of resamples, draws of arms with replacement.
     """
     generator, parts = np.random.default_rng(seed), []
     for name in table.scored:
@@ -245,17 +233,7 @@ class Choice:
 def chosen_elsewhere(scores: np.ndarray, signs: np.ndarray | None = None) -> Choice:
     """For each architecture, position and sign of every marker from the AUROCs of all others.
 
-    Parameters
-    ----------
-    scores
-        `aurocs`: `[…, architecture, marker, position]`.
-    signs
-        Signs that are given, not chosen, `[marker, position]`; 0 where they are chosen. All are, without.
-
-    Returns
-    -------
-    Choice
-        Of every marker, for each architecture that is left out.
+    `scores` are `[…, architecture, marker, position]`, and `signs`, `[marker, position]`, are given where they are not 0.
     """
     others = np.stack([mean(np.delete(scores, k, axis=-3), -3) for k in range(scores.shape[-3])], axis=-3)
     free = np.where(others < 0.5, -1.0, 1.0)
@@ -267,19 +245,9 @@ def chosen_elsewhere(scores: np.ndarray, signs: np.ndarray | None = None) -> Cho
 
 
 def left_out(scores: np.ndarray, signs: np.ndarray | None = None) -> np.ndarray:
-    """Mean AUROC over architectures, on each of which a marker is scored as chosen on the others.
+    """Mean AUROC over architectures, on each of which a marker is scored as chosen on the others: `[…, marker]`.
 
-    Parameters
-    ----------
-    scores
-        `aurocs`: `[…, architecture, marker, position]`.
-    signs
-        Signs that are given, not chosen (`chosen_elsewhere`).
-
-    Returns
-    -------
-    ndarray
-        `[…, marker]`; NaN with fewer than two architectures.
+    NaN with fewer than two architectures. `signs` are given, not chosen (`chosen_elsewhere`).
     """
     if scores.shape[-3] < 2:
         return np.full((*scores.shape[:-3], scores.shape[-2]), np.nan)
@@ -291,15 +259,7 @@ def left_out(scores: np.ndarray, signs: np.ndarray | None = None) -> np.ndarray:
 def overall(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Position and sign of every marker that all architectures together choose: what to look at from now on.
 
-    Parameters
-    ----------
-    scores
-        AUROCs of the networks as they are, `[architecture, marker, position]`.
-
-    Returns
-    -------
-    tuple of ndarray
-        `[marker]` each; the position is −1 where a marker has no value.
+    The position is −1 where a marker has no value.
     """
     average = mean(scores, 0)
     position = np.where(np.isfinite(average), np.abs(average - 0.5), -1.0).argmax(axis=-1)
@@ -338,20 +298,7 @@ def _correlation(values: np.ndarray, accuracy: np.ndarray, code: np.ndarray) -> 
 
 
 def more_telling(scores: np.ndarray, marker: int) -> np.ndarray:
-    """Share of the other markers whose left-out score is higher, ties half.
-
-    Parameters
-    ----------
-    scores
-        `left_out`: `[…, marker]`; markers without a score are not counted.
-    marker
-        Which.
-
-    Returns
-    -------
-    ndarray
-        `[…]`; NaN where the marker itself has no score.
-    """
+    """Share of the other markers whose left-out score is higher, ties half; those without a score are not counted."""
     own, others = scores[..., marker, None], np.delete(scores, marker, axis=-1)
     there = np.isfinite(others)
     above = ((others > own) + 0.5 * (others == own)).sum(axis=-1, where=there)

@@ -74,22 +74,7 @@ class BumpPreset(WithDepth, WithLearningRate):
         lr: float | None = None,
         **task: Any,
     ) -> RunSpec:
-        """A bump run of this preset's size.
-
-        Parameters
-        ----------
-        decoder
-            Another decoder than the CNN.
-        steps, lr
-            Another length or learning rate of training.
-        task
-            Fields of the task.
-
-        Returns
-        -------
-        RunSpec
-            Of seed 0.
-        """
+        """A bump run of this preset's size, of seed 0; `task` are fields of the task."""
         fields: dict[str, Any] = {"size": self.size, "training": f"draws:{self.samples}", **task}
         return RunSpec(
             task=BumpTask(**fields),

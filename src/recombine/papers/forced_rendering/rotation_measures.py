@@ -117,21 +117,9 @@ def edge_regression(
     truths: Float[Tensor, "angle y x"],
     edges: Float[Tensor, "edge y x"],
 ) -> EdgeWeights:
-    """Regress each output on the truth and the images at the gap's edges.
+    """Regress each output on the truth and the images at the gap's edges (`edge_images`).
 
-    Parameters
-    ----------
-    drawn
-        What networks draw at some angles, see `middle_angles`.
-    truths
-        The true images at these angles.
-    edges
-        The true images at the two edges, see `recombine.papers.forced_rendering.rotation.gap.edge_images`.
-
-    Returns
-    -------
-    EdgeWeights
-        One weight per output and image; the shortest ones where images are the same.
+    The shortest weights where images are the same.
     """
     known = torch.stack([truths, *(edge.expand_as(truths) for edge in edges)], dim=1)
     (truth, before, after), explained = _least_squares(drawn.flatten(-2), known.flatten(-2).to(drawn.device))
@@ -143,22 +131,7 @@ def blend_regression(
     truths: Float[Tensor, "angle y x"],
     blends: Float[Tensor, "angle y x"],
 ) -> BlendWeights:
-    """Regress all outputs together on truths and linear blends.
-
-    Parameters
-    ----------
-    drawn
-        What networks draw at some angles.
-    truths
-        The true images at these angles.
-    blends
-        The edges' images mixed linearly, see `recombine.papers.forced_rendering.rotation.gap.linear_blend`.
-
-    Returns
-    -------
-    BlendWeights
-        One weight per network and kind of image.
-    """
+    """Regress all outputs together on truths and linear blends (`linear_blend`): one weight per network and image."""
     known = torch.stack([truths, blends]).flatten(1).to(drawn.device)
     (truth, blend), explained = _least_squares(drawn.flatten(-3), known)
     return BlendWeights(truth, blend, explained)
@@ -194,19 +167,9 @@ def _least_squares(
 def path_roughness(
     activations: Float[Tensor, "*member angle feature"], region: Bool[Tensor, " angle"] | None = None
 ) -> Float[Tensor, "*member"]:
-    """Mean length of second differences over that of first ones along a closed path.
+    """Mean length of second differences over that of first ones along a closed path of evenly spaced angles.
 
-    Parameters
-    ----------
-    activations
-        A stage at angles all around, evenly spaced.
-    region
-        True at the angles that count, on the host; all by default. The angle in the middle of a difference decides.
-
-    Returns
-    -------
-    Tensor
-        One number per member; NaN for a stage that stands still.
+    Of a region (on the host) the angle in the middle of a difference decides. NaN for a stage that stands still.
     """
     path = activations.double()
     after, before = path.roll(-1, dims=-2), path.roll(1, dims=-2)
@@ -220,20 +183,7 @@ def path_roughness(
 def stage_roughness(
     activations: Float[Tensor, "*member angle feature"], inside: Bool[Tensor, " angle"]
 ) -> Float[Tensor, "*member"]:
-    """Roughness of a stage inside the gap over that outside.
-
-    Parameters
-    ----------
-    activations
-        A stage at angles all around, evenly spaced.
-    inside
-        True at the angles in the gap, on the host.
-
-    Returns
-    -------
-    Tensor
-        One number per member; NaN for a stage that stands still, or runs straight, outside.
-    """
+    """Roughness of a stage inside the gap over that outside; NaN where it stands still, or runs straight, outside."""
     outside = path_roughness(activations, ~inside)
     return path_roughness(activations, inside) / torch.where(outside > 0, outside, torch.nan)
 
@@ -264,16 +214,7 @@ def chosen_angles(count: int) -> Tensor:
 def principal_scores(activations: Float[Tensor, "angle feature"]) -> np.ndarray:
     """Scores on the components that matter, largest first, each with its largest entry positive: `[angle, component]`.
 
-    Parameters
-    ----------
-    activations
-        A stage at some angles.
-
-    Returns
-    -------
-    array
-        At least two columns, the largest score 1; distances between its rows are those between activations, up to
-        that factor.
+    At least two columns, the largest score 1; distances between rows are those between activations, up to that factor.
     """
     centred = (activations - activations.mean(dim=0)).double()
     values, vectors = torch.linalg.eigh(centred @ centred.mT)

@@ -48,19 +48,8 @@ def sample(
 ) -> Sample:
     """Numbers over seeds, of the seeds whose networks all learnt.
 
-    Parameters
-    ----------
-    values
-        One number per seed.
-    *networks
-        The networks that each number is about, over the same seeds: one Dataset, or those that are compared.
-    estimated
-        The estimate: a trimmed mean, or a share.
-
-    Returns
-    -------
-    Sample
-        With which of the networks learnt and were trained.
+    `networks` are those that each number is about, over the same seeds: one Dataset, or those that are compared. The
+    estimate is a trimmed mean, or a share.
     """
     counted = [learnt(part) & trained(part) for part in networks]
     shares = [float(own.sum()) / max(1, int(trained(part).sum())) for own, part in zip(counted, networks, strict=True)]

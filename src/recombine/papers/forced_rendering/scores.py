@@ -27,19 +27,9 @@ if TYPE_CHECKING:
 
 
 def training_fit(batch: Batch, outputs: Tensor | None = None) -> dict[str, Tensor]:
-    """Error over blank and accuracy of runs on their training examples.
+    """`training_over_blank` and `training_accuracy` of runs on their training examples, one number per run.
 
-    Parameters
-    ----------
-    batch
-        Runs of a decoder of bumps, trained on grid points.
-    outputs
-        Of all grid points, where they are known already.
-
-    Returns
-    -------
-    dict of Tensor
-        `training_over_blank` and `training_accuracy`, one number per run.
+    `outputs` are those at all grid points, where they are known already.
     """
     task = batch.task
     alone = batch.outputs(task.isolated_values()) if task.isolated else None
@@ -92,17 +82,8 @@ DISTANCE_METRICS = ("distance_inside", "interior")
 def errors_by_distance(batch: Batch) -> dict[str, np.ndarray]:
     """Errors and accuracies in the interior of the hold-out, and at every distance from the kept region.
 
-    Parameters
-    ----------
-    batch
-        Finished runs of one arm.
-
-    Returns
-    -------
-    dict of ndarray
-        `interior_mse`, `interior_over_blank` and `interior_accuracy` are `[member]`, the same with `distance` are
-        `[member, distance]`, beginning with combinations beside the kept region. Errors over blank are over the blank
-        image's in the same combinations.
+    `interior_mse`, `interior_over_blank` and `interior_accuracy` are `[member]`, the same with `distance` are `[member,
+    distance]`, beginning beside the kept region. Errors over blank are over the blank image's in the same combinations.
     """
     task = batch.task
     distance = distance_inside(task.held_out, task.grid.shape)

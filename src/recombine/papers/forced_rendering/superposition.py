@@ -132,39 +132,16 @@ def true_signals(task: Task) -> Tensor:
 
 
 def superposition_scores_of(batch: Batch) -> dict[str, np.ndarray]:
-    """The numbers above of finished runs of one arm.
-
-    Parameters
-    ----------
-    batch
-        Networks that draw images; only their task and outputs are read.
-
-    Returns
-    -------
-    dict of ndarray
-        `[member]`, or `[member, …]` with the dimensions of `SUPERPOSITION_DIMS`.
-    """
+    """The numbers above of finished runs: `[member]`, or with the dimensions of `SUPERPOSITION_DIMS` too."""
     signals = Signals(batch)
     scores = signal_scores(batch.task, signals.drawn, signals.averaged)
     return {name: value.float().cpu().numpy() for name, value in scores.items()}
 
 
 def signal_scores(task: Task, drawn: Tensor, averaged: Tensor | None = None) -> dict[str, Tensor]:
-    """The numbers above of outputs over the background.
+    """The numbers above of outputs over the background at every grid point, `[member, point, pixel]`.
 
-    Parameters
-    ----------
-    task
-        Whose grid and hold-out they are of.
-    drawn
-        Outputs over the background at every grid point: `[member, point, pixel]`.
-    averaged
-        D(x̄) + D(ȳ) at every grid point; without it, there are no numbers of that.
-
-    Returns
-    -------
-    dict of Tensor
-        As `superposition_scores_of`.
+    Without `averaged`, D(x̄) + D(ȳ) at every grid point, there are no numbers of that.
     """
     return {
         **_combinations(task, drawn, averaged),

@@ -209,20 +209,7 @@ class TrainingScores(NamedTuple):
 
 @torch.no_grad()
 def training_scores(run: Run, device: torch.device) -> TrainingScores:
-    """How well a network draws its training examples.
-
-    Parameters
-    ----------
-    run
-        A finished run of the bump task.
-    device
-        Where to compute.
-
-    Returns
-    -------
-    TrainingScores
-        Over the whole training set, or `MOST` of it.
-    """
+    """How well a network draws its training examples, or `MOST` of them."""
     task = run.spec.task
     values = task.training_values(run.spec.seed)
     if len(values) > MOST:
@@ -318,17 +305,8 @@ def _slopes(sizes: np.ndarray, thresholds: np.ndarray) -> dict[str, np.ndarray]:
 def estimated_exponent(cells: xarray.Dataset, name: str = EXPONENT) -> Resampled:
     """An exponent of one protocol and family with its resamples; without one, nothing is known of it.
 
-    Parameters
-    ----------
-    cells
-        One protocol and family of the study's Dataset.
-    name
-        `EXPONENT`, or `LOCAL` for that at the largest N.
-
-    Returns
-    -------
-    Resampled
-        Its networks are those that learnt at the size that has fewest.
+    `name` is `EXPONENT`, or `LOCAL` for that at the largest N. Its networks are those that learnt at the size that has
+    fewest.
     """
     networks = int(cells["networks"].min())
     if not np.isfinite(cells[name].item()):
