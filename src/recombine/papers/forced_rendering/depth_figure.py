@@ -84,11 +84,9 @@ def depth_caption(result: xarray.Dataset) -> str:
         first = own["factorization"].isel(stage=0).mean().item()
         lowest = own["factorization"].min("stage").mean().item()
         words.append(
-            f"{encoding} code: factorization falls from {first:.2f} at the input to {lowest:.2f} at its lowest "
-            "stage; the "
-            f"probe's R² on held-out points is at worst {own['probe_held_out'].mean('seed').min().item():.2f}, in "
-            "sample "
-            f"{own['probe_in_sample'].mean('seed').min().item():.2f}"
+            f"{encoding} code: factorization falls from {first:.2f} at the input to {lowest:.2f} at its lowest stage; "
+            f"the probe's R² on held-out points is at worst {own['probe_held_out'].mean('seed').min().item():.2f}, in "
+            f"sample {own['probe_in_sample'].mean('seed').min().item():.2f}"
         )
     return (
         f"Linear probes (a, b), factorization (c, d) along the stages of CNNs of several depths, means and standard "
@@ -161,8 +159,7 @@ def volumes_caption(result: xarray.Dataset) -> str:
         )
     return (
         "log10 of the volume element over the grid, first seed, one row per network and each panel in colours of its "
-        "own; dashed: "
-        f"held out. Standard deviation over the grid, mean over {seed_count(result['spread'])}: "
+        f"own; dashed: held out. Standard deviation over the grid, mean over {seed_count(result['spread'])}: "
         + "; ".join(words)
         + "."
     )
@@ -238,10 +235,8 @@ def wrapping_caption(result: xarray.Dataset) -> str:
     ratio = float(np.sqrt((held**2).sum() / (extent**2).sum()))
     return (
         f"The flat factor grid (left) and where a trained bump-coded CNN of depth {result.attrs['shown']} puts it "
-        "(right: its "
-        f"outputs along their three largest principal directions, first seed). The held-out box spreads {ratio:.2f} "
-        "times "
-        f"as far as the whole grid."
+        "(right: its outputs along their three largest principal directions, first seed). The held-out box spreads "
+        f"{ratio:.2f} times as far as the whole grid."
     )
 
 

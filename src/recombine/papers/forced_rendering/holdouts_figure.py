@@ -53,9 +53,8 @@ def holdouts_caption(result: xarray.Dataset) -> str:
     )
     return (
         f"Bump-coded CNN, {seed_count(result['shape_ood'])}. Top: squared error over the grid for hold-outs of several "
-        "shapes; held-out "
-        f"error over blank: {words} (the cross removes whole values of x and y). Bottom: centred boxes by size, on "
-        "grids of several sizes."
+        f"shapes; held-out error over blank: {words} (the cross removes whole values of x and y). Bottom: centred "
+        "boxes by size, on grids of several sizes."
     )
 
 

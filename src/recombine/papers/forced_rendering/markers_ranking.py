@@ -7,6 +7,7 @@ the whole grid do not count.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -204,11 +205,13 @@ ADVICE = {
 
 
 def write_telling(results: Results, judgements: Iterable[Judgement], path: Path) -> None:
-    """Write the file that a diagnosis reads (`recombine.diagnosis.result.packaged`); the advice rests on the verdicts."""
+    """Write the file that a diagnosis reads (`diagnosis.result.packaged`); the advice rests on the verdicts."""
     if STUDY not in results.studies:
         raise InvalidValue("telling", str(path), f"nothing for a folder without the study {STUDY}")
     record = telling_record(results.dataset(STUDY), judgements)
-    write(path, f"{json.dumps(record, indent=1, ensure_ascii=False)}\n".encode(), "telling")
+    text = json.dumps(record, indent=1, ensure_ascii=False)
+    rows = re.sub(r"\{\s+\"auroc\"[^}]*\}", lambda score: " ".join(score[0].split()), text)  # a line for each number
+    write(path, f"{rows}\n".encode(), "telling")
 
 
 def telling_record(networks: xarray.Dataset, judgements: Iterable[Judgement] = ()) -> dict[str, Any]:

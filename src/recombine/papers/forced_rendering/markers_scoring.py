@@ -59,20 +59,14 @@ class Table:
 
     @cached_property
     def scored(self) -> tuple[str, ...]:
-        """Architectures with networks of both outcomes in one code."""
-        return scored_architectures(self)
+        """Architectures with at least `FEWEST` networks of either outcome in one code."""
+        return tuple(dict.fromkeys(str(name) for name in self.architecture[with_pairs(self, FEWEST)]))
 
     @property
     def fewest(self) -> int:
         """Arms with composing, or with failing, networks in pairs of scored architectures, whichever are fewer."""
         own = with_pairs(self) & np.isin(self.architecture, self.scored)
         return min(len(np.unique(self.arm[own & rows])) for rows in (self.composing, ~self.composing))
-
-
-def scored_architectures(table: Table) -> tuple[str, ...]:
-    """Those with at least `FEWEST` networks of either outcome in one code."""
-    enough = table.architecture[with_pairs(table, FEWEST)]
-    return tuple(dict.fromkeys(str(name) for name in enough))
 
 
 def with_pairs(table: Table, fewest: int = 1) -> np.ndarray:
@@ -233,7 +227,7 @@ class Choice:
 def chosen_elsewhere(scores: np.ndarray, signs: np.ndarray | None = None) -> Choice:
     """For each architecture, position and sign of every marker from the AUROCs of all others.
 
-    `scores` are `[…, architecture, marker, position]`, and `signs`, `[marker, position]`, are given where they are not 0.
+    `scores` are `[…, architecture, marker, position]`; `signs`, `[marker, position]`, are given where they are not 0.
     """
     others = np.stack([mean(np.delete(scores, k, axis=-3), -3) for k in range(scores.shape[-3])], axis=-3)
     free = np.where(others < 0.5, -1.0, 1.0)

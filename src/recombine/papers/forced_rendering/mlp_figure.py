@@ -49,9 +49,8 @@ def mlp_volumes_caption(result: xarray.Dataset) -> str:
         for code in CODES
     ]
     return (
-        "log10 of the volume element over the grid, first seed, each panel in colours of its own. Mean of log10 dv "
-        "in the "
-        f"held-out region less that of the kept one, over layers and {seed_count(result['contrast'])}: "
+        "log10 of the volume element over the grid, first seed, each panel in colours of its own. Mean of log10 dv in "
+        f"the held-out region less that of the kept one, over layers and {seed_count(result['contrast'])}: "
         + "; ".join(words)
         + "."
     )
@@ -89,9 +88,8 @@ def mlp_profiles_caption(result: xarray.Dataset) -> str:
         cnn = fall.sel(decoder=CNN_ARM, depth=result.attrs["cnn_depth"]).item()
         words.append(f"{code} code: {mlp:.2f} for MLPs, {cnn:.2f} for the CNN")
     return (
-        f"Held-out linear probes and factorization along the stages of MLPs, a CNN dashed; means and standard errors "
-        "over "
-        f"{seed_count(result['factorization'])}. Factorization falls from the input to its lowest stage by: "
+        "Held-out linear probes and factorization along the stages of MLPs, a CNN dashed; means and standard errors "
+        f"over {seed_count(result['factorization'])}. Factorization falls from the input to its lowest stage by: "
         + "; ".join(words)
         + "."
     )

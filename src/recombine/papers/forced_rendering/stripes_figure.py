@@ -117,17 +117,16 @@ def stripes_caption(result: xarray.Dataset, threshold: xarray.Dataset, tuning: x
         for n in added
     )
     return (
-        f"(a) Two of {result.sizes['stripe']} stripes. (b) First seed's drawings at two held-out places after "
-        "training on all stripes and "
-        f"some bumps. Over {seed_count(result['ood_mse'].sel(family=WITH))}, in the held-out box: {striped}"
-        f"{f'; as many bumps without stripes: {alone}' if alone else ''}. What the two stripes and a bump where they "
-        f"cross contribute to held-out outputs, by number of bumps: {shares}. "
-        f"(c) Smallest training set that puts {100 * threshold.attrs['target']:.0f} % of bumps in place, with "
-        f"{100 * threshold.attrs['confidence']:.0f} % intervals; those that run off the panel have no end. "
-        "(d) log10 of the volume element by stage: at the output, its standard deviation over the held-out box less "
-        f"that over the kept points is {excess.sel(family=FULL, bumps=result.attrs['full']).item():.2f} with "
-        f"bumps alone and {excess.sel(family=WITH, bumps=result.attrs['shown']).item():.2f} with stripes and "
-        f"{result.attrs['shown']} bumps. (e) First-stage neurons. (f) Tuning of an early and a late neuron."
+        f"(a) Two of {result.sizes['stripe']} stripes. (b) First seed's drawings at two held-out places after training "
+        f"on all stripes and some bumps. Over {seed_count(result['ood_mse'].sel(family=WITH))}, in the held-out box: "
+        f"{striped}{f'; as many bumps without stripes: {alone}' if alone else ''}. What the two stripes and a bump "
+        f"where they cross contribute to held-out outputs, by number of bumps: {shares}. (c) Smallest training set "
+        f"that puts {100 * threshold.attrs['target']:.0f} % of bumps in place, with "
+        f"{100 * threshold.attrs['confidence']:.0f} % intervals; those that run off the panel have no end. (d) log10 "
+        "of the volume element by stage: at the output, its standard deviation over the held-out box less that over "
+        f"the kept points is {excess.sel(family=FULL, bumps=result.attrs['full']).item():.2f} with bumps alone and "
+        f"{excess.sel(family=WITH, bumps=result.attrs['shown']).item():.2f} with stripes and {result.attrs['shown']} "
+        "bumps. (e) First-stage neurons. (f) Tuning of an early and a late neuron."
     )
 
 

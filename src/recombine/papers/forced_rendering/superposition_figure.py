@@ -61,8 +61,7 @@ def kernels_caption(result: xarray.Dataset) -> str:
     return (
         "Matrices over the grid for the first seed's outputs, kept combinations before held-out ones (dashed). Block "
         "contrast of held-out with kept outputs (similarity of pairs that share x or y less that of pairs that share "
-        f"none, over the spread), mean over {seeds}, bump against rate "
-        f"code: {'; '.join(words)}."
+        f"none, over the spread), mean over {seeds}, bump against rate code: {'; '.join(words)}."
     )
 
 

@@ -96,12 +96,11 @@ def theory_caption(result: xarray.Dataset) -> str:
     ]  # fmt: skip
     return (
         "Appendix A, measured on networks without and with a remedy (stripes and 100 bumps; both penalties for the "
-        "low-rank decoder), trained on the whole grid, and untrained; "
-        f"{seed_count(result['held_products'])}. (a) Products of single-factor functions per pixel in held-out outputs "
-        f"(relative error {result.attrs['epsilon']:g}; dotted: the right images). (b) Outputs' kernels between the "
-        "delta kernel, memorisation, at 0 and additive ones at 1; lines: known kernels. (c–f) Along the stages, "
-        "held-out points in (c) and (d), means and standard errors. "
-        f"Means. {'; '.join(words)}."
+        f"low-rank decoder), trained on the whole grid, and untrained; {seed_count(result['held_products'])}. (a) "
+        "Products of single-factor functions per pixel in held-out outputs (relative error "
+        f"{result.attrs['epsilon']:g}; dotted: the right images). (b) Outputs' kernels between the delta kernel, "
+        "memorisation, at 0 and additive ones at 1; lines: known kernels. (c–f) Along the stages, held-out points in "
+        f"(c) and (d), means and standard errors. Means. {'; '.join(words)}."
     )
 
 
