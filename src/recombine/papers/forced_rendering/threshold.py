@@ -38,6 +38,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from recombine.errors import InvalidValue
 from recombine.metrics import extreme_pixel, hits, squared_error
 from recombine.papers.forced_rendering.samples import LEARNT_ACCURACY, LEARNT_ERROR
 from recombine.papers.forced_rendering.threshold_design import (
@@ -71,6 +72,8 @@ class ThresholdStudy(Study[Settings]):
     def cells(self, preset: Settings) -> list[Cell]:
         """Every threshold to be fit."""
         protocols, sizes = PROTOCOLS[: preset.threshold_protocols], sorted(set(preset.threshold_sizes))
+        if not protocols:
+            raise InvalidValue("threshold_protocols", preset.threshold_protocols, f"1 to {len(PROTOCOLS)}")
         return [Cell(preset, *labels) for labels in product(protocols, FAMILIES, sizes)]
 
     def arms(self, preset: Settings) -> list[Arm]:
