@@ -143,7 +143,7 @@ class DiagnosisCallback:
                     name,
                 )
                 needed = result.left_out.get(metric, "targets and a hold-out")
-                raise InvalidValue("metrics", name, f"what can be measured here; {name} needs: {needed}")
+                raise InvalidValue("metrics", name, f"variables that can be measured here ({name} needs {needed})")
         return result.drop_vars([name for name in result.data_vars if name not in self.names])
 
     def _numbers(self, result: Diagnosis) -> dict[str, float]:

@@ -158,7 +158,7 @@ def diagnose(
     if not isinstance(module, nn.Module):
         raise InvalidValue("module", module, "a torch.nn.Module or a finished run")
     if geometry not in GEOMETRIES:
-        raise InvalidValue("geometry", geometry, listed(GEOMETRIES))
+        raise InvalidValue("geometry", geometry, f"one of {listed(GEOMETRIES)}")
     present: Tensor | None = None
     if data is not None:
         for name, value in {"grid": grid, "targets": targets}.items():
@@ -188,7 +188,7 @@ def diagnose(
         places = [points_at(grid, part.indices).to(device, precision(device)).clone() for part in plan.parts]
         subject = prepare_subject(module, forward, encoded, places[0], stages, memory)
         if plan.points is not None and subject.rows.how == "whole":
-            allowed = "a grid that has no gaps and is not sampled, since the rows of a batch meet"
+            allowed = "a whole grid without gaps: outputs depend on other examples in the batch"
             raise InvalidValue("points" if plan.present is None else "data", len(plan.points), allowed)
         how = geometry if selection.metric_tensor else "differences"
         derivatives = [_geometry(how, encoding, subject, own, grid) for own in places]

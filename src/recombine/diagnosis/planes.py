@@ -79,7 +79,7 @@ def plane_of(
     """The same through a grid of factors with these values; with `nearest`, at the values nearest to those given."""
     factors = list(values)
     if len(factors) < 2:
-        raise InvalidValue("plane", plane, f"nothing: a plane needs two factors, and the grid has {listed(factors)}")
+        raise InvalidValue("plane", plane, f"left out: it takes two factors, and the grid has {listed(factors)}")
     names = factors[:2] if plane is None else list(plane) if not isinstance(plane, str) else [plane]
     if len(names) != 2 or names[0] == names[1] or not set(names) <= set(factors):
         raise InvalidValue("plane", plane, f"two different factors of {listed(factors)}")
@@ -87,7 +87,7 @@ def plane_of(
     fixed = {}
     for name, value in (at or {}).items():
         if name not in others:
-            raise InvalidValue("at", name, f"factors outside the plane: {listed(others)}")
+            raise InvalidValue("at", name, f"a factor outside the plane ({listed(others)})")
         fixed[name] = _own_value(values[name], name, value, nearest)
     return Plane(names[0], names[1], fixed, tuple(name for name in others if name not in fixed))
 

@@ -109,7 +109,9 @@ def _without_gaps(grid: FactorGrid, held_out: Tensor, present: Tensor, points: i
     core = gap_free_sub_grid(grid, present)
     inside = held_out[core.indices]
     if bool(inside.all()):
-        raise InvalidValue("holdout", int(held_out.sum()), f"some kept ones among the {len(inside)} without gaps")
+        raise InvalidValue(
+            "holdout", int(held_out.sum()), f"a mask that keeps some of the {len(inside)} combinations without gaps"
+        )
     inner = plan_of(core.grid, inside, points, seed)
     parts = [
         replace(part, indices=core.indices if part.indices is None else core.indices[part.indices])

@@ -146,10 +146,10 @@ def _named_stages(module: nn.Module, stages: Sequence[str], ran: list[str], layo
             matching = [name for name in tree.parts if _matches(pattern, name)]
             running = {*tree.running(matching)[0], *matching} & {*ran}
             if not running:
-                raise InvalidValue("stages", pattern, f"patterns of submodules that run: {_first_names(ran)}")
+                raise InvalidValue("stages", pattern, f"paths or patterns of submodules that run ({_first_names(ran)})")
             selected |= running
         elif pattern not in tree.parts:
-            raise InvalidValue("stages", pattern, f"paths of submodules: {_first_names(tree.parts)}")
+            raise InvalidValue("stages", pattern, f"paths of submodules ({_first_names(tree.parts)})")
         elif pattern not in layouts:
             raise InvalidValue("stages", pattern, "submodules that run, and give a floating row per input row")
         else:

@@ -207,7 +207,7 @@ ADVICE = {
 def write_telling(results: Results, judgements: Iterable[Judgement], path: Path) -> None:
     """Write the file that a diagnosis reads (`diagnosis.result.packaged`); the advice rests on the verdicts."""
     if STUDY not in results.studies:
-        raise InvalidValue("telling", str(path), f"nothing for a folder without the study {STUDY}")
+        raise InvalidValue("telling", str(path), f"left out for a folder without the study {STUDY}")
     record = telling_record(results.dataset(STUDY), judgements)
     text = json.dumps(record, indent=1, ensure_ascii=False)
     rows = re.sub(r"\{\s+\"auroc\"[^}]*\}", lambda score: " ".join(score[0].split()), text)  # a line for each number

@@ -179,7 +179,7 @@ class Cell:
             recipe = _recipe(self.preset, self.protocol)
             bumps = min(bumps, recipe.batch * (MOST_STEPS // max(1, recipe.epochs or 1)) - self.stripes)
         if bumps < self.size:
-            raise InvalidValue("threshold_epochs", self.preset.threshold_epochs, f"fewer, for {MOST_STEPS} steps")
+            raise InvalidValue("threshold_epochs", self.preset.threshold_epochs, f"small enough for {MOST_STEPS} steps")
         return bumps
 
     @property
