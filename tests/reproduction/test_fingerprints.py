@@ -11,9 +11,7 @@ import recombine.papers.forced_rendering
 from recombine.metrics.registry import STAGE_METRICS
 from recombine.metrics.versions import FUNCTION_VERSIONS, STAGE_PROFILE
 from recombine.papers import DEFAULT
-from recombine.reproduction import fingerprints
-from recombine.reproduction.fingerprints import dataset_fingerprint, versions
-from recombine.reproduction.reproduce import reproduce
+from recombine.reproduction.reproduce import dataset_fingerprint, reproduce
 from recombine.reproduction.results import READS, SETTINGS, Results
 from tests.tiny import TINY
 
@@ -68,24 +66,24 @@ def test_its_own_version_does(measured, monkeypatch):
 
 
 def test_the_version_of_the_scores_does(measured, monkeypatch):
-    monkeypatch.setattr(fingerprints, "SCORES_VERSION", 99)
+    monkeypatch.setattr("recombine.reproduction.study.SCORES_VERSION", 99)
     assert measured()
 
 
 def test_a_metrics_version_stales_the_studies_that_use_it(monkeypatch):
-    before = {name: versions(study) for name, study in STUDIES.items()}
+    before = {name: study.versions for name, study in STUDIES.items()}
     monkeypatch.setitem(FUNCTION_VERSIONS, "stripe_superposition", 99)
-    assert [name for name, study in STUDIES.items() if versions(study) != before[name]] == ["stripes"]
+    assert [name for name, study in STUDIES.items() if study.versions != before[name]] == ["stripes"]
 
 
 def test_a_stage_metrics_version_stales_the_studies_that_profile_stages(monkeypatch):
-    before = {name: versions(study) for name, study in STUDIES.items()}
+    before = {name: study.versions for name, study in STUDIES.items()}
     metric = dataclasses.replace(STAGE_METRICS["tuning"], version=99)
     registered = {**STAGE_METRICS, "tuning": metric}
     monkeypatch.setattr(
         "recombine.metrics.versions.versions", lambda names: {name: registered[name].version for name in names}
     )
-    changed = [name for name, study in STUDIES.items() if versions(study) != before[name]]
+    changed = [name for name, study in STUDIES.items() if study.versions != before[name]]
     assert changed == [name for name, study in STUDIES.items() if STAGE_PROFILE in study.metrics] != []
 
 

@@ -66,7 +66,7 @@ import numpy as np
 
 from recombine.reproduction.claims import Claim, Statement
 from recombine.reproduction.criteria import above
-from recombine.reproduction.samples import Sample
+from recombine.reproduction.claims import Sample
 
 
 def errors(data):

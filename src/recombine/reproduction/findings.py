@@ -59,7 +59,7 @@ class Findings:
     def judgements(self) -> list[Judgement]:
         """The verdicts that the Datasets give, in the order of the claims."""
         data = {name: self.results.dataset(name) for name in self.studies}
-        judgements = judge(self.paper.claims.values(), data, self.results.registered, self.paper.measured)
+        judgements = judge(self.paper.claims.values(), data, self.results.registered, self.paper.versions)
         return [replace(own, reference=self.paper.reference.get(own.claim, "")) for own in judgements]
 
     @cached_property

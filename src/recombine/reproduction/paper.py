@@ -15,9 +15,7 @@ from recombine.errors import InvalidValue, listed
 from recombine.reproduction.claims import Claim
 from recombine.reproduction.explorer import DecoderChoice
 from recombine.reproduction.figures import FigureSpec, full_name
-from recombine.reproduction.fingerprints import versions
 from recombine.reproduction.preset import Preset, assembled
-from recombine.reproduction.registration import numbers_of
 from recombine.reproduction.sections import Section
 from recombine.reproduction.study import Study
 
@@ -97,10 +95,10 @@ class Paper:
         text = resources.files(self.package).joinpath(REFERENCE)
         return dict(json.loads(text.read_text())) if text.is_file() else {}
 
-    @cached_property
-    def measured(self) -> dict[str, Any]:
-        """By study, how it measures: declared versions, and the numbers that its code names."""
-        return {name: [versions(study), numbers_of(study.measure)] for name, study in self.studies.items()}
+    @property
+    def versions(self) -> dict[str, dict[str, int]]:
+        """By study, declared versions of the code that measures it."""
+        return {name: study.versions for name, study in self.studies.items()}
 
     def preset_named(self, name: str) -> Preset:
         """A preset by its name."""

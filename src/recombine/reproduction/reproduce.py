@@ -6,10 +6,12 @@ folder read a setting that differs; and nothing is written before there is a Dat
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +19,25 @@ import torch
 
 from recombine.checks import items
 from recombine.digests import LIST
-from recombine.errors import InvalidValue, listed
+from recombine.errors import InvalidValue, StoreError, listed
 from recombine.reproduction.explorer import collect
-from recombine.reproduction.fingerprints import content_digest, dataset_fingerprint, versions
 from recombine.reproduction.paper import Paper
 from recombine.reproduction.preset import Preset
 from recombine.reproduction.results import EDITION, READS, RUNS, SETTINGS, Results
 from recombine.reproduction.study import Study
 from recombine.specs import RunSpec
 from recombine.store import Run, Store
+from recombine.store.run import ARRAYS, WEIGHTS
 from recombine.sweep import train
 from recombine.sweep.progress import Watch
-from recombine.sweep.provenance import provenance
+from recombine.sweep.provenance import git_commit, provenance
 from recombine.training.devices import arithmetic, resolve_device
 
 Say = Callable[[str], None]
 Specs = dict[str, list[RunSpec]]
 """By the name of a study, what it trains."""
+FINGERPRINT_LENGTH = 20
+"""Hexadecimal digits."""
 
 
 def reproduce(
@@ -136,12 +140,16 @@ def reproduce(
 
 def _register(results: Results, paper: Paper, studies: Sequence[Study[Any]], preset: Preset, store: Store) -> None:
     """Write down criteria of which no data exist yet; of others, what was written down before stays."""
-    known = results.registered
+    known = results.criteria
     studied = {study.name for study in studies if _collected(study, preset, store)} | set(results.studies)
     if known is None and studied:
         return
     fresh = [claim for claim in paper.claims.values() if not studied & {*claim.studies}]
-    updated = {**(known or {}), **{claim.name: claim.digests(paper.measured) for claim in fresh}}
+    updated, now = dict(known or {}), {"date": datetime.now(UTC).date().isoformat(), "commit": git_commit()}
+    for claim in fresh:
+        records = [record.model_dump(mode="json") for record in claim.records(paper.versions)]
+        if updated.get(claim.name, {}).get("records") != records:
+            updated[claim.name] = {**now, "records": records}
     if updated and updated != known:
         results.register(updated)
 
@@ -186,8 +194,8 @@ def _measure(
 ) -> bool:
     """Measure a study's Dataset unless it is here, in the place of those of another preset; whether that was done."""
     own = study.own_settings(preset.model_dump(mode="json"))
-    contents = {key: content_digest(run) for key, run in runs.items()}
-    fingerprint = dataset_fingerprint(study.name, contents, own, versions(study), study.optional_tools())
+    contents = {key: _content_digest(run) for key, run in runs.items()}
+    fingerprint = dataset_fingerprint(study.name, contents, own, study.versions, study.optional_tools())
     if results.holds(study.name, fingerprint):
         return False
     start = time.perf_counter()
@@ -199,6 +207,32 @@ def _measure(
     results.save(study.name, dataset.assign_attrs(attributes), fingerprint)
     say(f"measured {study.name} in {seconds:.1f} s")
     return True
+
+
+def dataset_fingerprint(
+    study: str,
+    runs: Mapping[str, str],
+    settings: Mapping[str, Any],
+    versions: Mapping[str, int],
+    optional_tools: Iterable[str] = (),
+) -> str:
+    """A digest of all that a study's Dataset depends on: while it is the same, nothing is measured again.
+
+    That is what its runs came to, by their keys; the settings that it reads; declared versions of the code that
+    measures; and the optional tools that are installed. Versions are declared, not hashed from source text, so that a
+    comment or another study's edit stales nothing.
+    """
+    text = json.dumps([study, runs, settings, versions, sorted(optional_tools)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:FINGERPRINT_LENGTH]
+
+
+def _content_digest(run: Run) -> str:
+    """What training came to, from the digests that the store keeps: weights, arrays, and whether it diverged."""
+    try:
+        digests = run.digests()
+    except ValueError as error:  # since it was served
+        raise StoreError(f"store: {str(run.path)!r} is not allowed; allowed: a run that is whole ({error})") from None
+    return f"{digests[WEIGHTS]} {digests[ARRAYS]} {run.status}"
 
 
 def _replaced(results: Results, studies: Sequence[Study[Any]], preset: Preset) -> list[str]:

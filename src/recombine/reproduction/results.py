@@ -2,7 +2,7 @@
 
 Nothing here trains, and nothing knows a paper: verdicts and figures follow from the Datasets (`findings`). A Dataset
 says itself where it came from: its whole preset, device, versions and commit, and a fingerprint of all that it depends
-on (`fingerprints`), so that it is served only for the same question. What a folder says of itself is put together from
+on (`reproduce`), so that it is served only for the same question. What a folder says of itself is put together from
 its Datasets and the runs noted for them; only the time that calls took is kept in a file of its own. Whatever is read
 back has a digest (`recombine.digests`) and is read only if it is as it was written.
 """
@@ -22,6 +22,7 @@ from recombine.checks import given_path, items, one_of
 from recombine.digests import LIST, Differs, Digests, remove_temporaries
 from recombine.errors import InvalidValue, listed
 from recombine.files import one_line_errors, parsed_json
+from recombine.reproduction.criteria import record_digest
 from recombine.reproduction.netcdf import decoded, encoded
 from recombine.store import Run
 
@@ -32,7 +33,7 @@ DATA, SUFFIX = "data", ".nc"
 PROVENANCE = "provenance.json"
 RUNS = "runs.json"
 CRITERIA = "criteria.json"
-"""Digests of the criteria under which the data of a folder were collected."""
+"""The criteria under which the data of a folder were collected."""
 EXPLORER = "explorer.safetensors"
 """Decoders for the report's explorer (`explorer`)."""
 NOTES = (PROVENANCE, RUNS, CRITERIA, EXPLORER)
@@ -119,14 +120,24 @@ class Results:
         return {name: problem for name, problem in problems.items() if problem}
 
     @property
-    def registered(self) -> dict[str, dict[str, str]] | None:
-        """By claim and statistic, the digest of the criterion that data were collected under; none if not known."""
-        content = self._read(CRITERIA)
-        return None if content is None else dict(parsed_json(content))
+    def criteria(self) -> dict[str, dict[str, Any]] | None:
+        """By claim, the records that its data were collected under, with the date and commit of their registration.
 
-    def register(self, criteria: Mapping[str, Mapping[str, str]]) -> None:
-        """Write down the digests of criteria, before data are collected."""
-        self.digests.replace({CRITERIA: json.dumps(criteria, indent=1, sort_keys=True).encode()})
+        None where that is not known. What was registered by digests of source text cannot be compared any more.
+        """
+        content = self._read(CRITERIA)
+        known = None if content is None else dict(parsed_json(content))
+        return known if known and all("records" in own for own in known.values()) else None
+
+    @property
+    def registered(self) -> set[str] | None:
+        """Digests of the criteria that data were collected under; none if not known."""
+        known = self.criteria
+        return None if known is None else {record_digest(r) for own in known.values() for r in own["records"]}
+
+    def register(self, criteria: Mapping[str, Mapping[str, Any]]) -> None:
+        """Write down criteria, before data are collected."""
+        self.digests.replace({CRITERIA: json.dumps(criteria, indent=1, sort_keys=True, ensure_ascii=False).encode()})
 
     @property
     def decoders(self) -> bytes | None:

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import torch
 
 from recombine.errors import InvalidValue
+from recombine.metrics.versions import metric_versions
 from recombine.reproduction.preset import Preset
 from recombine.specs import RunSpec
 from recombine.store import Run
+from recombine.training.evaluate import SCORES_VERSION
 
 if TYPE_CHECKING:
     import xarray
@@ -116,6 +118,11 @@ class Study(ABC, Generic[P]):
     @abstractmethod
     def measure(self, trials: Trials[P]) -> xarray.Dataset:
         """The Dataset of the finished runs."""
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """Declared versions of the code that its Dataset is measured by."""
+        return {"study": self.version, "scores": SCORES_VERSION, **metric_versions(self.metrics)}
 
     def specs(self, preset: P) -> list[RunSpec]:
         """What to train, seed by seed."""

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recombine.reproduction.intervals import Estimate, Share, TrimmedMean
-from recombine.reproduction.samples import Sample
+from recombine.reproduction.claims import Sample
+from recombine.reproduction.criteria import Learnt
+from recombine.reproduction.intervals import Estimate, Share
 
 if TYPE_CHECKING:
     import xarray
 
-LEARNT_ERROR = 0.1
-"""Over that of a blank image."""
-LEARNT_ACCURACY = 0.95
+LEARNT_ERROR, LEARNT_ACCURACY = Learnt().largest_error, Learnt().smallest_accuracy
+"""As criteria declare them; the error is over that of a blank image."""
 
 
 def learnt(networks: xarray.Dataset) -> xarray.DataArray:
@@ -41,7 +41,7 @@ def trained(networks: xarray.Dataset) -> xarray.DataArray:
 def sample(
     values: xarray.DataArray,
     *networks: xarray.Dataset,
-    estimated: Callable[[np.ndarray], Estimate] = TrimmedMean.of,
+    estimated: Callable[[np.ndarray], Estimate] | None = None,
 ) -> Sample:
     """Numbers over seeds, of the seeds whose networks all learnt.
 
@@ -52,7 +52,7 @@ def sample(
     *networks
         The networks that each number is about, over the same seeds: one Dataset, or those that are compared.
     estimated
-        The estimate: a trimmed mean, or a share.
+        The estimate, if not a trimmed mean.
 
     Returns
     -------

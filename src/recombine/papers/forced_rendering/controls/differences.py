@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from recombine.papers.forced_rendering.controls.labels import CONTROLS, INITIAL
 from recombine.papers.forced_rendering.samples import sample
-from recombine.reproduction.claims import Data
-from recombine.reproduction.samples import Sample
+from recombine.reproduction.claims import Data, Sample
 
 if TYPE_CHECKING:
     import xarray

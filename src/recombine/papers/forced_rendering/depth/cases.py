@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from recombine.papers.forced_rendering.labels import CODES
 from recombine.papers.forced_rendering.samples import sample, trained
-from recombine.reproduction.claims import Data
-from recombine.reproduction.samples import Sample
+from recombine.reproduction.claims import Data, Sample
 
 if TYPE_CHECKING:
     import xarray

@@ -31,9 +31,8 @@ from recombine.papers.forced_rendering.depth.statistics import (
 )
 from recombine.papers.forced_rendering.labels import CODES
 from recombine.papers.forced_rendering.samples import sample
-from recombine.reproduction.claims import Claim, Data, Statement
+from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, below, effect
-from recombine.reproduction.samples import Sample
 from recombine.reproduction.stage_tables import largest_drop
 from recombine.reproduction.tables import listed_attribute
 

@@ -33,10 +33,9 @@ from recombine.papers.forced_rendering.markers.pairs import Table, aurocs
 from recombine.papers.forced_rendering.markers.scoring import RESAMPLES, left_out, more_telling
 from recombine.papers.forced_rendering.markers.tables import counted, never_shown, table_of
 from recombine.papers.forced_rendering.samples import trained
-from recombine.reproduction.claims import Claim, Data, Statement
+from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import below, effect
 from recombine.reproduction.intervals import Estimate, Resampled
-from recombine.reproduction.samples import Sample
 
 if TYPE_CHECKING:
     import xarray

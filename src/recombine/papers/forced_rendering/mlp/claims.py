@@ -20,9 +20,8 @@ from recombine.papers.forced_rendering.labels import CODES
 from recombine.papers.forced_rendering.majority import Majority
 from recombine.papers.forced_rendering.mlp.labels import CNN_ARM, MLP_ARM
 from recombine.papers.forced_rendering.samples import sample
-from recombine.reproduction.claims import Claim, Data, Statement
+from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
-from recombine.reproduction.samples import Sample
 from recombine.reproduction.stage_tables import fall, mean_after_input, total_variation, unevenness
 from recombine.reproduction.stage_tables import output as at_output
 from recombine.reproduction.tables import listed_attribute

@@ -14,9 +14,8 @@ import numpy as np
 from recombine.papers.forced_rendering.controls.labels import FAILING, UNTRAINED, WHOLE
 from recombine.papers.forced_rendering.samples import decades, sample
 from recombine.papers.forced_rendering.stripes.labels import FULL, PERCENT, PERCENT_ALONE, WITH, WITHOUT
-from recombine.reproduction.claims import Claim, Data, Statement
+from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, below, effect
-from recombine.reproduction.samples import Sample
 from recombine.reproduction.stage_tables import first_hidden, output
 from recombine.reproduction.tables import listed_attribute
 

@@ -29,9 +29,8 @@ from recombine.papers.forced_rendering.superposition.statistics import (
     superposed,
     superposed_outputs,
 )
-from recombine.reproduction.claims import Claim, Data, Statement
+from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, effect
-from recombine.reproduction.samples import Sample
 
 if TYPE_CHECKING:
     import xarray

@@ -39,9 +39,8 @@ from recombine.papers.forced_rendering.theory.statistics import (
     nonlinear_split,
     placed,
 )
-from recombine.reproduction.claims import Claim, Data, Statement
+from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
-from recombine.reproduction.samples import Sample
 
 if TYPE_CHECKING:
     import xarray
