@@ -5,9 +5,16 @@ import pytest
 import torch
 
 from recombine.errors import InvalidValue
-from recombine.reproduction.batches import Batch, batches, fitting_runs
-from recombine.reproduction.measuring import drawings, grid_maps, tabulate
-from recombine.reproduction.profile import STAGE_DIMS, stage_profile
+from recombine.reproduction.measuring import (
+    STAGE_DIMS,
+    Batch,
+    batches,
+    drawings,
+    fitting_runs,
+    grid_maps,
+    stage_profile,
+    tabulate,
+)
 from recombine.reproduction.study import Trials
 from recombine.sweep import train
 from tests.papers.forced_rendering.test_studies import QUICK, Ended

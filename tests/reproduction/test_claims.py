@@ -8,7 +8,7 @@ import pytest
 
 from recombine.reproduction.claims import Claim, Sample, Statement, judge
 from recombine.reproduction.criteria import Learnt, above, effect
-from recombine.reproduction.report.sentences import network_count, robustness, sentence, verdict_text
+from recombine.reproduction.report.verdicts import network_count, robustness, sentence, verdict_text
 
 NETWORKS = 48
 STUDIES = {"study": None}

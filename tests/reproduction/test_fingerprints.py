@@ -105,10 +105,11 @@ def imported_metrics(*paths):
     for path in paths:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and (
-                node.module in ("recombine.metrics", "recombine.reproduction.profile")
-                or str(node.module).startswith("recombine.theory.")
+                node.module == "recombine.metrics" or str(node.module).startswith("recombine.theory.")
             ):
                 names |= {alias.name for alias in node.names if alias.name.islower()}
+            elif isinstance(node, ast.ImportFrom) and node.module == "recombine.reproduction.measuring":
+                names |= {alias.name for alias in node.names if alias.name == STAGE_PROFILE}
             elif isinstance(node, ast.ImportFrom) and (shared := shared_module(node.module or "")) is not None:
                 names |= imported_metrics(shared)
     return names

@@ -8,18 +8,19 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from recombine.reproduction.claims import Judgement, Test
+from recombine.reproduction.figures import Section
 from recombine.reproduction.intervals import Interval
-from recombine.reproduction.report.markdown import escaped, row
 from recombine.reproduction.report.verdicts import (
     brief_table,
     causes_table,
     claim_by_claim,
     costs_table,
+    escaped,
     markdown_table,
     provenance_table,
+    row,
 )
 from recombine.reproduction.results import Results
-from recombine.reproduction.sections import Section
 from tests.command import run
 from tests.golden import RESULTS
 

@@ -27,16 +27,20 @@ from recombine.files import write as write_file
 from recombine.papers import DEFAULT as PAPER
 from recombine.reproduction.claims import Judgement
 from recombine.reproduction.findings import Findings
-from recombine.reproduction.report.markdown import escaped
-from recombine.reproduction.report.sentences import interval_text, network_count, robustness, sentence, verdict_text
 from recombine.reproduction.report.verdicts import (
     brief_table,
     causes_table,
     claim_by_claim,
     costs_table,
+    escaped,
     evidence,
+    interval_text,
     markdown_table,
+    network_count,
     provenance_table,
+    robustness,
+    sentence,
+    verdict_text,
     with_blocks,
 )
 from recombine.reproduction.results import Results
@@ -237,7 +241,7 @@ def figure(
     out: Annotated[SomePath | None, Parameter(help="Folder for the files. Default: the figures of --from.")] = None,
 ) -> None:
     """Draw one figure again from stored results, as PNG and SVG, and print its caption."""
-    from recombine.reproduction.report.drawing import save_figure
+    from recombine.reproduction.reporting import save_figure
 
     spec = PAPER.figure_named(name)
     findings = Findings(PAPER, Results.existing(source))

@@ -14,9 +14,8 @@ from typing import Any
 from recombine.errors import InvalidValue, listed
 from recombine.reproduction.claims import Claim
 from recombine.reproduction.explorer import DecoderChoice
-from recombine.reproduction.figures import FigureSpec, full_name
+from recombine.reproduction.figures import FigureSpec, Section, full_name
 from recombine.reproduction.preset import Preset, assembled
-from recombine.reproduction.sections import Section
 from recombine.reproduction.study import Study
 
 REFERENCE = "reference.json"

@@ -9,6 +9,7 @@ back has a digest (`recombine.digests`) and is read only if it is as it was writ
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -134,6 +135,14 @@ class Results:
         """Digests of the criteria that data were collected under; none if not known."""
         known = self.criteria
         return None if known is None else {record_digest(r) for own in known.values() for r in own["records"]}
+
+    @property
+    def registration(self) -> dict[str, str]:
+        """When the criteria of the folder were registered, at which commits, and the digest of their file."""
+        known = self.criteria or {}
+        facts = {f"criteria_{name}": sorted({str(own[name]) for own in known.values()}) for name in ("date", "commit")}
+        digest = {"criteria_digest": hashlib.sha256(self._read(CRITERIA) or b"").hexdigest()} if known else {}
+        return {**{name: ", ".join(values) for name, values in facts.items() if values}, **digest}
 
     def register(self, criteria: Mapping[str, Mapping[str, Any]]) -> None:
         """Write down criteria, before data are collected."""

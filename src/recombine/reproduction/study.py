@@ -9,10 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import torch
 
+from recombine.decoders import StagedDecoder
 from recombine.errors import InvalidValue
 from recombine.metrics.versions import metric_versions
 from recombine.reproduction.preset import Preset
@@ -150,3 +153,41 @@ def _seeds(arm: Arm, preset: Preset) -> range:
     usual = min(preset.extra_seeds, preset.seeds) if arm.extra else preset.seeds
     number = usual if arm.seeds is None else arm.seeds
     return range(preset.first_seed, preset.first_seed + number)
+
+
+@dataclass(frozen=True)
+class InitialRun(Run):
+    """A spec's network with its first weights; it has no scores and no arrays, and lies in no store."""
+
+    start: RunSpec
+
+    @property
+    def status(self) -> str:
+        return DONE
+
+    @property
+    def scores(self) -> dict[str, float]:
+        return {}
+
+    @cached_property
+    def spec(self) -> RunSpec:
+        return self.start
+
+    def weights(self) -> dict[str, Any]:
+        return {name: value.numpy() for name, value in self.module().state_dict().items()}
+
+    def arrays(self) -> dict[str, Any]:
+        return {}
+
+    def module(self) -> StagedDecoder:
+        return self.start.module().eval()
+
+
+def initial_runs(specs: Iterable[RunSpec]) -> list[InitialRun]:
+    """The networks of some specs before training, to be measured as finished runs are.
+
+    >>> [run] = initial_runs([RunSpec(seed=3)])
+    >>> run.status, run.spec.seed, run.scores
+    ('done', 3, {})
+    """
+    return [InitialRun(spec.digest, Path(), spec) for spec in specs]

@@ -19,9 +19,8 @@ from recombine.papers.forced_rendering.controls.labels import (
 )
 from recombine.papers.forced_rendering.depth.statistics import factorization_fall, probe_fall
 from recombine.papers.forced_rendering.superposition.statistics import several_peaks, superposed
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.initial import initial_runs
-from recombine.reproduction.profile import stage_profile
+from recombine.reproduction.measuring import Batch, stage_profile
+from recombine.reproduction.study import initial_runs
 from recombine.sweep import train
 from tests.tiny import TINY
 

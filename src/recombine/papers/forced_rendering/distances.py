@@ -10,7 +10,7 @@ import torch
 from recombine.metrics import distance_inside, interior
 
 if TYPE_CHECKING:
-    from recombine.reproduction.batches import Batch
+    from recombine.reproduction.measuring import Batch
 
 DISTANCE = ("distance",)
 """Dimension of what is kept by distance; the first entry is 1 px from the kept region."""

@@ -18,9 +18,9 @@ from recombine.papers.forced_rendering.labels import CODES
 from recombine.papers.forced_rendering.penalties.labels import ARMS, BOTH, ENTROPY, NONE, VARIANCE
 from recombine.papers.forced_rendering.penalties.study import penalised_spec
 from recombine.papers.forced_rendering.samples import LEARNT_ACCURACY, LEARNT_ERROR
-from recombine.reproduction.batches import Batch
 from recombine.reproduction.explorer import NONE as NONE_SUCH
 from recombine.reproduction.explorer import DecoderChoice, LabelledSpec
+from recombine.reproduction.measuring import Batch
 from recombine.specs import RunSpec
 from recombine.store import Run
 

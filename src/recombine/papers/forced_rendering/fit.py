@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from recombine.metrics import extreme_pixel, hits, squared_error
-from recombine.reproduction.batches import Batch
+from recombine.reproduction.measuring import Batch
 from recombine.tasks import Task
 
 

@@ -33,8 +33,7 @@ from recombine.papers.forced_rendering.labels import CODES
 from recombine.papers.forced_rendering.samples import sample
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, below, effect
-from recombine.reproduction.stage_tables import largest_drop
-from recombine.reproduction.tables import listed_attribute
+from recombine.reproduction.tables import largest_drop, listed_attribute
 
 # -- C4: probes ------------------------------------------------------------------------------------------------------
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from recombine.reproduction.stage_tables import fall, first_hidden, last_hidden, last_two_less_others
-from recombine.reproduction.stage_tables import output as at_output
-from recombine.reproduction.tables import stage_slope
+from recombine.reproduction.tables import fall, first_hidden, last_hidden, last_two_less_others, stage_slope
+from recombine.reproduction.tables import output as at_output
 
 if TYPE_CHECKING:
     import xarray

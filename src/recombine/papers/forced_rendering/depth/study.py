@@ -13,10 +13,17 @@ import torch
 
 from recombine.papers.forced_rendering.labels import CODES
 from recombine.papers.forced_rendering.presets import BumpPreset
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.measuring import DRAWING, base_attributes, drawings, tabulate, with_positions
+from recombine.reproduction.measuring import (
+    DRAWING,
+    STAGE_DIMS,
+    Batch,
+    base_attributes,
+    drawings,
+    stage_profile,
+    tabulate,
+    with_positions,
+)
 from recombine.reproduction.preset import AnyNumber, Seeds, Several
-from recombine.reproduction.profile import STAGE_DIMS, stage_profile
 from recombine.reproduction.study import Arm, Study, Trials
 
 if TYPE_CHECKING:

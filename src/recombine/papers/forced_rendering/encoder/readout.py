@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from recombine.metrics import LinearProbe, ensemble_reader, features
-from recombine.reproduction.batches import Batch
+from recombine.reproduction.measuring import Batch
 
 HIDDEN = "hidden"
 """Name of the stage."""

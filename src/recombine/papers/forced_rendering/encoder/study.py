@@ -15,8 +15,7 @@ from recombine.papers.forced_rendering.distances import DISTANCE_DIMS, DISTANCE_
 from recombine.papers.forced_rendering.encoder.readout import readout_errors
 from recombine.papers.forced_rendering.labels import CODES
 from recombine.papers.forced_rendering.presets import BumpPreset
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.measuring import Measured, base_attributes, grid_maps, grid_variables, tabulate
+from recombine.reproduction.measuring import Batch, Measured, base_attributes, grid_maps, grid_variables, tabulate
 from recombine.reproduction.study import Arm, Study, Trials
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from recombine.papers.forced_rendering.distances import DISTANCE_DIMS, DISTANCE_
 from recombine.papers.forced_rendering.encodings.labels import BOX, CORNER, CROSS, DARK
 from recombine.papers.forced_rendering.labels import ALL_CODES, CODES
 from recombine.papers.forced_rendering.presets import BumpPreset
-from recombine.reproduction.batches import Batch
 from recombine.reproduction.measuring import (
     DRAWING,
+    Batch,
     base_attributes,
     drawings,
     grid_maps,

@@ -35,8 +35,7 @@ from recombine.papers.forced_rendering.factors.labels import (
 from recombine.papers.forced_rendering.fit import fit_of_outputs
 from recombine.papers.forced_rendering.penalties.study import ENTROPY_WEIGHT, VARIANCE_WEIGHT
 from recombine.papers.forced_rendering.presets import Common
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.measuring import base_attributes, tabulate
+from recombine.reproduction.measuring import Batch, base_attributes, tabulate
 from recombine.reproduction.preset import AnyNumber, Count, Positive, Seeds, Several
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.specs import RunSpec

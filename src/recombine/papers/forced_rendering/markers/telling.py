@@ -18,7 +18,7 @@ from recombine.papers.forced_rendering.markers.labels import COMPOSING, FALL
 from recombine.papers.forced_rendering.markers.ranking import Ranked, ranking
 from recombine.papers.forced_rendering.markers.tables import never_shown, table_of
 from recombine.reproduction.claims import Judgement
-from recombine.reproduction.report.sentences import sentence
+from recombine.reproduction.report.verdicts import sentence
 from recombine.reproduction.results import Results
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from recombine.papers.forced_rendering.penalties.study import Settings as Penalt
 from recombine.papers.forced_rendering.penalties.study import penalised_spec
 from recombine.papers.forced_rendering.regimes.labels import FAILING, PENALISED, STRIPES, STRIPES_BUMPS, UNPENALISED
 from recombine.papers.forced_rendering.stripes.study import Settings as StripeSettings
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.measuring import base_attributes, tabulate
+from recombine.reproduction.measuring import Batch, base_attributes, tabulate
 from recombine.reproduction.study import Arm, Study, Trials
 
 if TYPE_CHECKING:

@@ -36,8 +36,7 @@ from recombine.papers.forced_rendering.rotation.labels import BLEND, MANY, ONE, 
 from recombine.papers.forced_rendering.rotation.reduction import chosen_angles, principal_scores
 from recombine.papers.forced_rendering.rotation.regression import blend_regression, edge_regression, middle_angles
 from recombine.papers.forced_rendering.rotation.roughness import stage_roughness
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.measuring import base_attributes, tabulate
+from recombine.reproduction.measuring import Batch, base_attributes, tabulate
 from recombine.reproduction.preset import Count, Positive, Seeds
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.specs import RunSpec

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from recombine.metrics import interior, stripe_superposition
-from recombine.reproduction.batches import Batch
+from recombine.reproduction.measuring import Batch
 from recombine.tasks import Task
 
 

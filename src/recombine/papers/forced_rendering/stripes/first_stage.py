@@ -20,7 +20,7 @@ from torch import Tensor
 
 from recombine.metrics import band_position, features, mean_band_index
 from recombine.metrics.stages import INPUT
-from recombine.reproduction.batches import Batch
+from recombine.reproduction.measuring import Batch
 
 TOLERANCE = 1
 """Pixels that a band may lie outside the part of the image that its unit covers."""

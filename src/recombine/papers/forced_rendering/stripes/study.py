@@ -16,10 +16,17 @@ from recombine.papers.forced_rendering.presets import BumpPreset
 from recombine.papers.forced_rendering.stripes.conjunctions import conjunctions
 from recombine.papers.forced_rendering.stripes.first_stage import band_scores, first_stage_maps, pictured_maps
 from recombine.papers.forced_rendering.stripes.labels import FULL, PERCENT, PERCENT_ALONE, WITH, WITHOUT
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.measuring import DRAWING, base_attributes, drawings, tabulate, with_positions
+from recombine.reproduction.measuring import (
+    DRAWING,
+    STAGE_DIMS,
+    Batch,
+    base_attributes,
+    drawings,
+    stage_profile,
+    tabulate,
+    with_positions,
+)
 from recombine.reproduction.preset import Several
-from recombine.reproduction.profile import STAGE_DIMS, stage_profile
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.specs import RunSpec
 

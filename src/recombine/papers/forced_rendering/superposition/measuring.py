@@ -41,7 +41,7 @@ from recombine.papers.forced_rendering.superposition.labels import (
     THRESHOLDS,
     overlap,
 )
-from recombine.reproduction.batches import Batch
+from recombine.reproduction.measuring import Batch
 from recombine.tasks import Task
 
 SUPERPOSITION_METRICS = (

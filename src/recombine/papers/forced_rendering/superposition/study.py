@@ -33,8 +33,7 @@ from recombine.papers.forced_rendering.superposition.measuring import (
     Signals,
     superposition_scores_of,
 )
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.measuring import TRAINED, Measured, base_attributes, sample_points, tabulate
+from recombine.reproduction.measuring import TRAINED, Batch, Measured, base_attributes, sample_points, tabulate
 from recombine.reproduction.preset import AnyNumber
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.tasks import Task

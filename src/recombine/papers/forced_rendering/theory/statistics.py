@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from recombine.reproduction.stage_tables import first_hidden, last_hidden, mean_of_hidden
-from recombine.reproduction.stage_tables import output as at_output
+from recombine.reproduction.tables import first_hidden, last_hidden, mean_of_hidden
+from recombine.reproduction.tables import output as at_output
 
 if TYPE_CHECKING:
     import xarray

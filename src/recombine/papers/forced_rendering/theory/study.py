@@ -48,11 +48,9 @@ from recombine.papers.forced_rendering.theory.labels import (
     MLP_FAILING,
     MLP_WHOLE,
 )
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.initial import initial_runs
-from recombine.reproduction.measuring import TRAINED, base_attributes, tabulate
+from recombine.reproduction.measuring import TRAINED, Batch, base_attributes, tabulate
 from recombine.reproduction.preset import Count, Positive, Seeds
-from recombine.reproduction.study import Arm, Labels, Study, Trials
+from recombine.reproduction.study import Arm, Labels, Study, Trials, initial_runs
 from recombine.specs import RunSpec
 from recombine.store import Run
 from recombine.tasks import BumpTask

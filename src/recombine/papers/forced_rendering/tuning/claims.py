@@ -19,7 +19,7 @@ from recombine.papers.forced_rendering.samples import sample
 from recombine.papers.forced_rendering.stripes.claims import added, all_bumps, many, striped, with_bumps
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
-from recombine.reproduction.stage_tables import fall, first_hidden, last_hidden, output
+from recombine.reproduction.tables import fall, first_hidden, last_hidden, output
 
 if TYPE_CHECKING:
     import xarray
