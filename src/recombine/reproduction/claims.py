@@ -212,9 +212,7 @@ class Judgement:
 
     def record(self) -> dict[str, Any]:
         """Plain data for a JSON file; what is not a finite number (an open end of an interval) is null."""
-        plain = _plain({**asdict(self), "timing": self.timing, "networks": self.networks})
-        assert isinstance(plain, dict)
-        return plain
+        return dict(_plain({**asdict(self), "timing": self.timing, "networks": self.networks}))
 
 
 def judge(

@@ -118,5 +118,5 @@ class Findings:
 
     @property
     def preset(self) -> dict[str, Any]:
-        """The preset of the folder, with the names that fields have now."""
-        return self.paper.preset.from_stored(self.results.provenance.get("preset") or {})
+        """The preset of the folder."""
+        return dict(self.results.provenance.get("preset") or {})

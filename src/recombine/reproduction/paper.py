@@ -49,27 +49,15 @@ class Paper:
 
     @classmethod
     def assemble(cls, package: str, questions: Sequence[str], **about: str) -> Paper:
-        """A paper from a package with one folder per question.
+        """A paper from a package with one folder per question, in the order in which a report tells them.
 
-        Parameters
-        ----------
-        package
-            Name of the package. A folder in it has `study.py`, which defines `STUDY`, `figure.py`, which defines
-            `FIGURES`, and may have `claims.py`, which defines `CLAIMS`. The package itself may have `sections.py` with
-            `SECTIONS`, and `explorer.py` with `EXPLORER`.
-        questions
-            Names of the folders, in the order in which a report tells them.
-        about
-            Title, source and question of the paper.
-
-        Returns
-        -------
-        Paper
-            With the studies, their claims and settings, and their figures.
+        A folder has `study.py`, which defines `STUDY`, `figure.py`, which defines `FIGURES`, and may have `claims.py`,
+        which defines `CLAIMS`. The package itself may have `sections.py` with `SECTIONS`, and `explorer.py` with
+        `EXPLORER`. `about` is its title, source and question.
         """
         studies: list[Study[Any]] = [import_module(f"{package}.{name}.study").STUDY for name in questions]
         figures = [spec for name in questions for spec in import_module(f"{package}.{name}.figure").FIGURES]
-        claims = [claim for name in questions for claim in _claims(package, name)]
+        claims = [claim for name in questions for claim in _optional(f"{package}.{name}.claims", "CLAIMS", ())]
         return cls(
             name=package.rpartition(".")[2],
             package=package,
@@ -135,11 +123,6 @@ class Paper:
             else:
                 raise InvalidValue("what", word, self.choices)
         return [study for name, study in self.studies.items() if name in names]
-
-
-def _claims(package: str, question: str) -> tuple[Claim, ...]:
-    """The claims of a question; extras have none."""
-    return tuple(_optional(f"{package}.{question}.claims", "CLAIMS", ()))
 
 
 def _optional(module: str, name: str, default: Any) -> Any:

@@ -52,8 +52,6 @@ class Preset(Frozen):
 
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """By the name of another preset, its values of the fields that this class adds; the rest are defaults."""
-    former_names: ClassVar[Mapping[str, str]] = {}
-    """Fields that this class adds, by the names that they had in earlier editions."""
 
     @classmethod
     def default(cls) -> Self:
@@ -71,12 +69,6 @@ class Preset(Frozen):
     def variant_names(cls) -> list[str]:
         """Names of the presets for which values are declared, other than the defaults."""
         return list(dict.fromkeys(name for part in _declared(cls, "variants") for name in part))
-
-    @classmethod
-    def from_stored(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        """Fields as they are named now, from a preset that an earlier edition wrote."""
-        present = {former: name for part in _declared(cls, "former_names") for former, name in part.items()}
-        return {present.get(name, name): value for name, value in fields.items()}
 
     def recipe(self, **fields: Any) -> Recipe:
         """A recipe, in this preset's precision unless another is given."""

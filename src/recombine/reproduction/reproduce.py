@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 
-from recombine.checks import items
 from recombine.digests import LIST
 from recombine.errors import InvalidValue, StoreError, listed
 from recombine.reproduction.explorer import collect
@@ -34,8 +33,6 @@ from recombine.sweep.provenance import git_commit, provenance
 from recombine.training.devices import arithmetic, resolve_device
 
 Say = Callable[[str], None]
-Specs = dict[str, list[RunSpec]]
-"""By the name of a study, what it trains."""
 FINGERPRINT_LENGTH = 20
 """Hexadecimal digits."""
 
@@ -98,8 +95,10 @@ def reproduce(
     >>> data["encoding"].values.tolist(), data.sizes["seed"]
     (['bump', 'rate'], 1)
     """
-    studies = items("studies", studies, Study, example="studies, as STUDIES.values()")
-    _require_settings(studies, preset)
+    studies = [studies] if isinstance(studies, Study) else list(studies)
+    for study in studies:
+        if not isinstance(preset, study.settings):
+            raise InvalidValue("preset", getattr(preset, "name", preset), f"one with the settings of {study.name}")
     began = time.perf_counter()
     resolved = resolve_device(device if scheduler is None or device == "cpu" else "auto")
     results = Results(out)
@@ -141,7 +140,8 @@ def reproduce(
 def _register(results: Results, paper: Paper, studies: Sequence[Study[Any]], preset: Preset, store: Store) -> None:
     """Write down criteria of which no data exist yet; of others, what was written down before stays."""
     known = results.criteria
-    studied = {study.name for study in studies if _collected(study, preset, store)} | set(results.studies)
+    started = {study.name for study in studies if any(spec.digest in store for spec in study.specs(preset))}
+    studied = started | set(results.studies)
     if known is None and studied:
         return
     fresh = [claim for claim in paper.claims.values() if not studied & {*claim.studies}]
@@ -154,29 +154,16 @@ def _register(results: Results, paper: Paper, studies: Sequence[Study[Any]], pre
         results.register(updated)
 
 
-def _collected(study: Study[Any], preset: Preset, store: Store) -> bool:
-    """Whether some run that a study asks for first is there already."""
-    return any(spec.digest in store for spec in study.specs(preset))
-
-
-def _require_settings(studies: Sequence[Study[Any]], preset: Preset) -> None:
-    """Refuse what is no preset, or lacks the settings of a study."""
-    if not isinstance(preset, Preset):
-        raise InvalidValue("preset", preset, 'a Preset, as PRESETS["quick"]')
-    for study in studies:
-        if not isinstance(preset, study.settings):
-            raise InvalidValue("preset", preset.name, f"one with the settings of {study.name}")
-
-
 def _trained_runs(
     studies: Sequence[Study[Any]], preset: Preset, trained: Callable[[Sequence[RunSpec]], dict[str, Run]]
 ) -> dict[str, dict[str, Run]]:
     """By study, its runs by key: round after round, until no study asks for more."""
     runs: dict[str, Run] = {}
     keys: dict[str, set[str]] = {study.name: set() for study in studies}
-    further: Specs = {study.name: study.specs(preset) for study in studies}
+    further = {study.name: study.specs(preset) for study in studies}
     while any(further.values()):
-        runs |= trained(_distinct([spec for specs in further.values() for spec in specs]))
+        distinct = {spec.digest: spec for specs in further.values() for spec in specs}
+        runs |= trained(list(distinct.values()))
         for study in studies:
             keys[study.name] |= {spec.digest for spec in further[study.name]}
             further[study.name] = study.more(preset, {key: runs[key] for key in keys[study.name]})
@@ -238,34 +225,20 @@ def _content_digest(run: Run) -> str:
 def _replaced(results: Results, studies: Sequence[Study[Any]], preset: Preset) -> list[str]:
     """Datasets of another preset, all of which this call makes again; refused if it would leave some beside its own."""
     fields, redone = preset.model_dump(mode="json"), {study.name for study in studies}
-    other = {name: _difference(results, name, preset, fields, broken=name in redone) for name in results.studies}
-    differing = [name for name, field in other.items() if field is not None]
-    if left := [name for name in differing if name not in redone]:
-        stored, field = results.settings(left[0]), other[left[0]]
-        where = f"the preset of {listed(left)} in {str(results.path)!r}, or another --out"
-        if stored is None or field is None:
-            raise InvalidValue("out", str(results.path), f"another folder: the preset of {listed(left)} is not known")
-        allowed = preset.from_stored(stored).get(field)
-        raise InvalidValue("preset" if field == "name" else field, fields[field], f"{allowed!r}, {where}")
+    differing = []
+    for name in results.studies:
+        try:
+            stored, read = results.settings(name) or ({}, [])
+        except InvalidValue:  # damaged
+            if name not in redone:
+                raise
+            stored, read = {}, []
+        field = next((field for field in ("name", *read) if stored.get(field) != fields.get(field)), None)
+        if field is not None and name not in redone:
+            allowed = f"{stored.get(field)!r}, the preset of {name} in {str(results.path)!r}, or another --out"
+            raise InvalidValue("preset" if field == "name" else field, fields.get(field), allowed)
+        differing += [name] if field is not None else []
     return differing
-
-
-def _difference(results: Results, study: str, preset: Preset, fields: Mapping[str, Any], *, broken: bool) -> str | None:
-    """A field that a Dataset's study reads and that differs from the preset's; none where it is of this preset.
-
-    Where the Dataset's preset is not known, or it cannot be read and `broken` says that this is no mistake, any.
-    """
-    try:
-        stored = results.settings(study)
-        read = results.settings_read(study) or list(fields)
-    except InvalidValue:
-        if broken:
-            return "name"
-        raise
-    if stored is None:
-        return "name"
-    present = preset.from_stored(stored)
-    return next((name for name in ("name", *read) if present.get(name) != fields.get(name)), None)
 
 
 def _forget_damaged(results: Results, studies: Sequence[Study[Any]], say: Say) -> None:
@@ -277,10 +250,6 @@ def _forget_damaged(results: Results, studies: Sequence[Study[Any]], say: Say) -
             raise InvalidValue("out", str(results.path / name), allowed)
         say(f"{name}: {problem}; {'everything' if name == LIST else 'it'} is made again")
     results.forget_notes()
-
-
-def _distinct(specs: Sequence[RunSpec]) -> list[RunSpec]:
-    return list({spec.digest: spec for spec in specs}.values())
 
 
 def _source(device: torch.device, preset: Preset, networks: int, seconds: float) -> dict[str, Any]:

@@ -127,24 +127,24 @@ def row(cells: Iterable[object]) -> str:
     return "| " + " | ".join(escaped(cell).replace("|", r"\|") for cell in cells) + " |"
 
 
+def table(heads: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    """A Markdown table."""
+    head = "|" + "".join(f" {name} |" if name else " |" for name in heads)
+    return "\n".join([head, "|" + "---|" * len(heads), *map(row, rows)])
+
+
 def markdown_table(judgements: Sequence[Judgement]) -> str:
-    """The verdicts as a Markdown table."""
-    referenced = _has_reference(judgements)
+    """The verdicts as a Markdown table; beside directions, the verdict of the reference results."""
+    referenced = any(judgement.verdict == "direction only" for judgement in judgements)
     heads = ["claim", "verdict", *(["reference"] if referenced else []), "evidence", "robustness", "learnt / trained"]
-    lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
-    for judgement in judgements:
-        reference = [judgement.reference or "–"] if referenced else []
-        cells = (
-            f"**{judgement.claim}** {judgement.text} ({judgement.where})", verdict_text(judgement), *reference,
+    return table(heads, (
+        (
+            f"**{judgement.claim}** {judgement.text} ({judgement.where})", verdict_text(judgement),
+            *([judgement.reference or "–"] if referenced else []),
             sentence(judgement), robustness(judgement), network_count(judgement),
-        )  # fmt: skip
-        lines.append(row(cells))
-    return "\n".join(lines)
-
-
-def _has_reference(judgements: Sequence[Judgement]) -> bool:
-    """Whether some claim has a direction only, beside which the reference verdict is shown."""
-    return any(judgement.verdict == "direction only" for judgement in judgements)
+        )
+        for judgement in judgements
+    ))  # fmt: skip
 
 
 def brief_table(judgements: Sequence[Judgement], sections: Sequence[Section]) -> str:
@@ -154,15 +154,15 @@ def brief_table(judgements: Sequence[Judgement], sections: Sequence[Section]) ->
     number = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
     placed = {name for section in sections for name in section.claims}
     rest = Section("rest", "Others", "", claims=tuple(name for name in texts if name not in placed))
-    lines = [f"{len(texts)} claims: {escaped(number)}.", "", "| | |", "|---|---|"]
+    rows = []
     for section in (*sections, rest):
         groups: dict[str, list[str]] = {}
         for name in section.claims:
             if name in texts:
                 groups.setdefault(texts[name], []).append(name)
         if groups:
-            lines.append(row((section.title, "; ".join(f"{text}: {listed(names)}" for text, names in groups.items()))))
-    return "\n".join(lines)
+            rows.append((section.title, "; ".join(f"{text}: {listed(names)}" for text, names in groups.items())))
+    return f"{len(texts)} claims: {escaped(number)}.\n\n{table(('', ''), rows)}"
 
 
 def claim_by_claim(judgements: Sequence[Judgement]) -> str:
@@ -172,13 +172,14 @@ def claim_by_claim(judgements: Sequence[Judgement]) -> str:
         parts.append(f"### {escaped(judgement.claim)}: {verdict_text(judgement)}\n")
         parts.append(f"{escaped(judgement.text)} ({escaped(judgement.where)}).\n\n{escaped(sentence(judgement))}\n")
         rows = [
-            row((kind, test.case, test.statistic, interval_text(test.interval), test.claimed, *_outcome(test)))
+            (kind, test.case, test.statistic, interval_text(test.interval), test.claimed,
+             test.outcome + (" (after the data)" if test.timing == "after the data" else ""),
+             f"{test.learnt}/{test.trained}")
             for kind, tests in evidence(judgement)
             for test in tests
-        ]
-        if rows:
-            head = "| | case | statistic | estimate [95 % interval] | claimed | outcome | learnt / trained |"
-            parts.append("\n".join([head, "|---|---|---|---|---|---|---|", *rows]) + "\n")
+        ]  # fmt: skip
+        heads = ("", "case", "statistic", "estimate [95 % interval]", "claimed", "outcome", "learnt / trained")
+        parts += [table(heads, rows) + "\n"] if rows else []
     return "\n".join(parts)
 
 
@@ -189,37 +190,28 @@ def evidence(judgement: Judgement) -> list[tuple[str, list[Test]]]:
     ]  # fmt: skip
 
 
-def _outcome(test: Test) -> tuple[str, str]:
-    late = f" ({test.timing})" if test.timing == "after the data" else ""
-    return f"{test.outcome}{late}", f"{test.learnt}/{test.trained}"
-
-
 def causes_table(judgements: Sequence[Judgement]) -> str:
     """What the paper gives as causes of failure, each with its controls, as Markdown."""
-    lines = ["| claim | control | estimate [95 % interval] | claimed | outcome |"]
-    lines.append("|---|---|---|---|---|")
-    for judgement in judgements:
-        for test in judgement.controls:
-            name = f"**{judgement.claim}** {test.statistic}"
-            lines.append(row((name, test.case, interval_text(test.interval), test.claimed, test.outcome)))
-    return "\n".join(lines)
+    return table(("claim", "control", "estimate [95 % interval]", "claimed", "outcome"), (
+        (f"**{own.claim}** {test.statistic}", test.case, interval_text(test.interval), test.claimed, test.outcome)
+        for own in judgements
+        for test in own.controls
+    ))  # fmt: skip
 
 
 def provenance_table(provenance: Mapping[str, Any]) -> str:
     """What was run, where and for how long, as Markdown."""
     facts = {name: value for name, value in provenance.items() if name != "preset" and value is not None}
-    lines = ["| | |", "|---|---|"]
-    return "\n".join([*lines, *(row((name.replace("_", " "), value)) for name, value in facts.items())])
+    return table(("", ""), ((name.replace("_", " "), value) for name, value in facts.items()))
 
 
 def costs_table(costs: Mapping[str, Mapping[str, float]]) -> str:
     """What each study cost, and all of them, as Markdown."""
-    lines = ["| study | networks | training, s | measuring, s |", "|---|---|---|---|"]
-    for study, cost in costs.items():
-        seconds = (f"{cost[name]:.1f}" for name in ("training", "measuring"))
-        lines.append(row((study, round(cost["networks"]), *seconds)))
-    total = (f"{sum(cost[name] for cost in costs.values()):.1f}" for name in ("training", "measuring"))
-    return "\n".join([*lines, row(("**all**", "–", *total))])
+    heads = ("study", "networks", "training, s", "measuring, s")
+    columns = ("training", "measuring")
+    rows = [(study, round(own["networks"]), *(f"{own[name]:.1f}" for name in columns)) for study, own in costs.items()]
+    total = (f"{sum(own[name] for own in costs.values()):.1f}" for name in columns)
+    return table(heads, [*rows, ("**all**", "–", *total)])
 
 
 def marked_blocks(text: str) -> list[str]:

@@ -43,7 +43,6 @@ class Settings(BumpPreset):
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {"depths": (2, 3), "extra_depths": (), "deep_rate_seeds": 3}
     }  # fmt: skip
-    former_names: ClassVar[Mapping[str, str]] = {"deep": "extra_depths"}
 
     @property
     def pictured_depth(self) -> int:
