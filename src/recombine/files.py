@@ -58,12 +58,12 @@ def refused(path: Path, error: OSError, field: str = "store") -> NoReturn:
     elif error.errno in NO_LOCKS:
         allowed = "a directory on a file system with file locks"
     elif isinstance(error, NotRegular):
-        raise StoreError(f"{field}: {str(path)!r} is not allowed; allowed: a regular file") from None
+        raise StoreError(f"{field} must be a regular file, got {str(path)!r}") from None
     else:
         allowed = "a path that exists and works"
     reason = os.strerror(error.errno) if error.errno else str(error)
     kind = StoreFull if error.errno in FULL else StoreError
-    raise kind(f"{field}: {str(path)!r} is not allowed; allowed: {allowed} ({reason})") from None
+    raise kind(f"{field} must be {allowed}, got {str(path)!r} ({reason})") from None
 
 
 def open_regular(path: Path, *, follow: bool = False) -> int:

@@ -86,7 +86,7 @@ def reproduce(
         raise InvalidValue("processes", processes, "at least 1")
     cluster = chosen_scheduler(scheduler, scheduler_file)
     if cluster is not None and processes is not None:
-        raise InvalidValue("processes", processes, "nothing together with a scheduler, whose workers are the processes")
+        raise InvalidValue("processes", processes, "left out with a scheduler, whose workers are the processes")
     if (out / MARKER).exists() or out.absolute() == store_path(store).absolute():
         raise InvalidValue("out", str(out), "a folder for a report, not a directory of runs")
 
@@ -235,7 +235,7 @@ def claims(
     wanted = [name.upper() for name in names] or list(PAPER.claims)
     for name in wanted:
         if name not in PAPER.claims:
-            raise InvalidValue("claim", name, listed(PAPER.claims))
+            raise InvalidValue("claim", name, f"one of {listed(PAPER.claims)}")
     findings = Findings(PAPER, Results.existing(source))
     read = {study for name in wanted for study in PAPER.claims[name].studies}
     _require_present(findings, [study for study in findings.outdated if study in read])
@@ -244,7 +244,7 @@ def claims(
         return _print_verdicts(list(judgements.values()))
     for name in wanted:  # known, but perhaps without its study here
         if name not in judgements:
-            raise InvalidValue("claim", name, f"one that was judged: {listed(judgements)}")
+            raise InvalidValue("claim", name, f"one of those that were judged: {listed(judgements)}")
         _print_cases(judgements[name])
     return None
 

@@ -112,7 +112,7 @@ class Findings:
         spec = self.paper.figure_named(figure) if isinstance(figure, str) else figure
         if missing := [study for study in spec.studies if study not in self.studies]:
             raise InvalidValue(
-                "figure", spec.name, f"{listed(self.figures)} (results of {listed(missing)} are missing)"
+                "figure", spec.name, f"one of {listed(self.figures)} (results of {listed(missing)} are missing)"
             )
         return spec
 

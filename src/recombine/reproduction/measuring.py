@@ -65,7 +65,7 @@ class Batch:
         self.runs, self.device = tuple(runs), device
         self.memory = budget(device) if memory is None else memory
         if len({run.spec.replace(seed=0).digest for run in self.runs}) != 1:
-            raise InvalidValue("runs", [run.key for run in self.runs], "runs of one spec but for the seed")
+            raise InvalidValue("runs", [run.key for run in self.runs], "of one spec but for the seed")
 
     def __len__(self) -> int:
         return len(self.runs)
@@ -171,7 +171,7 @@ def tabulate(
         rows |= {(arm, seed): row for seed, row in zip(done, measured, strict=True)}
     if not rows:
         every = sum(len(runs) for _, runs in trials.items())
-        raise InvalidValue("runs", f"all {every} diverged", "some that train to their end: a smaller lr may do")
+        raise InvalidValue("runs", f"all {every} diverged", "some that train to their end (try a smaller lr)")
     outer = (*(len(label) for label in labels), trials.seeds)
     tables = {name: np.full((*outer, *own), np.nan, dtype=np.float32) for name, own in _shapes(rows.values()).items()}
     tables[TRAINED] = np.zeros(outer, dtype=np.float32)

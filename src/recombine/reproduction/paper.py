@@ -90,13 +90,13 @@ class Paper:
     def preset_named(self, name: str) -> Preset:
         """A preset by its name."""
         if name not in self.presets:
-            raise InvalidValue("preset", name, listed(self.presets))
+            raise InvalidValue("preset", name, f"one of {listed(self.presets)}")
         return self.presets[name]
 
     def figure_named(self, name: str) -> FigureSpec:
         """A figure by name or number: `fig4`, `4`, `Fig4`."""
         if full_name(name) not in self.figures:
-            raise InvalidValue("figure", name, listed(self.figures))
+            raise InvalidValue("figure", name, f"one of {listed(self.figures)}")
         return self.figures[full_name(name)]
 
     @property
@@ -121,7 +121,7 @@ class Paper:
             elif word.upper() in self.claims:
                 names += (*self.claims[word.upper()].studies, *self.claims[word.upper()].beside)
             else:
-                raise InvalidValue("what", word, self.choices)
+                raise InvalidValue("what", word, f"any of {self.choices}")
         return [study for name, study in self.studies.items() if name in names]
 
 

@@ -28,7 +28,7 @@ def _split(value: Any) -> Any:
 
 def _some(value: tuple[int, ...], info: Any) -> tuple[int, ...]:
     if not value:
-        raise InvalidValue(str(info.field_name), value, "at least one whole number, or several with commas between")
+        raise InvalidValue(str(info.field_name), value, "an integer, or several separated by commas")
     return value
 
 
@@ -80,12 +80,12 @@ class Preset(Frozen):
         for change in changes:
             name, equals, value = change.partition("=")
             known = [field for field in type(self).model_fields if field != "name"]
-            if name not in known and (close := nearest(name, known)):
-                raise InvalidValue("set", change, f"NAME=VALUE, perhaps with {close} ('--set all' lists all)")
-            if name not in known:
-                raise InvalidValue("set", change, f"NAME=VALUE with NAME one of {listed(known)}")
-            if not equals:
-                raise InvalidValue("set", change, f"{name}=VALUE")
+            if name not in known or not equals:
+                close = nearest(name, known)
+                names = (
+                    f"perhaps with {close} ('--set all' lists all)" if close else f"with NAME one of {listed(known)}"
+                )
+                raise InvalidValue("set", change, f"NAME=VALUE, {names}")
             fields[name] = value
         return self.replace(**fields) if fields else self
 

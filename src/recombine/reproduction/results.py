@@ -113,7 +113,9 @@ class Results:
         try:
             return self.digests.read(name)
         except Differs as error:
-            raise InvalidValue("from", str(self.path), f"whole files of results ({name}: {error})") from None
+            raise InvalidValue(
+                "from", str(self.path), f"a folder whose files are as they were written ({name}: {error})"
+            ) from None
 
     def damaged(self) -> dict[str, str]:
         """Files that are read back and are not as they were written, and how."""
@@ -175,7 +177,7 @@ class Results:
             except Exception as error:  # HDF5 raises whatever it stumbles upon
                 reason = " ".join(str(error).split())[:80]
                 raise InvalidValue(
-                    "from", str(self.path), f"whole files of results ({_file(study)}: {reason})"
+                    "from", str(self.path), f"a folder of readable files ({_file(study)}: {reason})"
                 ) from None
         return self._loaded[study]
 
@@ -183,7 +185,7 @@ class Results:
         """A study's Dataset as netCDF."""
         content = self._read(_file(study))
         if content is None:
-            allowed = f"those that were run: {listed(self.studies)}; 'recombine reproduce {study}' runs it"
+            allowed = f"one of those that were run: {listed(self.studies)}; 'recombine reproduce {study}' runs it"
             raise InvalidValue("study", study, allowed)
         return content
 

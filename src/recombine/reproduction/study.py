@@ -140,7 +140,7 @@ class Study(ABC, Generic[P]):
         by_arm: dict[Labels, list[Run]] = {}
         for arm in self.arms(preset):
             if arm.labels in by_arm:
-                raise InvalidValue("study", self.name, f"arms with different labels ({arm.labels} comes twice)")
+                raise InvalidValue("study", self.name, f"one whose arms have different labels (two have {arm.labels})")
             by_arm[arm.labels] = [runs[spec.digest] for spec in arm.spec.seeds(_seeds(arm, preset))]
         return Trials(preset, device, by_arm)
 

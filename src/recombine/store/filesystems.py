@@ -117,6 +117,6 @@ def require_shared_locks(path: Path) -> None:
     system = file_system(path)
     if system.is_network and not system.shares_locks:
         raise StoreError(
-            f"store: {str(path)!r} is not allowed; allowed: a directory on a file system whose locks all hosts see "
-            f"({system} is not one), or a sweep on this host alone"
+            f"store must be a directory on a file system whose locks all hosts see ({system} is not one) "
+            f"unless the sweep is on this host alone, got {str(path)!r}"
         )

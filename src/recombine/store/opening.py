@@ -17,7 +17,7 @@ FORMAT = 1
 
 def refusal(path: Path, allowed: str) -> StoreError:
     """The error of a path that cannot be used as a store."""
-    return StoreError(f"store: {str(path)!r} is not allowed; allowed: {allowed}")
+    return StoreError(f"store must be {allowed}, got {str(path)!r}")
 
 
 def open_folder(path: Path, create: bool) -> None:

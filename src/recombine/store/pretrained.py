@@ -99,8 +99,9 @@ class ModelConfig:
     def read(cls, folder: Path) -> ModelConfig:
         """The configuration in a folder, as far as it can be checked by itself."""
         path = folder / CONFIG
+        content = read_given(path, "source")
         try:
-            fields = parsed_json(read_given(path, "source"))
+            fields = parsed_json(content)
         except ValueError:
             raise InvalidValue("source", str(path), "JSON") from None
         if not isinstance(fields, dict) or fields.get("model_type") != MODEL_TYPE:

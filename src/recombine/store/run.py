@@ -75,7 +75,7 @@ class Run:
         """`status` (done or diverged), `scores`, `steps` and `provenance`; of sampled grids `standard_errors` too."""
         result = parsed_json(self.content(RESULT))
         if not is_result(result):
-            raise StoreError(f"store: {str(self.path / RESULT)!r} is not allowed; allowed: the result of a run")
+            raise StoreError(f"store must be one whose results are whole, got {str(self.path / RESULT)!r}")
         return dict(result)
 
     @property
@@ -197,7 +197,7 @@ class Run:
         except ValueError:
             same = False
         if not same or (name == SPEC and spec_key(content) != self.key):
-            raise StoreError(f"store: {str(path)!r} is not allowed; allowed: a file as it was written, of this run")
+            raise StoreError(f"store must be one whose files are unchanged, got {str(path)!r}")
         return content
 
     def digests(self) -> dict[str, str]:
