@@ -82,9 +82,7 @@ class Preset(Frozen):
             known = [field for field in type(self).model_fields if field != "name"]
             if name not in known or not equals:
                 close = nearest(name, known)
-                names = (
-                    f"perhaps with {close} ('--set all' lists all)" if close else f"with NAME one of {listed(known)}"
-                )
+                names = f"perhaps {close} ('--set all' lists all)" if close else f"NAME one of {listed(known)}"
                 raise InvalidValue("set", change, f"NAME=VALUE, {names}")
             fields[name] = value
         return self.replace(**fields) if fields else self

@@ -113,9 +113,7 @@ class Results:
         try:
             return self.digests.read(name)
         except Differs as error:
-            raise InvalidValue(
-                "from", str(self.path), f"a folder whose files are as they were written ({name}: {error})"
-            ) from None
+            raise InvalidValue("from", str(self.path), f"a folder whose files are intact ({name}: {error})") from None
 
     def damaged(self) -> dict[str, str]:
         """Files that are read back and are not as they were written, and how."""
