@@ -84,10 +84,8 @@ def test_what_does_not_fit_is_left_out_and_said(results, monkeypatch):
     monkeypatch.setattr(explorer, "LARGEST", 10_000)
     kept, said = collected(results, paper(SMALL, OTHER_GRID, LARGE), store(SMALL, OTHER_GRID, LARGE))
     assert [own.spec for own in kept] == [SMALL]
-    assert said == [
-        "not in the explorer, on another grid: decoder 1",
-        "not in the explorer, with which there would be more than 0.01 MB: decoder 2",
-    ]
+    assert len(said) == 1
+    assert said[0].endswith("decoder 1; decoder 2")
 
 
 def test_untrained_and_diverged_runs_are_not_kept(results):

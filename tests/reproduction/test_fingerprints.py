@@ -2,7 +2,6 @@
 
 import ast
 import dataclasses
-import json
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from recombine.metrics.registry import STAGE_METRICS
 from recombine.metrics.versions import FUNCTION_VERSIONS, STAGE_PROFILE
 from recombine.papers import DEFAULT
 from recombine.reproduction.reproduce import dataset_fingerprint, reproduce
-from recombine.reproduction.results import READS, SETTINGS, Results
 from tests.tiny import TINY
 
 STUDIES = DEFAULT.studies
@@ -128,18 +126,3 @@ def test_a_study_reads_only_the_settings_that_it_declares(name):
     own = study.settings(**study.own_settings(PRESET.model_dump()))
     assert [spec.digest for spec in study.specs(own)] == [spec.digest for spec in study.specs(PRESET)]
     assert set(study.settings.model_fields) < set(DEFAULT.preset.model_fields)
-
-
-def test_a_preset_of_the_former_edition_is_recognised(measured, tmp_path):
-    """Two of its fields had other names, and its fingerprint is of another kind: measured again, not refused."""
-    former = PRESET.model_dump(mode="json")
-    former |= {"few": former.pop("extra_seeds"), "deep": former.pop("extra_depths")}
-    assert DEFAULT.preset.from_stored(former) == PRESET.model_dump(mode="json")
-    results = Results(tmp_path / "out")
-    data = results.dataset("encoding_width").assign_attrs({SETTINGS: json.dumps(former)})
-    del data.attrs[READS]
-    results.save("encoding_width", data, "former")
-    results.save("encoder", data, "former")  # stays beside the other, as it is of the same preset
-    assert measured()
-    assert set(Results(tmp_path / "out").studies) == {"encoder", "encoding_width"}
-    assert not measured()

@@ -150,7 +150,7 @@ def test_presets_are_put_together_from_the_studies(package):
 
 def test_what_comes_twice_or_is_another_papers_is_refused(package, tmp_path):
     paper = package("errors")
-    with pytest.raises(InvalidValue, match="study: 'errors'"):
+    with pytest.raises(InvalidValue, match="study must be .* got 'errors'"):
         type(paper).assemble("toy_paper", ["errors", "errors"], title="", source="", question="")
     with pytest.raises(InvalidValue, match="one with the settings of errors"):
         reproduce(list(paper.studies.values()), DEFAULT.presets["quick"], tmp_path / "runs", tmp_path / "out")
@@ -178,7 +178,7 @@ def test_a_figure_is_drawn_by_name_where_its_datasets_are_here(package, tmp_path
         assert len(findings.draw(figure).axes) == 1
         assert findings.caption(figure) == "1 seeds."
     pyplot.close("all")
-    with pytest.raises(InvalidValue, match=r"fig2.*allowed: fig1 \(results of more are missing\)"):
+    with pytest.raises(InvalidValue, match="results of more are missing"):
         findings.draw("fig2")
     with pytest.raises(InvalidValue, match="fig3"):
         findings.caption("fig3")
