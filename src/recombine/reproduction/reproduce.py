@@ -119,21 +119,14 @@ def reproduce(
         )  # fmt: skip
         return {run.key: run for run in runs}
 
-    def note_time() -> None:
+    runs = _trained_runs(studies, preset, trained)
+    for study in studies:
+        if _measure(study, preset, resolved, runs[study.name], results, replaced, say):
+            replaced = []
+        results.note_runs(study.name, list(runs[study.name].values()))
         results.note(wall_seconds=round(spent + time.perf_counter() - began, 1))
-
-    try:
-        runs = _trained_runs(studies, preset, trained)
-        for study in studies:
-            if _measure(study, preset, resolved, runs[study.name], results, replaced, say):
-                replaced = []
-            results.note_runs(study.name, list(runs[study.name].values()))
-            note_time()
-        if paper is not None:
-            collect(results, paper, preset, store, say)
-    finally:  # time that ended in an interruption was spent too
-        if results.studies and not replaced:
-            note_time()
+    if paper is not None:
+        collect(results, paper, preset, store, say)
     return results
 
 
