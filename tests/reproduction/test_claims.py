@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from recombine.reproduction.claims import Claim, Sample, Statement, judge
-from recombine.reproduction.criteria import Learnt, above, effect
-from recombine.reproduction.report.verdicts import network_count, robustness, sentence, verdict_text
+from recombine.reproduction.criteria import Learnt, effect
+from recombine.reproduction.report.verdicts import network_count, robustness, verdict_text
 
 NETWORKS = 48
 STUDIES = {"study": None}
@@ -185,13 +185,6 @@ def test_a_changed_alternative_is_marked_and_the_verdict_is_not():
     (judgement,) = judge([before], STUDIES, registered)
     assert judgement.timing == "before the data"
     assert [test.timing for test in judgement.alternatives] == ["after the data"]
-
-
-def test_one_sentence_says_what_was_found():
-    (judgement,) = judge([claim(bump=planted(0.3, 0.0), rate=planted(0.0, 0.0), ramp=planted(0.5, 0.0))], STUDIES)
-    assert sentence(judgement) == "An effect 0 to 0.5, claimed > 0.1, in 2 of 3 cases (not supported: rate)."
-    (judgement,) = judge([claim(criterion=above("accuracy", 0.9), bump=planted(0.95, 0.0))], STUDIES)
-    assert sentence(judgement) == "Accuracy (bump) 0.95 [0.95, 0.95], claimed > 0.9."
 
 
 def test_records_are_plain_data():

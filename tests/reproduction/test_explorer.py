@@ -112,9 +112,3 @@ def test_a_damaged_file_is_one_line_and_made_again(results):
     assert "\n" not in str(error.value)
     assert EXPLORER in results.damaged()
     assert len(collected(results, paper(SMALL), store(SMALL))[0]) == 1
-
-
-def test_a_file_of_another_kind_is_one_line(results):
-    results.keep_decoders(b"\x02\0\0\0\0\0\0\0{}")
-    with pytest.raises(InvalidValue, match="decoders of this edition"):
-        kept_decoders(results)

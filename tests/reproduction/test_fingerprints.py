@@ -32,39 +32,24 @@ def test_it_depends_on_all_that_a_dataset_depends_on():
     assert dataset_fingerprint("a", {"2": "y", "1": "x"}, *same[2:]) == dataset_fingerprint(*same)
 
 
-@pytest.fixture
-def measured(tmp_path):
-    """Runs a study again into one folder; whether it was measured."""
+def test_measured_again_only_when_what_it_depends_on_changes(tmp_path, monkeypatch):
+    study = STUDIES["encoding_width"]
 
-    def again(preset=PRESET):
+    def measured(*changes):
         lines = []
-        studies = [STUDIES["encoding_width"]]
-        reproduce(studies, preset, tmp_path / "runs", tmp_path / "out", device="cpu", say=lines.append)
+        reproduce(study, PRESET.changed(changes), tmp_path / "runs", tmp_path / "out", device="cpu", say=lines.append)
         return any(line.startswith("measured") for line in lines)
 
-    assert again()
-    return again
-
-
-def test_nothing_is_measured_twice(measured):
-    assert not measured()
-
-
-def test_another_studys_setting_stales_nothing(measured):
-    assert not measured(PRESET.changed(["threshold_sizes=6,7", "depths=2"]))
-
-
-def test_its_own_setting_does(measured):
-    assert measured(PRESET.changed(["variances=1,7"]))
-
-
-def test_its_own_version_does(measured, monkeypatch):
-    monkeypatch.setattr(type(STUDIES["encoding_width"]), "version", 2)
     assert measured()
-
-
-def test_the_version_of_the_scores_does(measured, monkeypatch):
+    assert not measured()
+    assert not measured("threshold_sizes=6,7", "depths=2")  # another study's settings
+    assert measured("variances=1,7")
+    assert measured()
+    monkeypatch.setattr(type(study), "version", 2)
+    assert measured()
     monkeypatch.setattr("recombine.reproduction.study.SCORES_VERSION", 99)
+    assert measured()
+    monkeypatch.setattr(type(study), "optional_tools", lambda study: ("a tool",))
     assert measured()
 
 
@@ -83,11 +68,6 @@ def test_a_stage_metrics_version_stales_the_studies_that_profile_stages(monkeypa
     )
     changed = [name for name, study in STUDIES.items() if study.versions != before[name]]
     assert changed == [name for name, study in STUDIES.items() if STAGE_PROFILE in study.metrics] != []
-
-
-def test_an_optional_tool_does(measured, monkeypatch):
-    monkeypatch.setattr(type(STUDIES["encoding_width"]), "optional_tools", lambda study: ("a tool",))
-    assert measured()
 
 
 def shared_module(name):

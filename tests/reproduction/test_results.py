@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
-import xarray
 
 from recombine.errors import InvalidValue
 from recombine.papers import DEFAULT
 from recombine.reproduction.findings import Findings
-from recombine.reproduction.report.verdicts import costs_table
 from recombine.reproduction.reporting import write_report
 from recombine.reproduction.reproduce import reproduce
 from recombine.reproduction.results import SETTINGS, SOURCE, Results
@@ -51,20 +49,6 @@ def test_a_run_that_two_studies_share_is_trained_once(tmp_path):
     assert len(wanted) < sum(len(study.specs(preset)) for study in studies)
     reproduce(studies, preset, tmp_path / "runs", tmp_path / "out", device="cpu")
     assert {path.name for path in (tmp_path / "runs" / "runs").iterdir()} == wanted
-
-
-def test_costs_by_study_add_up_to_those_of_the_folder(tmp_path):
-    results = Results(tmp_path)
-    results.save("encoder", xarray.Dataset(attrs={"measuring_seconds": 2.0, "settings": "{}"}), "digest")
-    results.save("depth", xarray.Dataset(attrs={"measuring_seconds": 0.5, "settings": "{}"}), "digest")
-    entries = {"a": (4.0, ["depth", "encoder"]), "b": (1.0, ["depth"])}
-    runs = {key: {"studies": own, "seconds": seconds, "status": "done"} for key, (seconds, own) in entries.items()}
-    results.digests.replace({"runs.json": json.dumps(runs).encode()})
-    assert results.costs() == {
-        "depth": {"networks": 2, "training": 3.0, "measuring": 0.5},
-        "encoder": {"networks": 1, "training": 2.0, "measuring": 2.0},
-    }
-    assert "| **all** | – | 5.0 | 2.5 |" in costs_table(results.costs())
 
 
 def test_a_run_trained_to_something_else_is_measured_again(tmp_path):
@@ -258,12 +242,6 @@ def test_few_seeds_show_directions_and_no_verdict(tmp_path, monkeypatch):
     outcomes = {text.partition(":")[0].partition(" (")[0] for text in shown}
     assert outcomes <= {"direction", "exploratory", "not decidable", "as claimed", "opposite", "not measured"}
     assert "direction" in outcomes
-
-
-def test_a_page_without_claims_has_no_banner(tmp_path):
-    results = Results(tmp_path)
-    results.note(preset={"seeds": 4})
-    assert 'class="banner"' not in write_report(Findings(DEFAULT, results)).read_text()
 
 
 @pytest.mark.parametrize("word", ["4", "fig4", "Fig4", "FIG4"])

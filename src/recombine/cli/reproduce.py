@@ -167,9 +167,10 @@ def report(
     texts = {path: marked_document(path, [*BLOCKS, *captions]) for path in write or []}
     if store is not None:
         _collect(findings, store)
+    blocks = _blocks(findings) if texts else {}
     page = written(findings)
     for path, text in texts.items():
-        write_file(path, verdicts.with_blocks(text, _blocks(findings)).encode(), "write")
+        write_file(path, verdicts.with_blocks(text, blocks).encode(), "write")
     if telling is not None:
         from recombine.papers.forced_rendering.markers.telling import write_telling
 
