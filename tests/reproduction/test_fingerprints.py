@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 import recombine.papers.forced_rendering
-from recombine.metrics.registry import STAGE_METRICS
-from recombine.metrics.versions import FUNCTION_VERSIONS, STAGE_PROFILE
+from recombine.metrics.registry import FUNCTION_VERSIONS, STAGE_METRICS, STAGE_PROFILE
 from recombine.papers import DEFAULT
 from recombine.reproduction.reproduce import dataset_fingerprint, reproduce
 from tests.tiny import TINY
@@ -64,7 +63,7 @@ def test_a_stage_metrics_version_stales_the_studies_that_profile_stages(monkeypa
     metric = dataclasses.replace(STAGE_METRICS["tuning"], version=99)
     registered = {**STAGE_METRICS, "tuning": metric}
     monkeypatch.setattr(
-        "recombine.metrics.versions.versions", lambda names: {name: registered[name].version for name in names}
+        "recombine.metrics.registry.versions", lambda names: {name: registered[name].version for name in names}
     )
     changed = [name for name, study in STUDIES.items() if study.versions != before[name]]
     assert changed == [name for name, study in STUDIES.items() if STAGE_PROFILE in study.metrics] != []

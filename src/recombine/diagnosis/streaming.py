@@ -13,8 +13,8 @@ from recombine.diagnosis.subject import ROWS_AT_ONCE, Subject
 from recombine.diagnosis.targets import target_rows
 from recombine.factors import FactorGrid
 from recombine.metrics import squared_error
+from recombine.metrics.sampling import points_at
 from recombine.metrics.stages import Encode
-from recombine.metrics.sub_grids import points_at
 
 
 def streamed_errors(

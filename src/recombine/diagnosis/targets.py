@@ -17,7 +17,7 @@ from recombine.arrays import as_numbers
 from recombine.checks import users_function
 from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
-from recombine.metrics.sub_grids import points_at
+from recombine.metrics.sampling import points_at
 
 TargetFunction = Callable[[Tensor], Tensor]
 """Factor values `(point, factor)` to the right outputs `(point, …)`."""

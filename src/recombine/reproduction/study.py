@@ -17,7 +17,7 @@ import torch
 
 from recombine.decoders import StagedDecoder
 from recombine.errors import InvalidValue
-from recombine.metrics.versions import metric_versions
+from recombine.metrics.registry import metric_versions
 from recombine.reproduction.preset import Preset
 from recombine.specs import RunSpec
 from recombine.store import Run
@@ -104,7 +104,7 @@ class Study(ABC, Generic[P]):
     version: ClassVar[int] = 1
     """Of its own code: raise it when what is measured changes, so that Datasets are measured again."""
     metrics: ClassVar[tuple[str, ...]] = ()
-    """The metrics that it measures with, whose versions count too (`recombine.metrics.versions`)."""
+    """The metrics that it measures with, whose versions count too (`recombine.metrics.registry`)."""
 
     @abstractmethod
     def arms(self, preset: P) -> list[Arm]:

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from recombine.metrics import landmarks, metric_tensor
-from recombine.metrics.kernel_axis import above_delta
+from recombine.metrics.factorization import above_delta
 from recombine.metrics.profile import read_stages
 from recombine.metrics.profile import stage_profile as registered_profile
 from recombine.metrics.registry import STAGE_METRICS, Stage
