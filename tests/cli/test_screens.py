@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from recombine.screen import REPLACED, prepare_streams
 from tests.golden import MADE_HERE
 from tests.golden.screens import COMMANDS, SIZES, golden, screens
 
@@ -44,8 +43,3 @@ def test_rows_are_named_on_every_screen(size):
         assert "width=8, encoding=rate" in table
     for heading in ("key", "encoding", "decoder.width", "seed", "ID MSE", "OOD acc."):
         assert heading in listed
-
-
-def test_rules_of_tables_in_ascii():
-    prepare_streams()
-    assert "a ─ b".encode("ascii", REPLACED) == b"a - b"

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from recombine.errors import InvalidValue
-from recombine.metrics import extreme_pixel, hits, region_mean, squared_error, stratified_sample
-from recombine.metrics.sampled_means import quantile
+from recombine.metrics import extreme_pixel, hits, squared_error, stratified_sample
+from recombine.metrics.sampling import quantile
 from recombine.tasks import BumpTask
 from recombine.training import Evaluator, evaluate, scores, standard_errors
 
@@ -71,9 +71,6 @@ def test_metrics_against_loops():
         for point in range(3):
             column, row = pixel[member, point].tolist()
             assert outputs[member, point, row, column] == outputs[member, point].max()
-    assert region_mean(error, torch.tensor([True, False, True])).tolist() == pytest.approx(
-        [((e[0] + e[2]) / 2).item() for e in error]
-    )
     assert hits(torch.tensor([[3, 4], [3, 6]]), torch.tensor([[4.0, 5.0], [4.0, 4.0]])).tolist() == [True, False]
 
 

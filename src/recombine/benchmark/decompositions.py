@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from recombine.theory.cp import cp_decomposition
+from recombine.theory.ranks import cp_decomposition
 
 ITERATIONS, TOLERANCE = 100, 1e-8
 """Sweeps of a loop, and the relative error that one must gain: tensorly's defaults."""

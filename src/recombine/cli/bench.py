@@ -133,7 +133,7 @@ def _read(path: Path, field: str = "from") -> dict[str, Any]:
 
 def _write(path: Path, text: str, blocks: Mapping[str, str], records: Mapping[str, Mapping[str, Any]]) -> None:
     from recombine.benchmark.figure import performance_figure
-    from recombine.reproduction.report.drawing import save_drawn
+    from recombine.reproduction.reporting import save_drawn
 
     for name, record in records.items():
         if "engine" in record:

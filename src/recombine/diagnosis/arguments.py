@@ -18,8 +18,8 @@ from recombine.factors import FORMS, TURN, Factor, FactorGrid, Form
 from recombine.holdouts import HOLDOUTS, Holdout
 from recombine.metrics.profile import usual_metrics
 from recombine.metrics.registry import STAGE_METRICS, Need
+from recombine.metrics.sampling import points_at
 from recombine.metrics.stages import Encode
-from recombine.metrics.sub_grids import points_at
 from recombine.tasks import ArrayTask
 
 TargetFunction = Callable[[Tensor], Tensor]

@@ -56,8 +56,8 @@ from recombine.holdouts import Holdout, HoldoutSummary
 from recombine.metrics import neighbour_metric, volume_element
 from recombine.metrics.profile import StageProfile, read_stages, stage_profile
 from recombine.metrics.registry import Stage
+from recombine.metrics.sampling import points_at
 from recombine.metrics.stages import INPUT, MEMORY, Encode, precision
-from recombine.metrics.sub_grids import points_at
 from recombine.store import Run
 from recombine.tasks import ArrayTask
 from recombine.training.devices import arithmetic

@@ -12,8 +12,8 @@ from recombine.diagnosis.arguments import Targets, shaped_targets, target_rows
 from recombine.diagnosis.subject import ROWS_AT_ONCE, Subject
 from recombine.factors import FactorGrid
 from recombine.metrics import averaged_prediction, gram_matrix, kernel_agreement, squared_error, superposition_scores
+from recombine.metrics.sampling import points_at
 from recombine.metrics.stages import Encode
-from recombine.metrics.sub_grids import points_at
 
 PERMUTATIONS = 499
 """Permutations of the kernel test; a study that needs smaller p-values asks for more."""

@@ -30,15 +30,17 @@ from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
 from recombine.metrics.profile import StageProfile
 from recombine.metrics.registry import STAGE_METRICS, Need
-from recombine.metrics.sampled_means import (
+from recombine.metrics.sampling import (
     Estimate,
+    draw_sub_grids,
+    gap_free_sub_grid,
+    has_both_sides,
     mean_estimate,
     quantile,
     ratio_estimate,
     repeated_estimate,
     stratified_sample,
 )
-from recombine.metrics.sub_grids import draw_sub_grids, gap_free_sub_grid, has_both_sides
 from recombine.streams import stream_seed
 
 LIMIT = 4096

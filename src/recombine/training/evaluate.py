@@ -1,6 +1,6 @@
 """A trained member's outputs over the factor grid, reduced to errors and hits.
 
-A grid of more than `EVALUATED` points is sampled, held-out and kept points apart (`recombine.metrics.sampled_means`);
+A grid of more than `EVALUATED` points is sampled, held-out and kept points apart (`recombine.metrics.sampling`);
 scores then have standard errors. Points that data have no example of are never evaluated. Examples that would fill
 memory are rendered chunk by chunk, each time anew.
 """
@@ -21,7 +21,6 @@ from recombine.metrics import (
     hits,
     mean_estimate,
     ratio_estimate,
-    region_mean,
     squared_error,
     stratified_sample,
 )
@@ -211,11 +210,11 @@ def scores(evaluation: Evaluation) -> dict[str, float]:
     held_out = evaluation["held_out"].bool()
     results: dict[str, float] = {}
     for name, region in (("id", ~held_out), ("ood", held_out)):
-        error = region_mean(evaluation["error"].double(), region)
-        blank = region_mean(evaluation["blank"].double(), region)
+        error = evaluation["error"].double()[..., region].mean(dim=-1)
+        blank = evaluation["blank"].double()[..., region].mean(dim=-1)
         results[f"{name}_mse"] = error.item()
         results[f"{name}_over_blank"] = (error / blank).item()
-        results[f"{name}_accuracy"] = region_mean(evaluation["hit"].double(), region).item()
+        results[f"{name}_accuracy"] = evaluation["hit"].double()[..., region].mean(dim=-1).item()
     return results
 
 

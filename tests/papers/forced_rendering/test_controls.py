@@ -13,9 +13,8 @@ from recombine.papers.forced_rendering.controls import (
     UNPENALISED,
     WHOLE,
 )
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.initial import initial_runs
-from recombine.reproduction.profile import stage_profile
+from recombine.reproduction.measuring import Batch, stage_profile
+from recombine.reproduction.study import initial_runs
 from tests.tiny import TINY
 
 STUDY = DEFAULT.studies["controls"]

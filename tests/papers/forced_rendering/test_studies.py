@@ -9,9 +9,8 @@ import torch
 
 from recombine.papers import DEFAULT
 from recombine.papers.forced_rendering.penalties_figure import bump_sigma
-from recombine.reproduction.batches import Batch
 from recombine.reproduction.claims import judge
-from recombine.reproduction.measuring import tabulate
+from recombine.reproduction.measuring import Batch, tabulate
 from recombine.reproduction.panels import of_shared_seeds, seed_count
 from recombine.reproduction.results import Results
 from recombine.reproduction.study import Trials

@@ -61,8 +61,8 @@ def test_a_readout_of_features_that_are_factors_is_exact(tmp_path):
     """Untrained encoders have a hidden stage too: errors are those of ridge on halves, by hand."""
     from recombine.decoders import ConvEncoder
     from recombine.papers.forced_rendering.encoder import readout_errors
-    from recombine.reproduction.batches import Batch
-    from recombine.reproduction.initial import initial_runs
+    from recombine.reproduction.measuring import Batch
+    from recombine.reproduction.study import initial_runs
     from recombine.specs import RunSpec
 
     task = BumpTask(size=10, direction="encode")

@@ -26,18 +26,19 @@ from recombine.papers.forced_rendering.superposition import (
     SUPERPOSITION_METRICS,
     superposition_scores_of,
 )
-from recombine.reproduction.batches import Batch
 from recombine.reproduction.measuring import (
     DRAWING,
+    STAGE_DIMS,
     TRAINED,
+    Batch,
     Measured,
     base_attributes,
     drawings,
+    stage_profile,
     tabulate,
     with_positions,
 )
 from recombine.reproduction.preset import AnyNumber, Count
-from recombine.reproduction.profile import STAGE_DIMS, stage_profile
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.specs import RunSpec
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from recombine.papers.forced_rendering.attention import ARCHITECTURES, BASE
 from recombine.papers.forced_rendering.encodings_claims import COMPOSING_ACCURACY, FAILING_ERROR
 from recombine.papers.forced_rendering.samples import sample, trained
-from recombine.reproduction.claims import Claim, Data, Statement
+from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, below
-from recombine.reproduction.samples import Sample
 
 
 def _by_decoder(data: Data, score: str) -> dict[str, Sample]:

@@ -23,13 +23,9 @@ from recombine.papers.forced_rendering.superposition import (
     SUPERPOSITION_METRICS,
     superposition_scores_of,
 )
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.claims import Data
-from recombine.reproduction.initial import initial_runs
-from recombine.reproduction.measuring import TRAINED, base_attributes, tabulate
-from recombine.reproduction.profile import STAGE_DIMS, stage_profile
-from recombine.reproduction.samples import Sample
-from recombine.reproduction.study import Arm, Labels, Study, Trials
+from recombine.reproduction.claims import Data, Sample
+from recombine.reproduction.measuring import STAGE_DIMS, TRAINED, Batch, base_attributes, stage_profile, tabulate
+from recombine.reproduction.study import Arm, Labels, Study, Trials, initial_runs
 from recombine.specs import RunSpec
 from recombine.store import Run
 

@@ -12,10 +12,17 @@ import numpy as np
 import torch
 
 from recombine.papers.forced_rendering.presets import CODES, BumpPreset
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.measuring import DRAWING, base_attributes, drawings, tabulate, with_positions
+from recombine.reproduction.measuring import (
+    DRAWING,
+    STAGE_DIMS,
+    Batch,
+    base_attributes,
+    drawings,
+    stage_profile,
+    tabulate,
+    with_positions,
+)
 from recombine.reproduction.preset import AnyNumber, Seeds, Several
-from recombine.reproduction.profile import STAGE_DIMS, stage_profile
 from recombine.reproduction.study import Arm, Study, Trials
 
 if TYPE_CHECKING:
@@ -35,7 +42,6 @@ class Settings(BumpPreset):
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {"depths": (2, 3), "extra_depths": (), "deep_rate_seeds": 3}
     }  # fmt: skip
-    former_names: ClassVar[Mapping[str, str]] = {"deep": "extra_depths"}
 
     @property
     def pictured_depth(self) -> int:

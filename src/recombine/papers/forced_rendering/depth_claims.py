@@ -12,12 +12,18 @@ from typing import TYPE_CHECKING
 from recombine.papers.forced_rendering.controls import less_controls
 from recombine.papers.forced_rendering.presets import CODES
 from recombine.papers.forced_rendering.samples import sample, trained
-from recombine.reproduction.claims import Claim, Data, Statement
+from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, below, effect
-from recombine.reproduction.samples import Sample
-from recombine.reproduction.stage_tables import fall, first_hidden, largest_drop, last_hidden, last_two_less_others
-from recombine.reproduction.stage_tables import output as at_output
-from recombine.reproduction.tables import listed_attribute, stage_slope
+from recombine.reproduction.tables import (
+    fall,
+    first_hidden,
+    largest_drop,
+    last_hidden,
+    last_two_less_others,
+    listed_attribute,
+    stage_slope,
+)
+from recombine.reproduction.tables import output as at_output
 
 if TYPE_CHECKING:
     import xarray

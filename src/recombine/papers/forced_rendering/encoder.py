@@ -16,8 +16,7 @@ from recombine.decoders import ConvEncoder
 from recombine.metrics import LinearProbe, ensemble_reader, features
 from recombine.papers.forced_rendering.presets import CODES, BumpPreset
 from recombine.papers.forced_rendering.scores import DISTANCE_DIMS, DISTANCE_METRICS, errors_by_distance
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.measuring import Measured, base_attributes, grid_maps, grid_variables, tabulate
+from recombine.reproduction.measuring import Batch, Measured, base_attributes, grid_maps, grid_variables, tabulate
 from recombine.reproduction.study import Arm, Study, Trials
 
 if TYPE_CHECKING:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from recombine.papers.forced_rendering.presets import CODES
 from recombine.papers.forced_rendering.samples import decades, sample, some_distances
-from recombine.reproduction.claims import Claim, Data, Statement
+from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
-from recombine.reproduction.samples import Sample
 
 
 def error_ratio_alternatives(data: Data) -> dict[str, Sample]:

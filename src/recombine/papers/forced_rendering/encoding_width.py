@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from recombine.encodings import Bump
 from recombine.papers.forced_rendering.presets import BumpPreset
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.measuring import DRAWING, base_attributes, drawings, tabulate, with_positions
+from recombine.reproduction.measuring import DRAWING, Batch, base_attributes, drawings, tabulate, with_positions
 from recombine.reproduction.preset import Several
 from recombine.reproduction.study import Arm, Study, Trials
 

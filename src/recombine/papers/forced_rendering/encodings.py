@@ -14,9 +14,9 @@ import numpy as np
 
 from recombine.papers.forced_rendering.presets import ALL_CODES, CODES, BumpPreset
 from recombine.papers.forced_rendering.scores import DISTANCE_DIMS, DISTANCE_METRICS, errors_by_distance
-from recombine.reproduction.batches import Batch
 from recombine.reproduction.measuring import (
     DRAWING,
+    Batch,
     base_attributes,
     drawings,
     grid_maps,

@@ -12,9 +12,8 @@ from recombine.papers.forced_rendering.attention import ARCHITECTURES, BASE
 from recombine.papers.forced_rendering.encodings import BOX
 from recombine.papers.forced_rendering.mlp import MLP_ARM
 from recombine.papers.forced_rendering.samples import sample, some_distances, trained
-from recombine.reproduction.claims import Claim, Data, Statement
+from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, below
-from recombine.reproduction.samples import Sample
 
 if TYPE_CHECKING:
     import xarray

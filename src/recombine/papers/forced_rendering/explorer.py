@@ -17,9 +17,9 @@ from recombine.papers.forced_rendering.penalties import ARMS, BOTH, ENTROPY, NON
 from recombine.papers.forced_rendering.presets import CODES
 from recombine.papers.forced_rendering.samples import LEARNT_ACCURACY, LEARNT_ERROR
 from recombine.papers.forced_rendering.scores import training_fit
-from recombine.reproduction.batches import Batch
 from recombine.reproduction.explorer import NONE as NONE_SUCH
 from recombine.reproduction.explorer import DecoderChoice, LabelledSpec
+from recombine.reproduction.measuring import Batch
 from recombine.specs import RunSpec
 from recombine.store import Run
 

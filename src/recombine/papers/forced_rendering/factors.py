@@ -26,8 +26,7 @@ from recombine.papers.forced_rendering.controls import kept_combinations
 from recombine.papers.forced_rendering.penalties import ENTROPY_WEIGHT, VARIANCE_WEIGHT
 from recombine.papers.forced_rendering.presets import Common
 from recombine.papers.forced_rendering.scores import training_fit
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.measuring import base_attributes, tabulate
+from recombine.reproduction.measuring import Batch, base_attributes, tabulate
 from recombine.reproduction.preset import AnyNumber, Count, Positive, Seeds, Several
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.specs import RunSpec

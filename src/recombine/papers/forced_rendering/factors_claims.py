@@ -21,9 +21,8 @@ from recombine.papers.forced_rendering.factors import (
     LOW_RANK_PENALISED,
 )
 from recombine.papers.forced_rendering.samples import sample
-from recombine.reproduction.claims import Claim, Data, Statement
+from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, below, effect
-from recombine.reproduction.samples import Sample
 
 if TYPE_CHECKING:
     import xarray

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from recombine.papers.forced_rendering.presets import BumpPreset
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.measuring import base_attributes, grid_maps, grid_variables, tabulate
+from recombine.reproduction.measuring import Batch, base_attributes, grid_maps, grid_variables, tabulate
 from recombine.reproduction.preset import Several
 from recombine.reproduction.study import DONE, Arm, Study, Trials
 

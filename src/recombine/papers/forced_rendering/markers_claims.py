@@ -40,10 +40,9 @@ from recombine.papers.forced_rendering.markers_scoring import (
     table_of,
 )
 from recombine.papers.forced_rendering.samples import trained
-from recombine.reproduction.claims import Claim, Data, Statement
+from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import below, effect
 from recombine.reproduction.intervals import Estimate, Resampled
-from recombine.reproduction.samples import Sample
 
 if TYPE_CHECKING:
     import xarray

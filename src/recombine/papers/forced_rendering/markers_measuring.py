@@ -30,9 +30,8 @@ from recombine.metrics import (
 )
 from recombine.papers.forced_rendering.attention import MEMORY, one_by_one
 from recombine.papers.forced_rendering.scores import training_fit
-from recombine.reproduction import stage_tables
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.profile import STAGE_DIMS, stage_profile
+from recombine.reproduction import tables
+from recombine.reproduction.measuring import STAGE_DIMS, Batch, stage_profile
 from recombine.tasks import Task
 
 if TYPE_CHECKING:
@@ -192,12 +191,12 @@ def _of_outputs(task: Task, outputs: Tensor) -> dict[str, Tensor]:
 
 
 PLACES: dict[str, Callable[[xarray.DataArray], xarray.DataArray]] = {
-    FIRST: stage_tables.first_hidden,
-    MIDDLE: stage_tables.middle_hidden,
-    LAST: stage_tables.last_hidden,
-    OUTPUT: stage_tables.output,
-    MEAN: stage_tables.mean_after_input,
-    FALL: stage_tables.fall,
+    FIRST: tables.first_hidden,
+    MIDDLE: tables.middle_hidden,
+    LAST: tables.last_hidden,
+    OUTPUT: tables.output,
+    MEAN: tables.mean_after_input,
+    FALL: tables.fall,
 }
 """Each position, and how its value is had from those of all stages."""
 

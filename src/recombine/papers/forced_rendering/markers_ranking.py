@@ -38,7 +38,7 @@ from recombine.papers.forced_rendering.markers_scoring import (
 )
 from recombine.reproduction.claims import Judgement
 from recombine.reproduction.intervals import Interval, Resampled
-from recombine.reproduction.report.sentences import sentence
+from recombine.reproduction.report.verdicts import sentence
 from recombine.reproduction.results import Results
 
 if TYPE_CHECKING:

@@ -17,10 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from recombine.decoders import MLP
 from recombine.encodings import Rate
 from recombine.papers.forced_rendering.presets import CODES, BumpPreset
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.measuring import base_attributes, grid_variables, tabulate
+from recombine.reproduction.measuring import STAGE_DIMS, Batch, base_attributes, grid_variables, stage_profile, tabulate
 from recombine.reproduction.preset import Count, Positive, Several
-from recombine.reproduction.profile import STAGE_DIMS, stage_profile
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.reproduction.tables import keep_first
 from recombine.specs import RunSpec

@@ -20,12 +20,10 @@ from recombine.papers.forced_rendering.depth_claims import networks_of, trained_
 from recombine.papers.forced_rendering.mlp import CNN_ARM, MLP_ARM
 from recombine.papers.forced_rendering.presets import CODES
 from recombine.papers.forced_rendering.samples import Majority, sample
-from recombine.reproduction.claims import Claim, Data, Statement
+from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
-from recombine.reproduction.samples import Sample
-from recombine.reproduction.stage_tables import fall, mean_after_input, total_variation, unevenness
-from recombine.reproduction.stage_tables import output as at_output
-from recombine.reproduction.tables import listed_attribute
+from recombine.reproduction.tables import fall, listed_attribute, mean_after_input, total_variation, unevenness
+from recombine.reproduction.tables import output as at_output
 
 if TYPE_CHECKING:
     import xarray

@@ -16,10 +16,8 @@ from recombine.decoders import LowRank
 from recombine.decoders.low_rank import LowRankEmbedding
 from recombine.metrics import band_alignment, band_index, matrix_effective_rank
 from recombine.papers.forced_rendering.presets import Common
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.measuring import base_attributes, grid_variables, tabulate
+from recombine.reproduction.measuring import STAGE_DIMS, Batch, base_attributes, grid_variables, stage_profile, tabulate
 from recombine.reproduction.preset import Count, Positive, Seeds
-from recombine.reproduction.profile import STAGE_DIMS, stage_profile
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.reproduction.tables import keep_first
 from recombine.specs import RunSpec

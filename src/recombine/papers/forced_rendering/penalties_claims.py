@@ -18,10 +18,9 @@ import numpy as np
 from recombine.papers.forced_rendering.controls import LOW_RANK_UNTRAINED, LOW_RANK_WHOLE, UNPENALISED
 from recombine.papers.forced_rendering.penalties import BOTH, ENTROPY, NONE, OTHER_SIZE, RAW, UNIT, VARIANCE
 from recombine.papers.forced_rendering.samples import decades, sample
-from recombine.reproduction.claims import Claim, Data, Statement
+from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import Criterion, above, below, effect, within
 from recombine.reproduction.intervals import Resampled
-from recombine.reproduction.samples import Sample
 
 if TYPE_CHECKING:
     import xarray

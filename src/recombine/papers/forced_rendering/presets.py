@@ -31,7 +31,6 @@ class Common(Preset):
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {"seeds": 3, "extra_seeds": 1, "first_seed": 0, "precision": "float32"}
     }
-    former_names: ClassVar[Mapping[str, str]] = {"few": "extra_seeds"}
 
 
 class WithDepth(Common):

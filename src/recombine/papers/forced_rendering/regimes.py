@@ -16,8 +16,7 @@ from recombine.papers.forced_rendering.penalties import BOTH, NONE, penalised_sp
 from recombine.papers.forced_rendering.penalties import Settings as PenaltySettings
 from recombine.papers.forced_rendering.scores import training_fit
 from recombine.papers.forced_rendering.stripes import Settings as StripeSettings
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.measuring import base_attributes, tabulate
+from recombine.reproduction.measuring import Batch, base_attributes, tabulate
 from recombine.reproduction.study import Arm, Study, Trials
 
 if TYPE_CHECKING:

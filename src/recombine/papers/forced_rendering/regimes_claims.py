@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 from recombine.papers.forced_rendering.regimes import RIVALS
 from recombine.papers.forced_rendering.samples import sample
-from recombine.reproduction.claims import Claim, Data, Statement
+from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
-from recombine.reproduction.samples import Sample
 
 if TYPE_CHECKING:
     pass

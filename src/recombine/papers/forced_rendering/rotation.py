@@ -38,8 +38,7 @@ from recombine.papers.forced_rendering.rotation_measures import (
     principal_scores,
     stage_roughness,
 )
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.measuring import base_attributes, tabulate
+from recombine.reproduction.measuring import Batch, base_attributes, tabulate
 from recombine.reproduction.preset import Count, Positive, Seeds
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.specs import RunSpec

@@ -17,9 +17,8 @@ import numpy as np
 
 from recombine.papers.forced_rendering.rotation import INPUT_STAGES, MANY, ONE
 from recombine.papers.forced_rendering.samples import sample
-from recombine.reproduction.claims import Claim, Data, Statement
+from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, effect
-from recombine.reproduction.samples import Sample
 
 if TYPE_CHECKING:
     import xarray

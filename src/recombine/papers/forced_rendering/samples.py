@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recombine.reproduction.intervals import CONFIDENCE, Estimate, Interval, Share, TrimmedMean
-from recombine.reproduction.samples import Sample
+from recombine.reproduction.claims import Sample
+from recombine.reproduction.criteria import Learnt
+from recombine.reproduction.intervals import CONFIDENCE, Estimate, Interval, Share
 
 if TYPE_CHECKING:
     import xarray
 
 
-LEARNT_ERROR = 0.1
-"""Over that of a blank image."""
-LEARNT_ACCURACY = 0.95
+LEARNT_ERROR, LEARNT_ACCURACY = Learnt().largest_error, Learnt().smallest_accuracy
+"""As criteria declare them; the error is over that of a blank image."""
 
 
 def learnt(networks: xarray.Dataset) -> xarray.DataArray:
@@ -44,12 +44,12 @@ def trained(networks: xarray.Dataset) -> xarray.DataArray:
 def sample(
     values: xarray.DataArray,
     *networks: xarray.Dataset,
-    estimated: Callable[[np.ndarray], Estimate] = TrimmedMean.of,
+    estimated: Callable[[np.ndarray], Estimate] | None = None,
 ) -> Sample:
     """Numbers over seeds, of the seeds whose networks all learnt.
 
     `networks` are those that each number is about, over the same seeds: one Dataset, or those that are compared. The
-    estimate is a trimmed mean, or a share.
+    estimate is a trimmed mean unless another one is given.
     """
     counted = [learnt(part) & trained(part) for part in networks]
     shares = [float(own.sum()) / max(1, int(trained(part).sum())) for own, part in zip(counted, networks, strict=True)]

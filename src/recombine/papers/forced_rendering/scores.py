@@ -19,11 +19,11 @@ import torch
 from torch import Tensor
 
 from recombine.metrics import distance_inside, extreme_pixel, hits, interior, squared_error
-from recombine.reproduction.batches import Batch
+from recombine.reproduction.measuring import Batch
 from recombine.tasks import Task
 
 if TYPE_CHECKING:
-    from recombine.reproduction.batches import Batch
+    from recombine.reproduction.measuring import Batch
 
 
 def training_fit(batch: Batch, outputs: Tensor | None = None) -> dict[str, Tensor]:

@@ -17,10 +17,17 @@ from recombine.metrics import band_position, features, interior, mean_band_index
 from recombine.metrics.stages import INPUT
 from recombine.papers.forced_rendering.presets import BumpPreset
 from recombine.papers.forced_rendering.scores import training_fit
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.measuring import DRAWING, base_attributes, drawings, tabulate, with_positions
+from recombine.reproduction.measuring import (
+    DRAWING,
+    STAGE_DIMS,
+    Batch,
+    base_attributes,
+    drawings,
+    stage_profile,
+    tabulate,
+    with_positions,
+)
 from recombine.reproduction.preset import Several
-from recombine.reproduction.profile import STAGE_DIMS, stage_profile
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.specs import RunSpec
 from recombine.tasks import Task

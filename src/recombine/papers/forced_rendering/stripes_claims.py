@@ -14,11 +14,9 @@ import numpy as np
 from recombine.papers.forced_rendering.controls import FAILING, UNTRAINED, WHOLE
 from recombine.papers.forced_rendering.samples import decades, sample
 from recombine.papers.forced_rendering.stripes import FULL, PERCENT, PERCENT_ALONE, WITH, WITHOUT
-from recombine.reproduction.claims import Claim, Data, Statement
+from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, below, effect
-from recombine.reproduction.samples import Sample
-from recombine.reproduction.stage_tables import first_hidden, output
-from recombine.reproduction.tables import listed_attribute
+from recombine.reproduction.tables import first_hidden, listed_attribute, output
 
 if TYPE_CHECKING:
     import xarray

@@ -24,8 +24,7 @@ from recombine.reproduction.panels import (
     styled,
     volume_line,
 )
-from recombine.reproduction.stage_tables import output
-from recombine.reproduction.tables import listed_attribute
+from recombine.reproduction.tables import listed_attribute, output
 
 if TYPE_CHECKING:
     import xarray

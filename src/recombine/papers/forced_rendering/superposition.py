@@ -30,8 +30,7 @@ from recombine.metrics import (
 )
 from recombine.papers.forced_rendering.mlp import Settings as MLPSettings
 from recombine.papers.forced_rendering.presets import ALL_CODES, CODES
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.measuring import TRAINED, Measured, base_attributes, sample_points, tabulate
+from recombine.reproduction.measuring import TRAINED, Batch, Measured, base_attributes, sample_points, tabulate
 from recombine.reproduction.preset import AnyNumber
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.tasks import Task

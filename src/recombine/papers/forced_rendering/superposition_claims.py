@@ -13,9 +13,8 @@ from recombine.papers.forced_rendering.controls import less_controls
 from recombine.papers.forced_rendering.presets import CODES
 from recombine.papers.forced_rendering.samples import Majority, sample, trained
 from recombine.papers.forced_rendering.superposition import CNN_ARM, CONTRASTS, COSINE, DARK, SIMILARITIES
-from recombine.reproduction.claims import Claim, Data, Statement
+from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, effect
-from recombine.reproduction.samples import Sample
 
 if TYPE_CHECKING:
     import xarray

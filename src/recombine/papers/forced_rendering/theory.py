@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from recombine.metrics import landmarks, metric_tensor
-from recombine.metrics.kernel_axis import above_delta
+from recombine.metrics.factorization import above_delta
 from recombine.metrics.profile import read_stages
 from recombine.metrics.profile import stage_profile as registered_profile
 from recombine.metrics.registry import STAGE_METRICS, Stage
@@ -35,8 +35,7 @@ from recombine.papers.forced_rendering.penalties import Settings as PenaltySetti
 from recombine.papers.forced_rendering.scores import training_fit
 from recombine.papers.forced_rendering.stripes import MANY
 from recombine.papers.forced_rendering.stripes import Settings as StripeSettings
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.measuring import TRAINED, base_attributes, tabulate
+from recombine.reproduction.measuring import TRAINED, Batch, base_attributes, tabulate
 from recombine.reproduction.preset import Count, Positive, Seeds
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.specs import RunSpec

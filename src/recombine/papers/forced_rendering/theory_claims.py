@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING
 
 from recombine.papers.forced_rendering.samples import sample
 from recombine.papers.forced_rendering.theory import COMPOSING, FAMILIES, INITIAL
-from recombine.reproduction.claims import Claim, Data, Samples, Statement
+from recombine.reproduction.claims import Claim, Data, Sample, Samples, Statement
 from recombine.reproduction.criteria import effect
-from recombine.reproduction.samples import Sample
-from recombine.reproduction.stage_tables import first_hidden, last_hidden, mean_of_hidden
-from recombine.reproduction.stage_tables import output as at_output
+from recombine.reproduction.tables import first_hidden, last_hidden, mean_of_hidden
+from recombine.reproduction.tables import output as at_output
 
 if TYPE_CHECKING:
     import xarray

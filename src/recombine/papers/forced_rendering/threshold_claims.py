@@ -28,10 +28,9 @@ from recombine.papers.forced_rendering.threshold_design import (
     TARGET,
     spelt,
 )
-from recombine.reproduction.claims import Claim, Data, Statement
+from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above
 from recombine.reproduction.intervals import Estimate, Share
-from recombine.reproduction.samples import Sample
 
 if TYPE_CHECKING:
     import xarray

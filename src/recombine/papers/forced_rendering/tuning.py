@@ -15,8 +15,7 @@ from torch import Tensor
 
 from recombine.metrics import features
 from recombine.papers.forced_rendering.stripes import Settings
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.measuring import base_attributes, grid_variables, tabulate
+from recombine.reproduction.measuring import Batch, base_attributes, grid_variables, tabulate
 from recombine.reproduction.study import Arm, Study, Trials
 
 if TYPE_CHECKING:

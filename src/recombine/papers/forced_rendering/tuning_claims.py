@@ -17,10 +17,9 @@ import numpy as np
 
 from recombine.papers.forced_rendering.samples import sample
 from recombine.papers.forced_rendering.stripes_claims import added, all_bumps, many, striped, with_bumps
-from recombine.reproduction.claims import Claim, Data, Statement
+from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
-from recombine.reproduction.samples import Sample
-from recombine.reproduction.stage_tables import fall, first_hidden, last_hidden, output
+from recombine.reproduction.tables import fall, first_hidden, last_hidden, output
 
 if TYPE_CHECKING:
     import xarray

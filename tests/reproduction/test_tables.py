@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import xarray
 
-from recombine.reproduction.stage_tables import (
+from recombine.reproduction.tables import (
     fall,
     first_hidden,
     largest_drop,

@@ -1,10 +1,10 @@
-"""The table of registered stage metrics in docs/metrics.md; `python -m recombine.metrics.table FILE` updates it."""
+"""The table of registered stage metrics in docs/metrics.md; `python docs/extensions/metric_table.py` updates it."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
+import recombine.metrics  # noqa: F401  registers them
 from recombine.metrics.registry import STAGE_METRICS, Column, StageMetric
 
 BEGIN, END = "<!-- stage metrics: begin -->", "<!-- stage metrics: end -->"
@@ -34,5 +34,5 @@ def updated(text: str) -> str:
 
 
 if __name__ == "__main__":
-    document = Path(sys.argv[1])
+    document = Path(__file__).parents[1] / "metrics.md"
     document.write_text(updated(document.read_text(encoding="utf-8")), encoding="utf-8")
