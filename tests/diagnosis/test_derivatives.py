@@ -132,15 +132,6 @@ def test_a_metric_that_no_number_holds_is_refused():
         recombine.diagnose(Vast(), GRID)
 
 
-def test_an_encoding_in_numpy_is_measured_by_differences():
-    def encode(values):
-        return torch.from_numpy(np.concatenate([np.sin(values.numpy()), np.cos(values.numpy())], axis=1))
-
-    result = recombine.diagnose(nn.Linear(4, 3), GRID, encode=encode)
-    assert result.attrs["metric"] == "finite differences"
-    assert "lost at input" in result.attrs["metric_reason"]
-
-
 def test_a_stage_that_never_varies_keeps_the_others_exact():
     dead = nn.Sequential(nn.Linear(12, 6), nn.ReLU(), nn.Linear(6, 3))
     nn.init.constant_(dead[0].bias, -100.0)

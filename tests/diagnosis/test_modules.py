@@ -41,19 +41,6 @@ def assert_unchanged(before, module):
     assert torch.equal(before[5], after[5])
 
 
-class Recurrent(nn.Module):
-    """torch's own fused parts: an LSTM and a transformer layer."""
-
-    def __init__(self):
-        super().__init__()
-        self.lstm = nn.LSTM(4, 8, batch_first=True)
-        self.layer = nn.TransformerEncoderLayer(8, 2, 8, batch_first=True)
-
-    def forward(self, codes):
-        hidden, _ = self.lstm(codes.view(len(codes), 4, 4))
-        return self.layer(hidden)
-
-
 class Custom(torch.autograd.Function):
     """Has no forward-mode derivative."""
 
@@ -169,23 +156,6 @@ def test_a_transformer_of_a_public_library():
     assert np.allclose(by_itself["metric"].sel(stage="output"), result["metric"].sel(stage="output"), atol=1e-5)
 
 
-class Tuples(nn.Module):
-    """Returns a dict; its parts return tuples, run twice, and live on in lists."""
-
-    def __init__(self):
-        super().__init__()
-        self.blocks = nn.ModuleList([nn.GRU(16, 16, batch_first=True), nn.Linear(16, 8)])
-
-    def forward(self, codes):
-        hidden, _ = self.blocks[0](codes[:, None, :])
-        return {"count": torch.tensor(3), "logits": self.blocks[1](torch.relu(self.blocks[1](hidden).repeat(1, 1, 2)))}
-
-
-def test_tuple_and_dict_outputs_and_parts_run_twice():
-    result = checked(Tuples())
-    assert list(result["stage"].values) == ["input", "blocks.0", "blocks.1", "output"]
-
-
 def test_a_function_may_encode_and_nothing_may_be_held_out():
     module = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
     result = recombine.diagnose(module, "a=-1:1:5,b=0:1:4", encode=lambda values: torch.cat([values, values**2], dim=1))
@@ -212,37 +182,6 @@ def test_differences_on_request():
     assert not np.allclose(exact["metric"], rough["metric"], rtol=0.05)
     with pytest.raises(InvalidValue, match=r"^geometry"):
         recombine.diagnose(small_spec("mlp").module(), GRID, encode="onehot", geometry="exact")
-
-
-class Named(nn.Module):
-    """Parts with the names of our own stages, one that never runs, and no parameters of its own."""
-
-    def __init__(self):
-        super().__init__()
-        self.input, self.output, self.idle = nn.Linear(16, 8), nn.Linear(8, 4), nn.Linear(2, 2)
-
-    def forward(self, codes):
-        return self.output(torch.relu(self.input(codes))).sin()
-
-
-def test_parts_may_have_the_names_of_our_stages():
-    result = checked(Named())
-    assert list(result["stage"].values) == ["input", "module.input", "module.output", "output"]
-    assert [int(n) for n in result["features"].values] == [16, 8, 4, 4]
-    with pytest.raises(InvalidValue, match=r"^stages"):
-        recombine.diagnose(Named(), GRID, encode="bump", stages=["idle"])
-
-
-def test_a_module_without_parameters():
-    result = checked(nn.Sequential(nn.ReLU(), nn.Flatten()))
-    assert result["stage"].values[-1] == "output"
-
-
-def test_fused_kernels_are_put_aside():
-    enabled = torch.backends.mha.get_fastpath_enabled()
-    result = checked(Recurrent())
-    assert result.attrs["metric"] == "exact"
-    assert torch.backends.mha.get_fastpath_enabled() == enabled
 
 
 def test_what_has_no_derivative_falls_back_or_says_so():
@@ -315,11 +254,6 @@ def test_superposition_needs_no_targets():
     assert set(result["prediction"].values) == {"memorised", "memorised_null", "averaged", "averaged_null"}
     plain = recombine.diagnose(nn.Linear(2, 5), GRID, holdout="center:2:5")
     assert set(plain["prediction"].values) == {"memorised", "memorised_null"}
-
-
-def test_double_precision_modules():
-    result = recombine.diagnose(small_spec("mlp").module().double(), GRID, encode="bump")
-    assert result["metric"].dtype == np.float64
 
 
 class NotANumber(nn.Module):

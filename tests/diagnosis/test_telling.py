@@ -131,14 +131,6 @@ def test_advice_is_for_modules_that_learnt_and_do_not_compose(monkeypatch, blank
     assert float(result["ood_over_mean"]) == pytest.approx(expected, abs=1e-6)
 
 
-def test_without_targets_there_is_no_advice(monkeypatch):
-    monkeypatch.setattr(results, "packaged", lambda: {**RECORD, "advice": ["draw better"]})
-    result = recombine.diagnose(
-        Drawer(TASK.held_out), TASK.grid, encode="bump", holdout=TASK.held_out, geometry="differences"
-    )
-    assert (result.advice, result.outcome) == ([], "")
-
-
 def test_the_packaged_advice_rests_on_supported_claims():
     from recombine.papers import DEFAULT
 

@@ -69,11 +69,6 @@ def test_a_stage_metrics_version_stales_the_studies_that_profile_stages(monkeypa
     assert changed == [name for name, study in STUDIES.items() if STAGE_PROFILE in study.metrics] != []
 
 
-def test_an_optional_tool_does(measured, monkeypatch):
-    monkeypatch.setattr(type(STUDIES["encoding_width"]), "optional_tools", lambda study: ("a tool",))
-    assert measured()
-
-
 def used_metrics(module, names, seen):
     """Functions of metrics and theory, and the profile, that some definitions of a paper's module use, and what those
     call in the paper's other modules."""
