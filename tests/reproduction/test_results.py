@@ -147,7 +147,7 @@ def test_diverged_runs_of_all_calls_are_counted(tiny_folder):
 def test_committed_results_say_of_themselves_what_was_noted():
     results = Results.existing(Path(__file__).parents[2] / "results" / "paper")
     assert results.provenance == results.noted
-    (settings, _), noted = results.settings("stripes"), results.noted["preset"]
+    settings, noted = results.settings("stripes"), results.noted["preset"]
     assert settings == {name: noted[name] for name in settings}  # studies that came later have settings of their own
     assert set(settings) <= set(noted)
 

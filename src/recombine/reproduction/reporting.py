@@ -108,7 +108,8 @@ def _smallest(contents: Mapping[str, bytes]) -> tuple[str, bytes]:
     buffer = io.BytesIO()
     image = Image.open(io.BytesIO(contents["png"])).convert("RGB")
     image.quantize(method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(buffer, "png")
-    return min(("svg+xml", contents["svg"]), ("png", buffer.getvalue()), key=lambda pair: len(pair[1]))
+    kinds = {"png": buffer.getvalue(), **({"svg+xml": contents["svg"]} if "svg" in contents else {})}
+    return min(kinds.items(), key=lambda pair: len(pair[1]))
 
 
 def _downloads(findings: Findings, figures: Sequence[DrawnFigure], space: int) -> list[Download]:

@@ -221,7 +221,7 @@ def _replaced(results: Results, studies: Sequence[Study[Any]], preset: Preset) -
     differing = []
     for name in results.studies:
         try:
-            stored, read = results.settings(name) or ({}, [])
+            stored, read = results.settings(name), results.settings_read(name)
         except InvalidValue:  # damaged
             if name not in redone:
                 raise

@@ -201,13 +201,13 @@ class Results:
         except InvalidValue:
             return False
 
-    def settings(self, study: str) -> tuple[dict[str, Any], list[str]] | None:
-        """The whole preset of a study's Dataset, and the names of the fields that it depends on; none if not known."""
-        attributes = self.dataset(study).attrs
-        if SETTINGS not in attributes:
-            return None
-        fields = dict(parsed_json(attributes[SETTINGS]))
-        return fields, list(parsed_json(attributes.get(READS, "null")) or fields)
+    def settings(self, study: str) -> dict[str, Any]:
+        """The whole preset of a study's Dataset; empty where it does not carry it."""
+        return dict(parsed_json(self.dataset(study).attrs.get(SETTINGS, "{}")))
+
+    def settings_read(self, study: str) -> list[str]:
+        """Names of the fields of its preset that a study's Dataset depends on."""
+        return list(parsed_json(self.dataset(study).attrs.get(READS, "[]")) or self.settings(study))
 
     def _attributes(self) -> dict[str, dict[str, Any]]:
         """Attributes of the Datasets that can be read."""
@@ -220,6 +220,9 @@ class Results:
     def remove(self, studies: Iterable[str]) -> None:
         """Take Datasets out of the folder, and what is noted of the runs that only they rest on."""
         removed = list(studies)
+        for study in removed:
+            if study not in self.studies:
+                raise InvalidValue("studies", study, f"among {listed(self.studies)}")
         if not removed:
             return
         self.digests.replace({_file(study): None for study in removed})
