@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from recombine.decoders import CNN, DECODERS
 from recombine.encodings import ENCODINGS
 from recombine.errors import InvalidValue
-from recombine.frozen import added_defaults
 from recombine.holdouts import HOLDOUTS, Pattern
+from recombine.records import added_defaults
 from recombine.specs import Recipe, RunSpec
 from recombine.store.summary import flattened
 from recombine.tasks import TASKS, BumpTask, Task

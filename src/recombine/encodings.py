@@ -30,7 +30,7 @@ from torch import Tensor
 
 from recombine.errors import InvalidValue, listed, typed
 from recombine.factors import Factor, FactorGrid, Form
-from recombine.frozen import Variant, text_pieces
+from recombine.records import Variant, text_pieces
 from recombine.registry import Registry
 
 

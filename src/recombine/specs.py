@@ -15,8 +15,8 @@ from pydantic import Field, model_validator
 
 from recombine.decoders import CNN, AnyDecoder, Interface, StagedDecoder, build_seeded
 from recombine.errors import InvalidValue
-from recombine.frozen import Frozen
 from recombine.keys import REVISION, canonical_json, stored_key, with_present_names
+from recombine.records import Frozen
 from recombine.streams import stream_seed
 from recombine.tasks import AnyTask, BumpTask
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.text import Text
 
 from recombine.cli.tables import Column, Holds, write_fields, write_table
-from recombine.screen import Screen, width_of
+from recombine.console import Screen, width_of
 
 CELLS = st.text("ab [/]=:.5\x1b", min_size=1, max_size=30).map(lambda text: "_".join(text.split()) or "_")
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic import Field
 
 import recombine as rc
-from recombine.frozen import Frozen
+from recombine.records import Frozen
 
 CALLABLE = [name for name in rc.__all__ if callable(getattr(rc, name))]
 

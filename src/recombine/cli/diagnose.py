@@ -15,11 +15,11 @@ from recombine.cli.destinations import require_folder
 from recombine.cli.options import Whole
 from recombine.cli.subject import SubjectFlags
 from recombine.cli.tables import Column, Holds, write_table
+from recombine.console import console, paragraph, say
 from recombine.diagnosis.planes import plane_of
 from recombine.diagnosis.sampling import LIMIT
 from recombine.errors import InvalidValue
 from recombine.files import one_line_errors, write
-from recombine.screen import console, paragraph, say
 from recombine.store import Run
 
 

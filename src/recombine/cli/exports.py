@@ -11,9 +11,9 @@ from typing import Literal
 from recombine.cli.destinations import require_file
 from recombine.cli.listing import matching
 from recombine.cli.options import SomePath, StorePath, Where
+from recombine.console import counted, say
 from recombine.errors import InvalidValue, StoreError, listed
 from recombine.files import one_line_errors, write
-from recombine.screen import counted, say
 from recombine.store import Run, Store, flattened
 from recombine.store.archives import read_archive, write_archive
 from recombine.store.loading import parquet

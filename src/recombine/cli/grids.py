@@ -23,7 +23,7 @@ from recombine.cli.flags import parse_seeds, spec_flags, specs_from
 from recombine.cli.options import SHORT
 from recombine.errors import InvalidValue, nearest, typed
 from recombine.files import read_given
-from recombine.frozen import Frozen
+from recombine.records import Frozen
 from recombine.specs import RunSpec
 
 MOST_RUNS = 1_000_000

@@ -22,6 +22,7 @@ from recombine.cli.options import (
     chosen_scheduler,
 )
 from recombine.cli.tables import Column, Holds, write_table
+from recombine.console import console, paragraph, say
 from recombine.errors import InvalidValue, listed
 from recombine.files import write as write_file
 from recombine.papers import DEFAULT as PAPER
@@ -29,7 +30,6 @@ from recombine.reproduction.claims import Judgement
 from recombine.reproduction.findings import Findings
 from recombine.reproduction.report import verdicts
 from recombine.reproduction.results import Results
-from recombine.screen import console, paragraph, say
 from recombine.store import store_path
 from recombine.store.names import MARKER
 from recombine.sweep.progress import TrainingBar

@@ -14,9 +14,9 @@ from recombine.cli.exports import export_runs, import_runs, require_whole
 from recombine.cli.listing import Row, difference, matching, train_command
 from recombine.cli.options import StorePath, Where, Whole
 from recombine.cli.tables import HEADINGS, INDENT, Column, Holds, score_text, write_fields, write_table
+from recombine.console import console, counted, paragraph, say
 from recombine.errors import StoreError, typed
 from recombine.keys import REVISION
-from recombine.screen import console, counted, paragraph, say
 from recombine.store import Listing, Run, Store, flattened
 from recombine.store.names import is_key
 

@@ -13,8 +13,8 @@ from recombine.cli.listing import field_text
 from recombine.cli.options import SchedulerAddress, SchedulerFile, SomePath, StorePath, Whole, chosen_scheduler
 from recombine.cli.tables import Column, Holds, write_table
 from recombine.cli.train import Memory, train_and_show, usual_flags
+from recombine.console import console, counted, say
 from recombine.errors import StoreError, listed
-from recombine.screen import console, counted, say
 from recombine.specs import RunSpec
 from recombine.store import Store, store_path
 from recombine.store.names import MARKER

@@ -19,7 +19,7 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from recombine.screen import Screen, visible
+from recombine.console import Screen, visible
 from recombine.store import Spread, Summary
 
 GAP = 2

@@ -11,8 +11,8 @@ from recombine.cli.flags import parse_seeds, specs_from, with_spec_flags
 from recombine.cli.listing import field_text
 from recombine.cli.options import SchedulerAddress, SchedulerFile, StorePath, Whole, chosen_scheduler
 from recombine.cli.tables import write_summary
+from recombine.console import console, counted, paragraph, say
 from recombine.errors import listed
-from recombine.screen import console, counted, paragraph, say
 from recombine.specs import RunSpec
 from recombine.store import store_path, summarize
 from recombine.sweep import train as train_specs

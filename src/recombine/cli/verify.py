@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from recombine.cli.options import SomePath
+from recombine.console import say
 from recombine.digests import LIST, Digests
 from recombine.errors import InvalidValue, StoreError
-from recombine.screen import say
 from recombine.store.names import MARKER
 
 WHOLE, DAMAGED, UNREADABLE = 0, 1, 2

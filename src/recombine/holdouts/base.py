@@ -13,7 +13,7 @@ from torch import Tensor
 
 from recombine.errors import InvalidValue, listed
 from recombine.factors import FactorGrid
-from recombine.frozen import ADDED, Variant
+from recombine.records import ADDED, Variant
 from recombine.registry import Registry
 
 CENTER_FRACTION = 17 / 28

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from recombine.checks import given_path, items, whole_number
 from recombine.errors import InvalidValue, RecombineError, listed, reason_of
 from recombine.files import one_line_errors, parsed_json, read_given, write
-from recombine.frozen import Frozen
+from recombine.records import Frozen
 from recombine.store.hub import pulled, pushed
 from recombine.store.model_card import model_card
 from recombine.store.packing import pack, unpack

@@ -21,8 +21,8 @@ from torch import Tensor
 from recombine.encodings import AnyEncoding, Bump, Encoding
 from recombine.errors import InvalidValue, listed
 from recombine.factors import Factor, FactorGrid
-from recombine.frozen import ADDED, Variant
 from recombine.holdouts import AnyHoldout, Center, Holdout, HoldoutSummary, SomeFactors
+from recombine.records import ADDED, Variant
 from recombine.registry import Registry
 from recombine.streams import stream
 from recombine.tasks.training_sets import AnyTrainingRule, Draws, Each, averaged_images, isolated_rows
