@@ -94,8 +94,8 @@ def test_one_encoding_for_all_is_that_encoding():
 @pytest.mark.parametrize(
     ("text", "field"),
     [
-        ("mixed:x", "encoding"),
-        ("mixed:x=bump:x=rate", "encoding"),
+        ("mixed:x", "encoding.mixed"),
+        ("mixed:x=bump:x=rate", "encoding.mixed.x"),
         ("mixed:x=braille", "encoding.x"),
         ("mixed:x=(bump:variance=0)", "encoding.x.variance"),
         ("mixed:x=mixed", "encoding.x"),

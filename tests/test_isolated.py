@@ -8,7 +8,8 @@ import torch
 
 from recombine.errors import InvalidValue
 from recombine.specs import RunSpec
-from recombine.tasks import BumpTask, RotationTask, isolated
+from recombine.tasks import BumpTask, RotationTask
+from recombine.tasks import training_sets as isolated
 from recombine.training import Ensemble
 from tests.contracts.forms import FormsTask
 from tests.small import small_decoder
