@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from recombine.cli.flags import specs_from
-from recombine.cli.grids import MOST_BYTES, read_sweep
+from recombine.cli.grids import read_sweep
 from recombine.errors import InvalidValue, RunsFailed
 from recombine.store import Store
 from tests.command import captured
@@ -72,7 +72,6 @@ MISTAKES = {
     "too many": ("[grid]\nwidth = [1,2,3,4,5,6,7,8,9,10,11]\nseeds = 100000\n", "1100000 runs"),
     "no TOML": ("[grid\n", "a TOML file in UTF-8"),
     "deep": ("[grid]\nwidth = " + "[" * 100_000, "a TOML file in UTF-8"),
-    "long": (b"#" * (MOST_BYTES + 1), "a file of at most 10 MB"),
 }
 
 

@@ -27,7 +27,6 @@ from recombine.records import Frozen
 from recombine.specs import RunSpec
 
 MOST_RUNS = 1_000_000
-MOST_BYTES = 10_000_000
 
 
 class Settings(Frozen):
@@ -66,8 +65,6 @@ class SweepFile:
 def read_sweep(path: Path) -> SweepFile:
     """The grids and settings of a file; a mistake in it is one line with the file, the field and what it must be."""
     content = read_given(path, "file")
-    if len(content) > MOST_BYTES:
-        raise InvalidValue("file", str(path), f"a file of at most {MOST_BYTES // 1_000_000} MB")
     try:
         table = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:

@@ -168,16 +168,8 @@ class Task(Variant):
     def codes(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row code"]:
         """The factors' codes side by side; zeros for an absent factor."""
         self.check_columns(values)
-        blocks = [self._code(values[:, k], factor) for k, factor in enumerate(self.grid.factors)]
+        blocks = [self.encoding.present(values[:, k], factor) for k, factor in enumerate(self.grid.factors)]
         return torch.cat(blocks, dim=-1)
-
-    def _code(self, values: Float[Tensor, " row"], factor: Factor) -> Float[Tensor, "row neuron"]:
-        """The code of one factor."""
-        size, code = self.encoding.size(factor), self.encoding.present(values, factor)
-        if tuple(code.shape) != (len(values), size):
-            allowed = f"one that codes {factor.name} in {size} numbers, as its size says, not {tuple(code.shape[1:])}"
-            raise InvalidValue("encoding", self.encoding.kind, allowed)
-        return code
 
     def examples(self, values: Float[Tensor, "row factor"]) -> Examples:
         """Inputs and targets for rows of factor values, in the task's direction."""
