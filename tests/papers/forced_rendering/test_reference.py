@@ -60,8 +60,7 @@ def test_enough_networks_learnt(claim, test):
 
 @pytest.mark.parametrize("study", Results(RESULTS).studies)
 def test_seeds_begin_at_100(study):
-    settings, _ = Results(RESULTS).settings(study)
-    assert settings["first_seed"] == 100
+    assert Results(RESULTS).settings(study)["first_seed"] == 100
 
 
 JUDGE = """
