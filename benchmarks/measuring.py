@@ -15,7 +15,7 @@ from functools import partial
 from rich.console import Console
 from rich.table import Table
 
-from recombine.benchmark.roofline import median_seconds
+from benchmarks.timing import median_seconds
 from recombine.reproduction.batches import Batch, budget, fitting_runs
 from recombine.reproduction.profile import stage_profile
 from recombine.specs import Recipe, RunSpec

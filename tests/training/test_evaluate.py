@@ -92,15 +92,6 @@ def batched(outputs, chunk):
     return lambda inputs: next(parts)
 
 
-def test_a_grid_too_large_to_be_held_is_brought_chunk_by_chunk(monkeypatch):
-    task = BumpTask(size=9)
-    noisy = task.examples(task.grid.points).targets * 0.9
-    held = evaluate(task, batched(noisy, 32), CPU)
-    monkeypatch.setattr(sys.modules[Evaluator.__module__], "KEPT_BYTES", 0)
-    for name, values in evaluate(task, batched(noisy, 32), CPU).items():
-        assert torch.equal(values, held[name]), name
-
-
 def noisy(task):
     """A network whose errors differ from point to point, as a function of its inputs."""
 
@@ -160,5 +151,5 @@ def test_examples_that_fill_memory_are_rendered_in_chunks(monkeypatch):
 
 def test_a_sample_is_drawn_for_one_hold_out():
     task = BumpTask(size=10)
-    with pytest.raises(InvalidValue, match="held_out: "):
+    with pytest.raises(InvalidValue, match="held_out"):
         Evaluator(task, CPU, points=30).of(noisy(task), ~task.held_out)

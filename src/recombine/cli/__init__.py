@@ -77,10 +77,6 @@ COMMANDS = {
         "figure.",
     ),
     "verify": ("verify", "Compare the files of results or a store with their digests; exit with 1 if any differs."),
-    "bench": (
-        "bench",
-        "Time the engine beside a plain loop and the machine's limits; or write documents from such runs.",
-    ),
 }
 """Each command with the name of what runs it and its help."""
 MODULES = {"figure": "reproduce", "claims": "reproduce", "report": "reproduce"}

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from recombine.checks import checked, users_function, whole_number
 from recombine.errors import InvalidValue
 from recombine.metrics import (
     Estimate,
@@ -53,8 +52,6 @@ class Evaluator:
     def __init__(
         self, task: Task, device: torch.device, chunk: int = 32, points: int = EVALUATED, seed: int = SAMPLE_SEED
     ) -> None:
-        whole_number("chunk", chunk)
-        whole_number("points", points)
         self.task, self.device, self.chunk = task, device, chunk
         whole = bool(task.present.all()) and not samples(task, points)
         self.sample = None if whole else stratified_sample(task.held_out, points, seed, task.present)
@@ -88,8 +85,8 @@ class Evaluator:
         with arithmetic("float32"):
             for inputs, targets, points in self.chunks():
                 outputs = forward(inputs)
-                if not isinstance(outputs, Tensor) or outputs.shape != targets.shape:
-                    raise InvalidValue("forward", outputs, f"a function that returns {tuple(targets.shape)} numbers")
+                if outputs.shape != targets.shape:  # torch would broadcast
+                    raise InvalidValue("forward", outputs, f"a function with outputs of shape {tuple(targets.shape)}")
                 outputs = outputs.float()
                 errors.append(squared_error(outputs, targets))
                 hit.append(_hit(self.task, outputs, points))
@@ -110,7 +107,6 @@ def samples(task: Task, points: int = EVALUATED) -> bool:
     return int(task.present.sum()) > points
 
 
-@checked
 def evaluate(
     task: Task,
     forward: Callable[[Tensor], Tensor],
@@ -152,12 +148,7 @@ def evaluate(
     >>> evaluation["error"].shape, int(evaluation["held_out"].sum())
     (torch.Size([64]), 25)
     """
-
-    def outputs(inputs: Tensor) -> Tensor:
-        with users_function("forward", forward):
-            return forward(inputs)
-
-    return Evaluator(task, device, chunk, points, seed).of(outputs, task.held_out)
+    return Evaluator(task, device, chunk, points, seed).of(forward, task.held_out)
 
 
 def _hit(task: Task, outputs: Tensor, points: Tensor) -> Tensor:
@@ -182,7 +173,6 @@ def _read_code(task: Task, codes: Tensor) -> Tensor:
     return torch.stack(columns, dim=-1)
 
 
-@checked
 def scores(evaluation: Evaluation) -> dict[str, float]:
     """The scores of a run: mean error, the same over blank, and accuracy, inside and outside the hold-out.
 
@@ -204,9 +194,6 @@ def scores(evaluation: Evaluation) -> dict[str, float]:
     >>> rc.scores(blank)["ood_over_blank"]
     1.0
     """
-    for name in ("error", "blank", "hit", "held_out"):
-        if name not in evaluation or evaluation[name].shape != evaluation["error"].shape:
-            raise InvalidValue("evaluation", list(evaluation), "error, blank, hit and held_out for each grid point")
     held_out = evaluation["held_out"].bool()
     results: dict[str, float] = {}
     for name, region in (("id", ~held_out), ("ood", held_out)):
@@ -218,7 +205,6 @@ def scores(evaluation: Evaluation) -> dict[str, float]:
     return results
 
 
-@checked
 def standard_errors(evaluation: Evaluation) -> dict[str, float]:
     """How far the scores of a run may be off because points were drawn; 0 where all of the grid was evaluated.
 
@@ -231,7 +217,6 @@ def standard_errors(evaluation: Evaluation) -> dict[str, float]:
     -------
     A standard error for each score of `scores`, by its name.
     """
-    scores(evaluation)
     held_out = evaluation["held_out"].bool()
     weight = evaluation.get("weight", torch.ones(len(held_out), dtype=torch.float64))
     results: dict[str, float] = {}

@@ -1,18 +1,22 @@
-"""The machine's limits, measured: matrix products and copies; and the least a step must do: operations and bytes."""
+"""The engine's own time, the machine's measured limits, and the least that a step must do: operations and bytes."""
 
 from __future__ import annotations
 
+import multiprocessing
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from recombine.benchmark.published import first_batch, plain_loss
+from benchmarks.plain import first_batch, plain_loss
 from recombine.specs import RunSpec
+from recombine.training import Ensemble
 from recombine.training.devices import arithmetic
+from recombine.training.fit import LONGEST_SPAN, Stepper
 
 SIDE = {"cuda": 8192, "cpu": 2048}
 COPIED_BYTES = {"cuda": 2**32, "cpu": 2**28}
@@ -22,6 +26,63 @@ OPTIMISER_BYTES = 28
 """AdamW, per parameter: gradient, weight and two moments are read, the last three written, in float32."""
 ACTIVATION_PASSES = 4
 """A stage's values are written and read again going back, and so is their gradient."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One ensemble."""
+
+    seconds: float
+    """A model's whole training: steps times the time of a step, shared among members."""
+    step: float
+    """Seconds of a step of all members."""
+    setup: float
+    peak: int
+    """Peak bytes of device memory (GPU only)."""
+
+
+def timed(spec: RunSpec, members: int, device: torch.device, steps: int) -> Timed:
+    """Time `steps` steps of an ensemble."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    began = time.perf_counter()
+    ensemble = Ensemble(spec.seeds(range(members)), device)
+    stepper = Stepper(ensemble, ensemble.initial())
+    stepper.advance(2)
+    setup = time.perf_counter() - began
+    step = seconds_per_step(stepper, steps)
+    peak = torch.cuda.max_memory_allocated() if device.type == "cuda" else 0
+    return Timed(step * ensemble.totals[0] / members, step, setup, peak)
+
+
+def seconds_per_step(stepper: Stepper, steps: int) -> float:
+    """Of all members, over so many steps."""
+    began, left = time.perf_counter(), steps
+    while left:
+        span = min(left, LONGEST_SPAN)
+        stepper.advance(span)
+        left -= span
+    return (time.perf_counter() - began) / steps
+
+
+def timed_in_processes(spec: RunSpec, processes: int, steps: int) -> Timed:
+    """The same on a CPU, in so many processes of one thread each, all at once: how sweeps run there."""
+    context = multiprocessing.get_context("spawn")
+    with context.Manager() as manager, context.Pool(processes) as pool:
+        start = manager.Barrier(processes)
+        results = pool.starmap(_alone, [(spec.to_json(), steps, start)] * processes)
+    step = sum(one.step for one in results) / len(results)
+    seconds = sum(one.seconds for one in results) / len(results) / processes
+    return Timed(seconds, step, max(one.setup for one in results), 0)
+
+
+def _alone(spec: str, steps: int, start: Any) -> Timed:
+    torch.set_num_threads(1)
+    read = RunSpec.from_json(spec)
+    timed(read, 1, torch.device("cpu"), 1)
+    start.wait()
+    return timed(read, 1, torch.device("cpu"), steps)
 
 
 def median_seconds(action: Callable[[], object], device: torch.device, repeats: int = 10) -> float:

@@ -1,7 +1,17 @@
-"""One run, side by side: engine, kernels, growth, geometry, store, precision, cp, scheduling; a record of numbers."""
+"""How fast: the engine beside a plain loop and beside the machine's measured limits, in one run.
+
+    python -m benchmarks.performance --device cpu --out results/performance/cpu.json
+    python -m benchmarks.performance --from results/performance/cpu.json --write docs/performance.md
+
+Parts: engine, kernels, members, growth, geometry, store, precision, cp. A record is JSON; parts are added to those that
+its file has. `--write` fills the marked blocks of a document (engine_NAME, … with the record's name) from records.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
+import re
 import statistics
 import tempfile
 import time
@@ -12,22 +22,20 @@ from typing import Any
 
 import torch
 
-from recombine.benchmark.ablation import compare_kernels
-from recombine.benchmark.cases import CASES, PUBLISHED, Case
-from recombine.benchmark.decompositions import compare_decompositions
-from recombine.benchmark.ours import Timed, timed, timed_in_processes
-from recombine.benchmark.plain import WORKERS, PlainLoop, graphed_seconds
-from recombine.benchmark.precision import compare_precisions
-from recombine.benchmark.roofline import copy_rate, median_seconds, product_rate, work_of
-from recombine.benchmark.scheduling import scheduling_cost
-from recombine.errors import InvalidValue, listed
+from benchmarks.blocks import performance_blocks, performance_figure
+from benchmarks.cases import CASES, PUBLISHED, Case
+from benchmarks.decompositions import compare_decompositions
+from benchmarks.kernels import compare_kernels
+from benchmarks.plain import WORKERS, PlainLoop, graphed_seconds
+from benchmarks.precision import compare_precisions
+from benchmarks.timing import Timed, copy_rate, median_seconds, product_rate, timed, timed_in_processes, work_of
 from recombine.metrics import decoder_reader, metric_tensor
 from recombine.specs import Recipe, RunSpec
 from recombine.store import Store
 from recombine.sweep import train
 from recombine.sweep.provenance import provenance
 from recombine.tasks import BumpsTask, BumpTask
-from recombine.training import DEFAULT_PRECISION
+from recombine.training import DEFAULT_PRECISION, DEVICES, resolve_device
 
 Say = Callable[[str], None]
 MEMBERS = (1, 4, 16, 64, 256, 1024)
@@ -81,9 +89,6 @@ def measure(
     -------
     `provenance`, `limits` and one entry per part, of plain numbers and texts.
     """
-    for part in parts:
-        if part not in PARTS:
-            raise InvalidValue("what", part, listed(list(PARTS)))
     precision = precision or DEFAULT_PRECISION[device.type]
     steps = steps or (256 if device.type == "cuda" else 12)
     setting = Setting(device, precision, processes or max(1, torch.get_num_threads()), steps, say)
@@ -242,14 +247,55 @@ def cp(setting: Setting, limits: dict[str, float]) -> dict[str, Any]:
     return compare_decompositions(setting.device, setting.say)
 
 
-def scheduling(setting: Setting, limits: dict[str, float]) -> dict[str, float]:
-    """What sending a task to a cluster costs."""
-    return scheduling_cost(setting.say)
-
-
 PARTS: dict[str, Callable[[Setting, dict[str, float]], Any]] = {
     "engine": engine, "kernels": kernels, "members": members, "growth": growth, "geometry": geometry, "store": store,
-    "precision": precision, "cp": cp, "scheduling": scheduling,
+    "precision": precision, "cp": cp,
 }  # fmt: skip
 USUAL = ("engine", "kernels", "members", "growth", "geometry", "store")
 """Without the precision test, which trains whole networks, and without what is no training at all."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", help=f"{', '.join(PARTS)}; by default all but precision and cp")
+    parser.add_argument("--device", default="auto", choices=DEVICES)
+    parser.add_argument("--precision", choices=("float32", "tf32", "bf16"))
+    parser.add_argument("--steps", type=int, help="steps that are timed; times are scaled to whole trainings")
+    parser.add_argument("--processes", type=int, help="one-thread processes on a CPU; by default one per core")
+    parser.add_argument("--out", type=Path, help="file for the record")
+    parser.add_argument("--from", dest="source", type=Path, nargs="+", help="records to write from, measuring nothing")
+    parser.add_argument("--write", type=Path, help="document whose marked blocks are filled")
+    words = parser.parse_args()
+    if unknown := set(words.parts) - set(PARTS):
+        parser.error(f"unknown parts: {', '.join(sorted(unknown))}")
+    if words.source:
+        records = {path.stem: json.loads(path.read_text()) for path in words.source}
+    else:
+        record = measure(
+            resolve_device(words.device), words.parts or USUAL, precision=words.precision, steps=words.steps,
+            processes=words.processes, say=print,
+        )  # fmt: skip
+        if words.out:
+            before = json.loads(words.out.read_text()) if words.out.exists() else {}
+            words.out.write_text(json.dumps({**before, **record}, indent=1))
+        records = {words.out.stem if words.out else "now": record}
+    if words.write:
+        write_document(words.write, records)
+
+
+def write_document(path: Path, records: dict[str, dict[str, Any]]) -> None:
+    """Fill a document's marked blocks from records, and draw a picture of each into `images` beside it."""
+    text = path.read_text()
+    for name, record in records.items():
+        for block, content in performance_blocks(record, name).items():
+            mark = re.compile(rf"(<!-- {block}: begin -->\n).*?(\n<!-- {block}: end -->)", re.DOTALL)
+            text = mark.sub(lambda found, content=content: found[1] + content + found[2], text)  # type: ignore[misc]
+        if "engine" in record:
+            figure = performance_figure(record)
+            for kind in ("svg", "png"):
+                figure.savefig(path.parent / "images" / f"performance_{name}.{kind}", bbox_inches="tight")
+    path.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,13 +1,15 @@
-"""What a cluster's machinery costs: the same runs by one worker of a Dask cluster, and by this process."""
+"""What a cluster's machinery costs: the same runs by one worker of a Dask cluster, and by this process.
+
+python -m benchmarks.scheduling
+"""
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
-import distributed
+from distributed import Client, LocalCluster
 
 from recombine.specs import Recipe, RunSpec
 from recombine.sweep import train
@@ -19,7 +21,7 @@ WARM = 4
 MINUTE = 60.0
 
 
-def scheduling_cost(say: Callable[[str], None] = lambda line: None, *, tasks: int = TASKS) -> dict[str, float]:
+def main() -> None:
     """Seconds of a task on a cluster of one worker and of the same run here, and their difference.
 
     Each run is of a program of its own, so that each is a task of its own: sent, trained, saved, answered and checked.
@@ -27,21 +29,18 @@ def scheduling_cost(say: Callable[[str], None] = lambda line: None, *, tasks: in
     with tempfile.TemporaryDirectory() as folder:
         here, there = Path(folder) / "here", Path(folder) / "there"
         with (
-            distributed.LocalCluster(
-                n_workers=1, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
-            ) as cluster,
-            distributed.Client(cluster, set_as_default=False) as client,
+            LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, host="127.0.0.1") as cluster,
+            Client(cluster, set_as_default=False) as client,
         ):
             train(_specs(WARM, 1), there, device="cpu", scheduler=client, progress=False)
-            seconds = {"cluster": _timed(_specs(tasks, 2), there, tasks, scheduler=client)}
+            sent = _timed(_specs(TASKS, 2), there, scheduler=client)
         train(_specs(WARM, 1), here, device="cpu", processes=1, progress=False)
-        seconds["here"] = _timed(_specs(tasks, 2), here, tasks, processes=1)
-    cost = max(0.0, seconds["cluster"] - seconds["here"])
-    say(
-        f"scheduling: {1e3 * cost:.3g} ms per task ({1e3 * seconds['cluster']:.3g} ms on a cluster, "
-        f"{1e3 * seconds['here']:.3g} ms here), {100 * cost / MINUTE:.2g} % of an ensemble of one minute"
+        alone = _timed(_specs(TASKS, 2), here, processes=1)
+    cost = max(0.0, sent - alone)
+    print(
+        f"scheduling: {1e3 * cost:.3g} ms per task ({1e3 * sent:.3g} ms on a cluster, {1e3 * alone:.3g} ms here), "
+        f"{100 * cost / MINUTE:.2g} % of an ensemble of one minute"
     )
-    return {**seconds, "cost": cost, "share": cost / MINUTE}
 
 
 def _specs(count: int, steps: int) -> list[RunSpec]:
@@ -51,7 +50,11 @@ def _specs(count: int, steps: int) -> list[RunSpec]:
     return [RunSpec(task=task, decoder="mlp:width=8:depth=1", recipe=recipe) for recipe in recipes]
 
 
-def _timed(specs: list[RunSpec], store: Path, tasks: int, **settings: object) -> float:
+def _timed(specs: list[RunSpec], store: Path, **settings: object) -> float:
     began = time.perf_counter()
     train(specs, store, device="cpu", progress=False, **settings)  # type: ignore[arg-type]
-    return (time.perf_counter() - began) / tasks
+    return (time.perf_counter() - began) / len(specs)
+
+
+if __name__ == "__main__":
+    main()

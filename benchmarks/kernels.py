@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
+from benchmarks.cases import CASES, Case
+from benchmarks.timing import seconds_per_step
 from recombine import kernels
-from recombine.benchmark.cases import CASES, Case
 from recombine.training import Ensemble
-from recombine.training.fit import LONGEST_SPAN, Stepper
+from recombine.training.fit import Stepper
 
 USED = {
     "CNN depth 4": ("network", "adamw"),
@@ -59,7 +59,7 @@ def compare_kernels(
             for _ in range(ROUNDS):
                 for way, seconds in ways.items():
                     with _without(way):
-                        seconds.append(_seconds_per_step(steppers[way], steps))
+                        seconds.append(seconds_per_step(steppers[way], steps))
         fast = statistics.median(ways.pop(""))
         for kernel, seconds in ways.items():
             slow = statistics.median(seconds)
@@ -76,15 +76,6 @@ def _stepper(case: Case, device: torch.device, precision: str, way: str) -> Step
         stepper = Stepper(ensemble, ensemble.initial())
         stepper.advance(2)
     return stepper
-
-
-def _seconds_per_step(stepper: Stepper, steps: int) -> float:
-    began, left = time.perf_counter(), steps
-    while left:
-        span = min(left, LONGEST_SPAN)
-        stepper.advance(span)
-        left -= span
-    return (time.perf_counter() - began) / steps
 
 
 def _without(way: str) -> contextlib.AbstractContextManager[None]:
