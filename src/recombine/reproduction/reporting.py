@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from recombine.digests import remove_temporaries, write_into
+from recombine.manifest import remove_temporaries, write_into
 from recombine.reproduction.findings import Findings
 from recombine.reproduction.report.downloads import Download, downloads
 from recombine.reproduction.report.drawing import save_figure

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from recombine.checks import items
-from recombine.digests import LIST
+from recombine.manifest import LIST
 from recombine.errors import InvalidValue, listed
 from recombine.reproduction.explorer import collect
 from recombine.reproduction.fingerprints import content_digest, dataset_fingerprint, versions

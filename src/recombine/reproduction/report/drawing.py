@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
-from recombine.digests import write_into
+from recombine.manifest import write_into
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.panels import styled
 
