@@ -20,7 +20,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from recombine.errors import InvalidValue
-from recombine.files import NO_LOCKS, NotRegular, is_present, one_line_errors, parsed_json, read, remove_abandoned, write
+from recombine.files import (
+    NO_LOCKS,
+    NotRegular,
+    is_present,
+    one_line_errors,
+    parsed_json,
+    read,
+    remove_abandoned,
+    write,
+)
 
 LIST = "digests.json"
 MISSING = "missing"

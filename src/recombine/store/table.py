@@ -112,22 +112,30 @@ def table_of(rows: Iterable[Row]) -> pandas.DataFrame:
 
     rows = list(rows)
     own = json.loads(f"[{','.join(row.own for row in rows)}]")  # at once, which is faster than one by one
-    texts = {text: number for number, text in enumerate(dict.fromkeys(row.settings for row in rows))}
+    columns: dict[str, Any] = {"status": [fields["status"] for fields in own]}
     # Runs that differ only in their seed share their settings, which are parsed once and then repeated.
-    settings = pandas.DataFrame([_cells(json.loads(text)) for text in texts]).take([texts[row.settings] for row in rows])
-    scores = list(dict.fromkeys(name for fields in own for name in fields if name not in ("status", "seed", "finished")))
-    columns: dict[str, Any] = {name: [fields[name] for fields in own] for name in ("status", "seed", "finished")}
-    columns["finished"] = pandas.to_datetime(np.array(columns["finished"], dtype=float), unit="s", utc=True)
-    numbers = {name: np.array([fields.get(name) for fields in own], dtype=float) for name in scores}
+    numbers = {text: number for number, text in enumerate(dict.fromkeys(row.settings for row in rows))}
+    settings = pandas.DataFrame([_cells(json.loads(text)) for text in numbers])
+    repeated = settings.take([numbers[row.settings] for row in rows])
+    columns |= {name: repeated[name].array for name in repeated}
+    columns["seed"] = [fields["seed"] for fields in own]
+    for name in dict.fromkeys(name for fields in own for name in fields if name not in ("status", "seed", "finished")):
+        columns[name] = np.array([fields.get(name) for fields in own], dtype=float)  # NaN where a region is empty
+    finished = np.array([fields["finished"] for fields in own], dtype=float)
+    columns["finished"] = pandas.to_datetime(finished, unit="s", utc=True)
     keys = pandas.Index([row.key for row in rows], name="key", dtype=object)
-    parts = {"status": columns["status"], **settings, "seed": columns["seed"], **numbers, "finished": columns["finished"]}
-    table = pandas.DataFrame({name: np.asarray(part) if name in settings else part for name, part in parts.items()})
-    return table.set_index(keys).sort_values(["finished", "key"])
+    return pandas.DataFrame(columns, index=keys).sort_values(["finished", "key"])
 
 
 def _cells(fields: dict[str, Any]) -> dict[str, Any]:
     """Fields of a spec as cells of a table."""
     return {name: json.dumps(value) if isinstance(value, list) else value for name, value in fields.items()}
+
+
+def short_name(column: str) -> str:
+    """A column's name without what goes without saying: `encoding` for `task.encoding.kind`."""
+    name = column if column == "task.kind" else column.removeprefix("task.").removeprefix("recipe.")
+    return name.removesuffix(".kind")
 
 
 def selected(table: pandas.DataFrame, where: str) -> pandas.DataFrame:
@@ -166,8 +174,9 @@ class _Columns(ast.NodeTransformer):
         found = [f"{prefix}{name}{kind}" for prefix in PREFIXES for kind in ("", ".kind")]
         column = next((one for one in found if one in self.known), None)
         if column is None:
-            close = nearest(name, [one.rpartition(".")[2] for one in self.known]) or listed(self.known)
-            raise InvalidValue("where", self.where, f"an expression over columns; there is no {name}, but {close}")
+            names = [short_name(one) for one in self.known]
+            instead = nearest(name, names) or listed(names)
+            raise InvalidValue("where", self.where, f"an expression over columns (there is no {name!r}, but {instead})")
         return ast.Name(self.names.setdefault(column, f"column{len(self.names)}"))
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
