@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,10 +76,8 @@ def ask(question: str, path: Path, count: int) -> None:
     elif question in COMMANDS:
         from recombine.cli import main
 
-        sys.stdout, stdout = open(os.devnull, "w"), sys.stdout
-        with suppress(SystemExit):
+        with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), suppress(SystemExit):
             main(["runs", "list", *COMMANDS[question], "--store", str(path)])
-        sys.stdout = stdout
     elif question == "scan":
         assert len(set(Store(path).keys())) == count
     elif question == "load":

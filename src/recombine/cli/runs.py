@@ -41,8 +41,8 @@ Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
 Where = Annotated[
     str | None,
     Parameter(
-        help="Only runs that meet an expression, as \"encoding == 'bump' and depth >= 4 and ood_accuracy > 0.9\": names "
-        "of the flags of train and of scores; and, or, not, in, comparisons.",
+        help="Only runs that meet an expression, as \"encoding == 'bump' and depth >= 4 and ood_accuracy > 0.9\": "
+        "names of the flags of train and of scores; and, or, not, in, comparisons.",
     ),
 ]
 
@@ -65,7 +65,7 @@ def list_runs(
         raise InvalidValue("newest", newest, "at least 1")
     opened = Store(store, create=False)
     table = opened.table()
-    unreadable = sorted(set(opened.keys()) - set(table.index))
+    unreadable = table.attrs["unreadable"]
     met = table if where is None else _selected(table, where)
     shown = met if everything else met.tail(newest)
     if len(shown):
@@ -243,10 +243,11 @@ def export(
         if to.exists() and to.samefile(opened.path):
             raise InvalidValue("to", str(to), "another directory than the store")
     table = opened.table(where)
-    keys = [opened.resolve(run).key for run in runs] or (opened.keys() if where is None else list(table.index))
-    if unreadable := [key for key in keys if key not in table.index and where is None]:
+    keys = [opened.resolve(run).key for run in runs]
+    if unreadable := [key for key in table.attrs["unreadable"] if key in keys or not keys]:
         raise InvalidValue("run", unreadable[0], "a run that can be read")
-    table = table.loc[table.index.isin(keys)]
+    if keys:
+        table = table.loc[table.index.isin(keys)]
     if is_table:
         _write(to, table)
     elif layout == "huggingface":

@@ -5,7 +5,7 @@ folders and reads only those that it does not have. Whenever it is in doubt (ano
 error of SQLite's, files beside it) it is deleted and made again; where it cannot be written, the folders are read.
 
 `journal_mode=MEMORY` keeps it a single file: a process that is killed while writing may spoil it, which the checksums
-find. Only listings write it, so that training never waits for it.
+find. Training adds to it only if nobody else is writing it at that moment: the next listing adds what is missing.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from typing import NamedTuple
 from recombine.errors import StoreError
 from recombine.files import one_line_errors
 from recombine.store.names import INDEX, INDEX_FILES, is_key
-from recombine.store.run import Run, flattened
+from recombine.store.run import SCORES, Run, flattened
 
 BUSY_SECONDS = 5.0
 """How long to wait for another process that is writing the index."""
 TOGETHER = 1000
 """Runs that are read from their folders, and written to the index, at a time."""
+COLUMNS = ("status", "seed", "finished", *SCORES)
 SCHEMA = "CREATE TABLE runs (key TEXT PRIMARY KEY, stamp TEXT, own TEXT, settings TEXT, checksum INTEGER)"
 
 
@@ -39,18 +40,18 @@ class Row(NamedTuple):
     stamp: str
     """Of the run's folder when it was read: another folder under this key, from another machine, has another one."""
     own: str
-    """Status, seed, scores and time of finishing, as JSON."""
+    """Status, seed, time of finishing and scores (`COLUMNS`), as a JSON list."""
     settings: str
     """The other fields of the spec by their dotted names, as JSON: runs that differ only in their seed share them."""
 
-    @property
-    def checksum(self) -> int:
-        """SQLite does not notice a changed byte in a value."""
-        return zlib.crc32("\0".join(map(str, self)).encode(errors="replace"))
+    def checksum(self, settings: int | None = None) -> int:
+        """SQLite does not notice a changed byte in a value; that of the settings may be known already."""
+        start = _checksum(self.settings) if settings is None else settings
+        return _checksum(f"{self.key}\0{self.stamp}\0{self.own}", start)
 
 
-def rows_of(store: Path) -> list[Row]:
-    """A row per finished run that can be read, from the index, which is brought up to date."""
+def rows_of(store: Path) -> tuple[list[Row], list[str]]:
+    """A row per finished run, from the index, which is brought up to date; and keys of runs that cannot be read."""
     stamps = _stamps(store)
     known = _read(store)
     rows = {key: row for key, row in known.items() if stamps.get(key) == row.stamp}
@@ -64,7 +65,13 @@ def rows_of(store: Path) -> list[Row]:
         rows |= {row.key: row for row in new}
     if gone:
         _write(store, [], gone)
-    return list(rows.values())
+    return [rows[key] for key in sorted(rows)], [key for key in missing if key not in rows]
+
+
+def add(store: Path, run: Run) -> None:
+    """Add a run that was just saved, unless that would take time."""
+    if row := _row(run):
+        _write(store, [row], [], wait=0.0)
 
 
 def _stamps(store: Path) -> dict[str, str]:
@@ -86,21 +93,28 @@ def _row(run: Run) -> Row | None:
     """What the index keeps of a run; none of one that cannot be read."""
     try:
         result, spec = run.result, flattened(run.spec_fields)
-        own = {"status": result["status"], "seed": spec.pop("seed", None), **result["scores"]}
-        own["finished"] = float(result["provenance"]["finished"])
+        finished, scores = float(result["provenance"]["finished"]), [result["scores"][name] for name in SCORES]
+        own = [result["status"], spec.pop("seed", None), finished, *scores]
         return Row(run.key, _stamp(os.lstat(run.path)), json.dumps(own), json.dumps(spec))
     except (StoreError, OSError, ValueError, KeyError, TypeError):
         return None
 
 
+def _checksum(text: str, start: int = 0) -> int:
+    return zlib.crc32(str(text).encode(errors="replace"), start)
+
+
 def _read(store: Path) -> dict[str, Row]:
     """Rows by key; none where the index cannot be used."""
-    rows, shared = {}, dict[str, str]()
+    rows, shared = {}, dict[str, tuple[str, int]]()
     try:
         with _connected(store, "ro") as connection:
-            for key, stamp, own, settings, checksum in connection.execute("SELECT * FROM runs"):
-                row = rows[key] = Row(key, stamp, own, shared.setdefault(settings, settings))
-                if row.checksum != checksum:
+            for key, stamp, own, text, checksum in connection.execute("SELECT * FROM runs"):
+                if (known := shared.get(text)) is None:
+                    known = shared[text] = text, _checksum(text)
+                settings, start = known  # one object for all runs that share them
+                row = rows[key] = Row(key, stamp, own, settings)
+                if row.checksum(start) != checksum:
                     raise sqlite3.DatabaseError("a row that changed")
         return rows
     except (sqlite3.Error, ValueError, OverflowError):
@@ -111,16 +125,16 @@ def _read(store: Path) -> dict[str, Row]:
     return {}
 
 
-def _write(store: Path, rows: Iterable[Row], gone: Iterable[str]) -> None:
+def _write(store: Path, rows: Iterable[Row], gone: Iterable[str], wait: float = BUSY_SECONDS) -> None:
     """Add or replace rows, and remove those of runs that are gone, if that can be done."""
-    with suppress(sqlite3.Error, OSError), _connected(store, "rwc") as connection:
+    with suppress(sqlite3.Error, OSError), _connected(store, "rwc", wait) as connection:
         connection.executemany("DELETE FROM runs WHERE key = ?", [(key,) for key in gone])
-        values = [(*row, row.checksum) for row in rows]
+        values = [(*row, row.checksum()) for row in rows]
         connection.executemany("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?)", values)
 
 
 @contextmanager
-def _connected(store: Path, mode: str) -> Iterator[sqlite3.Connection]:
+def _connected(store: Path, mode: str, wait: float = BUSY_SECONDS) -> Iterator[sqlite3.Connection]:
     """A connection in a transaction to an index of this schema; a writer makes the table in an empty file."""
     path = store / INDEX
     if any(os.path.lexists(store / name) for name in INDEX_FILES[1:]) or not _is_regular(path):
@@ -128,7 +142,7 @@ def _connected(store: Path, mode: str) -> Iterator[sqlite3.Connection]:
     if mode == "ro" and not path.exists():
         raise FileNotFoundError(path)
     address = f"{path.absolute().as_uri()}?mode={mode}"
-    with closing(sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)) as connection:
+    with closing(sqlite3.connect(address, uri=True, timeout=wait, isolation_level=None)) as connection:
         if mode != "ro":
             connection.execute("PRAGMA journal_mode=MEMORY")
             connection.execute("PRAGMA synchronous=OFF")

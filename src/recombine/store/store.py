@@ -28,9 +28,8 @@ from typing import TYPE_CHECKING, Any
 from recombine.errors import InvalidValue, StoreError, StoreFull, listed
 from recombine.files import delete, entries, fill_folder, flush_directory, one_line_errors
 from recombine.manifest import manifest_text
-from recombine.store import maintenance
+from recombine.store import index, maintenance
 from recombine.store.checkpoints import Checkpoints
-from recombine.store.index import rows_of
 from recombine.store.locks import Lock
 from recombine.store.names import is_key, open_folder, unusable
 from recombine.store.run import ARRAYS, FILES, MANIFEST, RESULT, SPEC, WEIGHTS, Problem, Run, pack, spec_key
@@ -170,6 +169,7 @@ class Store:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
             flush_directory(run.path.parent)
+        index.add(self.path, run)
         return run
 
     def remove(self, key: str) -> bool:
@@ -207,8 +207,8 @@ class Store:
 
     def runs(self) -> list[Run]:
         """All finished runs, oldest first; those that cannot be read come last."""
-        listed_keys = list(self.table().index)
-        return [self.run(key) for key in [*listed_keys, *sorted(set(self.keys()) - set(listed_keys))]]
+        table = self.table()
+        return [self.run(key) for key in [*table.index, *table.attrs["unreadable"]]]
 
     def table(self, where: str | None = None) -> pandas.DataFrame:
         """The finished runs that can be read, one row each, oldest first, with keys as index.
@@ -223,11 +223,13 @@ class Store:
         -------
         pandas.DataFrame
             `status`, every field of the spec by its dotted name (`task.encoding.kind`, `decoder.depth`, `recipe.lr`),
-            scores, and `finished`.
+            scores, and `finished`. `attrs["unreadable"]` are the keys of runs that cannot be read.
         """
         from recombine.store.table import selected, table_of
 
-        table = table_of(rows_of(self.path))
+        rows, unreadable = index.rows_of(self.path)
+        table = table_of(rows)
+        table.attrs["unreadable"] = unreadable
         return table if where is None else selected(table, where)
 
     def resolve(self, prefix: str) -> Run:

@@ -19,7 +19,7 @@ import numpy as np
 
 from recombine.errors import InvalidValue, RecombineError, listed, nearest, reason_of
 from recombine.files import write
-from recombine.store.index import Row
+from recombine.store.index import COLUMNS, Row
 from recombine.store.run import SCORES
 from recombine.store.store import Store
 
@@ -106,25 +106,24 @@ def load(
     return table
 
 
-def table_of(rows: Iterable[Row]) -> pandas.DataFrame:
-    """Rows of the index as a table with keys as index."""
+def table_of(rows: Sequence[Row]) -> pandas.DataFrame:
+    """Rows of the index, in order of their keys, as a table with keys as index."""
     import pandas
 
-    rows = list(rows)
     own = json.loads(f"[{','.join(row.own for row in rows)}]")  # at once, which is faster than one by one
-    columns: dict[str, Any] = {"status": [fields["status"] for fields in own]}
+    values = dict(zip(COLUMNS, zip(*own, strict=True) if own else [()] * len(COLUMNS), strict=True))
     # Runs that differ only in their seed share their settings, which are parsed once and then repeated.
     numbers = {text: number for number, text in enumerate(dict.fromkeys(row.settings for row in rows))}
     settings = pandas.DataFrame([_cells(json.loads(text)) for text in numbers])
     repeated = settings.take([numbers[row.settings] for row in rows])
+    finished = np.array(values["finished"], dtype=float)
+    columns: dict[str, Any] = {"status": list(values["status"])}
     columns |= {name: repeated[name].array for name in repeated}
-    columns["seed"] = [fields["seed"] for fields in own]
-    for name in dict.fromkeys(name for fields in own for name in fields if name not in ("status", "seed", "finished")):
-        columns[name] = np.array([fields.get(name) for fields in own], dtype=float)  # NaN where a region is empty
-    finished = np.array([fields["finished"] for fields in own], dtype=float)
+    columns["seed"] = list(values["seed"])
+    columns |= {name: np.array(values[name], dtype=float) for name in SCORES}  # NaN where a region is empty
     columns["finished"] = pandas.to_datetime(finished, unit="s", utc=True)
     keys = pandas.Index([row.key for row in rows], name="key", dtype=object)
-    return pandas.DataFrame(columns, index=keys).sort_values(["finished", "key"])
+    return pandas.DataFrame(columns, index=keys).take(np.argsort(finished, kind="stable"))
 
 
 def _cells(fields: dict[str, Any]) -> dict[str, Any]:
