@@ -24,7 +24,7 @@ CHOICES = {
     "claims": list(DEFAULT.claims),
     "bench": [*PARTS, "tf32", *DEVICES],
 }
-ALL = [*COMMANDS, *(f"runs {name}" for name in ("list", "show", "verify", "prune", "export"))]
+ALL = [*COMMANDS, *(f"runs {name}" for name in ("list", "show", "prune", "export"))]
 
 
 def help_of(command, width, monkeypatch):

@@ -18,7 +18,7 @@ from recombine.reproduction.report.verdicts import costs_table
 from recombine.reproduction.reporting import write_report
 from recombine.reproduction.reproduce import reproduce
 from recombine.reproduction.results import SETTINGS, SOURCE, Results
-from recombine.store.run import manifest_text
+from recombine.manifest import manifest_text
 from tests.command import run
 from tests.golden import RESULTS
 from tests.tiny import TINY

@@ -72,9 +72,9 @@ def test_a_misspelt_name_is_answered_by_one_that_is_there(filled):
 
 def test_fields_that_are_lists_are_text_and_missing_ones_are_missing(store_path):
     store = Store(store_path)
+    result = dict(saved(store, seed=9).result)
     for number, task in enumerate(({"holdout": "center:2,3:5"}, {"holdout": "center:2:5"}, {"holdout": "none"})):
         spec = small_spec("mlp", seed=number, task=task)
-        result = dict(saved(store, seed=9).result)
         result["provenance"] = {"finished": float(number)}
         store.save(spec.digest, spec.to_json(), result, {}, {})
     found = store.table("seed < 9")
@@ -121,7 +121,7 @@ def test_examples():
 
 @pytest.mark.parametrize(
     ("given", "what"),
-    [({"form": "table"}, "form"), ({"to": "runs.csv"}, "parquet"), ({"to": "runs.parquet", "form": "dataset"}, "frame"),
+    [({"to": "runs.csv"}, "parquet"), ({"to": "runs.parquet", "form": "dataset"}, "frame"),
      ({"arrays": ["error"]}, "arrays"), ({"form": "dataset", "arrays": ["heat"]}, "error"),
      ({"store": "nowhere"}, "store")],
 )  # fmt: skip

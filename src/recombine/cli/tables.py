@@ -51,14 +51,15 @@ def write_table(screen: Screen, columns: Sequence[Column], title: str | None = N
             "\t".join(visible(str(cell)) for cell in row) for row in ([c.heading for c in columns], *rows)
         )
         return
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for column in columns:
         justify = "right" if column.holds is Holds.NUMBERS else "left"
-        ratio = {"min_width": 20} if column.holds is Holds.PROSE else {}
-        table.add_column(Text(column.heading), justify=justify, overflow="fold", **ratio)  # type: ignore[arg-type]
+        table.add_column(Text(column.heading), justify=justify, overflow="fold")  # type: ignore[arg-type]
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(visible(cell)) for cell in row))
-    screen.print(table, width=None if screen.is_terminal else UNLIMITED, crop=False)
+    if not screen.is_terminal:
+        screen.width = UNLIMITED
+    screen.print(table)
 
 
 def write_summary(screen: Screen, summaries: Sequence[Summary]) -> None:

@@ -71,7 +71,7 @@ def rows_of(store: Path) -> tuple[list[Row], list[str]]:
 def add(store: Path, run: Run) -> None:
     """Add a run that was just saved, unless that would take time."""
     if row := _row(run):
-        _write(store, [row], [], wait=0.0)
+        _write(store, [row], [], wait=False)
 
 
 def _stamps(store: Path) -> dict[str, str]:
@@ -125,7 +125,7 @@ def _read(store: Path) -> dict[str, Row]:
     return {}
 
 
-def _write(store: Path, rows: Iterable[Row], gone: Iterable[str], wait: float = BUSY_SECONDS) -> None:
+def _write(store: Path, rows: Iterable[Row], gone: Iterable[str], wait: bool = True) -> None:
     """Add or replace rows, and remove those of runs that are gone, if that can be done."""
     with suppress(sqlite3.Error, OSError), _connected(store, "rwc", wait) as connection:
         connection.executemany("DELETE FROM runs WHERE key = ?", [(key,) for key in gone])
@@ -134,15 +134,16 @@ def _write(store: Path, rows: Iterable[Row], gone: Iterable[str], wait: float = 
 
 
 @contextmanager
-def _connected(store: Path, mode: str, wait: float = BUSY_SECONDS) -> Iterator[sqlite3.Connection]:
+def _connected(store: Path, mode: str, wait: bool = True) -> Iterator[sqlite3.Connection]:
     """A connection in a transaction to an index of this schema; a writer makes the table in an empty file."""
     path = store / INDEX
     if any(os.path.lexists(store / name) for name in INDEX_FILES[1:]) or not _is_regular(path):
         _delete(store)  # what lies beside it would be played into it; a link would lead out of the store
     if mode == "ro" and not path.exists():
         raise FileNotFoundError(path)
+    timeout = BUSY_SECONDS if wait else 0.0
     address = f"{path.absolute().as_uri()}?mode={mode}"
-    with closing(sqlite3.connect(address, uri=True, timeout=wait, isolation_level=None)) as connection:
+    with closing(sqlite3.connect(address, uri=True, timeout=timeout, isolation_level=None)) as connection:
         if mode != "ro":
             connection.execute("PRAGMA journal_mode=MEMORY")
             connection.execute("PRAGMA synchronous=OFF")
