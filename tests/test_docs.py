@@ -48,7 +48,7 @@ def test_trust_says_what_is_tested_and_what_is_not(trust):
 def test_trust_says_what_to_do_with_a_store_from_a_stranger(trust):
     advice = dict(re.findall(r"- \*\*([\w, ]+?)\.?\*\*(.*?)(?=- \*\*|$)", trust["From a stranger"]))
     assert {"Results", "Stores", "Kernels", "Specs, masks, targets"} == set(advice)
-    assert "`recombine runs verify --store DIR`" in advice["Stores"]
+    assert "`recombine verify DIR`" in advice["Stores"]
     assert "`recombine runs show KEY`" in advice["Stores"]
     assert "`recombine verify DIR`" in advice["Results"]
 

@@ -112,6 +112,8 @@ def holdout_mask(holdout: Holdout | Tensor | np.ndarray | str | None, grid: Fact
     parsed = HOLDOUTS.parse(holdout) if isinstance(holdout, str) else holdout
     try:
         mask = parsed.mask(grid) if isinstance(parsed, Holdout) else torch.as_tensor(parsed)
+    except InvalidValue:
+        raise
     except (TypeError, ValueError, RuntimeError):
         mask = torch.empty(0)
     if mask.dtype != torch.bool or tuple(mask.shape) not in (grid.shape, (grid.size,)):

@@ -128,10 +128,12 @@ class Mask(Pattern):
             if array.dtype != bool:
                 raise InvalidValue("mask", str(path), "a boolean .npy array over the grid, True where held out")
             return cls(points=numpy.argwhere(array).tolist(), shape=array.shape)
+        content = read_given(path, "mask")
         try:
-            return cls(points=parsed_json(read_given(path, "mask")))
+            points = parsed_json(content)
         except ValueError:
             raise InvalidValue("mask", str(path), "a readable file: .npy (boolean) or .json (list of points)") from None
+        return cls(points=points)
 
     @checked
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:

@@ -144,6 +144,8 @@ def kept_decoders(results: Results) -> list[KeptDecoder]:
     content = results.decoders
     try:
         return [] if content is None else unpacked(content)
+    except InvalidValue:
+        raise
     except (ValueError, KeyError, TypeError) as error:
         reason = " ".join(str(error).split())[:80]
         raise InvalidValue("from", str(results.path), f"decoders of this edition ({reason})") from None

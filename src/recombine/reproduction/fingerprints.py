@@ -31,7 +31,7 @@ def content_digest(run: Run) -> str:
     try:
         digests = run.digests()
     except ValueError as error:  # since it was served
-        raise StoreError(f"store: {str(run.path)!r} is not allowed; allowed: a run that is whole ({error})") from None
+        raise StoreError(f"store must be one whose runs are whole, got {str(run.path)!r} ({error})") from None
     return f"{digests[WEIGHTS]} {digests[ARRAYS]} {run.status}"
 
 

@@ -126,7 +126,7 @@ class Outcomes:
             if self.unseen[key] >= UNSEEN:
                 path = str(self.sweep.store.path)
                 raise StoreError(
-                    f"store: {path!r} is not allowed; allowed: a directory that workers share with this process "
+                    f"store must be a directory that workers share with this process, got {path!r} "
                     f"(worker {worker.name} has finished runs there that are not here)"
                 )
 

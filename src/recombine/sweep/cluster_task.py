@@ -153,7 +153,7 @@ def run_task(task: Task) -> Outcome:
 
     worker = get_worker()
     if task.version != __version__:
-        raise RecombineError(f"recombine {__version__} is not allowed; allowed: {task.version}, as the driver has")
+        raise RecombineError(f"recombine must be {task.version}, as the driver has, got {__version__}")
     device = resolve_device(task.device)
     worker.log_event(task.sweep, {"task": task.number, "torch": str(torch.__version__)})
     began, outcome = time.monotonic(), Outcome()
@@ -188,7 +188,7 @@ def _prepared(task: Task, device: torch.device, worker: Any) -> _TaskSweep:
     store = Store(task.store, create=False)
     if not os.path.lexists(store.lock(task.token).path):
         allowed = "the directory that the driver has there (this is another one)"
-        raise StoreError(f"store: {task.store!r} is not allowed; allowed: {allowed}")
+        raise StoreError(f"store must be {allowed}, got {task.store!r}")
     sweep = _TaskSweep(
         list(task.specs), store, device, task.members, task.checkpoint_seconds, None, task.memory
     )  # fmt: skip

@@ -62,8 +62,9 @@ class Scheduler:
         """Its present address; a scheduler file is read again each time."""
         if self.path is None:
             return str(self.where)
+        text = read_given(self.path, "scheduler_file")
         try:
-            content = parsed_json(read_given(self.path, "scheduler_file"))
+            content = parsed_json(text)
         except ValueError:
             content = None
         address = content.get("address") if isinstance(content, dict) else None

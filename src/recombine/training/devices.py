@@ -20,7 +20,7 @@ def resolve_device(name: str) -> torch.device:
     """`auto` takes a GPU where there is one; asking for an absent one is an error."""
     one_of("device", name, DEVICES)
     if name == "cuda" and not torch.cuda.is_available():
-        raise DeviceError("device: 'cuda' is not allowed; allowed: auto, cpu (no CUDA device is present)")
+        raise DeviceError("device must be auto or cpu, got 'cuda' (no CUDA device is present)")
     return torch.device("cuda" if name == "cuda" or (name == "auto" and torch.cuda.is_available()) else "cpu")
 
 
