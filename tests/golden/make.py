@@ -30,7 +30,9 @@ def main() -> None:
         preset = DEFAULT.preset_named("quick").changed(TINY)
         reproduce(list(DEFAULT.studies.values()), preset, os.path.join(folder, "runs"), out, device="cpu", processes=2)
         shutil.rmtree(HERE / "results", ignore_errors=True)
-        Manifest(HERE / "results").replace({f"data/{path.name}": path.read_bytes() for path in (out / "data").iterdir()})
+        Manifest(HERE / "results").replace(
+            {f"data/{path.name}": path.read_bytes() for path in (out / "data").iterdir()}
+        )
     results = Results.existing(HERE / "results")
     shutil.rmtree(HERE / "pictures", ignore_errors=True)
     (HERE / "pictures").mkdir()

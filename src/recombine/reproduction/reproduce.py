@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from recombine.checks import items
-from recombine.manifest import LIST
 from recombine.errors import InvalidValue, listed
+from recombine.manifest import LIST
 from recombine.reproduction.explorer import collect
 from recombine.reproduction.fingerprints import content_digest, dataset_fingerprint, versions
 from recombine.reproduction.paper import Paper

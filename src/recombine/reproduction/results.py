@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recombine.checks import given_path, items, one_of
-from recombine.manifest import LIST, Differs, Manifest, remove_temporaries
 from recombine.errors import InvalidValue, listed
 from recombine.files import one_line_errors, parsed_json
+from recombine.manifest import LIST, Differs, Manifest, remove_temporaries
 from recombine.reproduction.netcdf import decoded, encoded
 from recombine.store import Run
 
