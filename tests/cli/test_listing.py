@@ -74,7 +74,7 @@ def test_list_shows_what_differs(store_path, capsys):
 
     text = output("runs", "list", "--where", "decoder == 'mlp'")
     assert "3 of 4 finished runs" in text
-    assert re.search(r"^key +decoder.width +seed +ID MSE", text, re.MULTILINE)
+    assert re.search(r"^key +width +seed +ID MSE", text, re.MULTILINE)
     common = re.search("all of them: (.*)", text)[1].split(", ")
     assert {"size=8", "weight_decay=0.05", "holdout=center", "holdout.low=2", "status=done"} <= set(common)
     heading = output("runs", "list").splitlines()[0].split()

@@ -16,6 +16,8 @@ from recombine.store import Spread, Summary
 
 UNLIMITED = 10_000
 """Columns of a table that is not written to a terminal: one line per row, whatever its length."""
+SHORT = 12
+"""Characters of names that are not wrapped if that can be avoided."""
 LONG = 1000
 """Rows of a table that is written as plain lines, as rich takes seconds for thousands."""
 HEADINGS = {
@@ -54,7 +56,9 @@ def write_table(screen: Screen, columns: Sequence[Column], title: str | None = N
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for column in columns:
         justify = "right" if column.holds is Holds.NUMBERS else "left"
-        table.add_column(Text(column.heading), justify=justify, overflow="fold")  # type: ignore[arg-type]
+        width = max((Text(str(cell)).cell_len for cell in column.cells), default=0)
+        least = width if column.holds is Holds.NAMES and width <= SHORT else None
+        table.add_column(Text(column.heading), justify=justify, overflow="fold", min_width=least)  # type: ignore[arg-type]
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(visible(cell)) for cell in row))
     if not screen.is_terminal:

@@ -133,8 +133,8 @@ def _cells(fields: dict[str, Any]) -> dict[str, Any]:
 
 def short_name(column: str) -> str:
     """A column's name without what goes without saying: `encoding` for `task.encoding.kind`."""
-    name = column if column == "task.kind" else column.removeprefix("task.").removeprefix("recipe.")
-    return name.removesuffix(".kind")
+    name = column.removesuffix(".kind")
+    return name.removeprefix("task.").removeprefix("recipe.").removeprefix("decoder.")
 
 
 def selected(table: pandas.DataFrame, where: str) -> pandas.DataFrame:
