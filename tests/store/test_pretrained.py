@@ -139,7 +139,7 @@ def test_parts_of_ones_own_name_the_module_to_import(own_decoder, tmp_path):
 
 def test_a_part_that_nobody_registered_asks_for_its_module(folder):
     set_field(folder, "spec.decoder.kind", "own")
-    with pytest.raises(InvalidValue, match="own once its module is imported"):
+    with pytest.raises(InvalidValue, match="--import"):
         from_pretrained(folder)
 
 
@@ -198,7 +198,7 @@ def test_weights_of_another_type_are_refused(run, folder):
     from recombine.store.run import pack
 
     (folder / WEIGHTS).write_bytes(pack({name: array.astype("float64") for name, array in run.weights().items()}))
-    with pytest.raises(InvalidValue, match=r"float64.*float32"):
+    with pytest.raises(InvalidValue, match=r"float32.*float64"):
         from_pretrained(folder)
     (folder / WEIGHTS).write_bytes(pack(run.weights() | {"more": np.zeros(2)}))
     with pytest.raises(InvalidValue, match="more"):

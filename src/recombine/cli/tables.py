@@ -16,8 +16,8 @@ from recombine.store import Spread, Summary
 
 UNLIMITED = 10_000
 """Columns of a table that is not written to a terminal: one line per row, whatever its length."""
-SHORT = 12
-"""Characters of names that are not wrapped if that can be avoided."""
+SHORT, NARROWEST, GAP = 12, 5, 2
+"""Characters of names that are not wrapped, of the narrowest other column, and between columns."""
 LONG = 1000
 """Rows of a table that is written as plain lines, as rich takes seconds for thousands."""
 HEADINGS = {
@@ -54,16 +54,18 @@ def write_table(screen: Screen, columns: Sequence[Column], title: str | None = N
         )
         return
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    least = 0
     for column in columns:
+        width = max(len(str(cell)) for cell in (column.heading, *column.cells))
+        is_short = column.holds is Holds.NAMES and width <= SHORT
+        least += GAP + (width if is_short else min(width, NARROWEST))
         justify = "right" if column.holds is Holds.NUMBERS else "left"
-        width = max((Text(str(cell)).cell_len for cell in column.cells), default=0)
-        least = width if column.holds is Holds.NAMES and width <= SHORT else None
-        table.add_column(Text(column.heading), justify=justify, overflow="fold", min_width=least)  # type: ignore[arg-type]
+        table.add_column(Text(column.heading), justify=justify, overflow="fold", no_wrap=is_short)  # type: ignore[arg-type]
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(visible(cell)) for cell in row))
-    if not screen.is_terminal:
+    if not screen.is_terminal or least > screen.width:  # rich would leave out columns; a terminal wraps lines
         screen.width = UNLIMITED
-    screen.print(table)
+    screen.print(table, soft_wrap=screen.width == UNLIMITED)
 
 
 def write_summary(screen: Screen, summaries: Sequence[Summary]) -> None:

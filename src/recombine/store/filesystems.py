@@ -78,6 +78,6 @@ def require_shared_locks(path: Path) -> None:
     system = file_system(path)
     if system.is_network and not system.shares_locks:
         raise StoreError(
-            f"store must be on a file system whose locks all hosts see, got {str(path)!r} on {system}; "
-            "one host alone can train there"
+            f"store must be a directory on a file system whose locks all hosts see ({system} is not one) "
+            f"unless the sweep is on this host alone, got {str(path)!r}"
         )
