@@ -59,10 +59,10 @@ class InvalidValue(RecombineError, ValueError):
         self.field = field
         self.value = value
         self.allowed = allowed
-        super().__init__(field, value, allowed)  # all three, so that the exception can be pickled
+        super().__init__(f"{printable(field)} must be {allowed}, got {quoted(value)}")
 
-    def __str__(self) -> str:
-        return f"{printable(self.field)} must be {self.allowed}, got {quoted(self.value)}"
+    def __reduce__(self) -> tuple[Any, ...]:  # pickled where it leaves a worker process
+        return type(self), (self.field, self.value, self.allowed)
 
 
 def printable(text: str) -> str:

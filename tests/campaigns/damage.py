@@ -141,21 +141,6 @@ class DamagedResults(Damaged):
         return wrong
 
 
-class DamagedFigure(Damaged):
-    """A results folder with harmed files, of which a figure is drawn."""
-
-    def steps(self) -> dict[str, Step]:
-        drawn = str(self.folder / "drawn")
-        return {
-            "figure": ["main", "figure", "width", "--from", str(self.folder / "out"), "--out", drawn],
-            "drawing": ["text", f"{drawn}/width.svg"],
-        }
-
-    def judged(self, case: Case, outcomes: dict[str, Any]) -> list[str]:
-        differs = outcomes["figure"]["code"] == 0 and outcomes != self.whole
-        return ["another drawing with exit code 0"] if differs else []
-
-
 def abruptly(outcome: Outcome | str | None) -> str | None:
     """Why an outcome is no orderly one: a traceback, a death, a wait."""
     return unacceptable(outcome) if isinstance(outcome, dict) else None

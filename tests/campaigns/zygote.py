@@ -182,7 +182,7 @@ def _draw_empty_figures():
     from matplotlib import pyplot
 
     import recombine.reproduction.reporting as reporting
-    from recombine.reproduction.report.drawing import save_drawn
+    from recombine.reproduction.reporting import save_drawn
 
     def save_empty(spec, datasets, folder):
         return save_drawn(pyplot.figure(figsize=(1, 1)), folder, spec.name)

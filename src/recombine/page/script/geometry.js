@@ -10,7 +10,7 @@ import { valueAt } from "./grid.js";
 /** @typedef {import("./types.js").Factor} Factor */
 /** g as its entries: across–across, across–down, down–down. @typedef {[number, number, number]} Metric */
 
-export const FLOOR = 1e-8; // volume elements below this count as this, as in `recombine.metrics.volume_statistics`
+export const FLOOR = 1e-8; // volume elements below this count as this, as in `recombine.metrics.volumes`
 
 /**
  * Neighbours of a position along a factor, and how far their values are apart.
