@@ -57,7 +57,7 @@ class InvalidValue(RecombineError, ValueError):
         self.field = field
         self.value = value
         self.allowed = allowed
-        super().__init__(f"{_one_line(field)} must be {allowed}, got {_quoted(value)}")
+        super().__init__(f"{shortened(field)} must be {allowed}, got {_quoted(value)}")
 
     def __reduce__(self) -> tuple[Any, ...]:  # pickled where it leaves a worker process
         return type(self), (self.field, self.value, self.allowed)
@@ -131,14 +131,14 @@ def _quoted(value: object) -> str:
     """The value as a message repeats it: `repr`, on one line, shortened; of an array its kind and shape."""
     if getattr(value, "shape", ()) and hasattr(value, "dtype"):
         return f"{type(value).__name__} {value.dtype} {tuple(value.shape)}"  # type: ignore[attr-defined]
-    return _one_line(repr(value))
+    return shortened(repr(value))
 
 
-def _one_line(text: str) -> str:
-    """The text, or its beginning and its end: of a path and of a field in a file, the end says most."""
+def shortened(text: str, longest: int = LONGEST) -> str:
+    """The text on one line, or its beginning and its end: of a path and of a field in a file, the end says most."""
     text = " ".join(text.split())
-    head = LONGEST // 3
-    return text if len(text) <= LONGEST else f"{text[:head]}…{text[head + 1 - LONGEST :]}"
+    head = longest // 3
+    return text if len(text) <= longest else f"{text[:head]}…{text[head + 1 - longest :]}"
 
 
 def reason_of(error: BaseException | None) -> str:
