@@ -7,6 +7,7 @@ import pytest
 
 from recombine.cli.flags import specs_from
 from recombine.cli.grids import read_sweep
+from recombine.cli.train import TrainingFlags
 from recombine.errors import InvalidValue, RunsFailed
 from recombine.store import Store
 from tests.command import captured
@@ -40,7 +41,7 @@ def test_the_file_of_the_documents_can_be_read(written):
     text = (Path(__file__).parents[2] / "docs" / "scale.md").read_text(encoding="utf-8")
     path = written(re.search(r"```toml\n(.*?)```", text, re.DOTALL)[1])
     assert len(specs(path)) == 32 * (2 * 3 * 2 + 1)
-    assert read_sweep(path).settings == {"store": "/shared/runs"}
+    assert read_sweep(path).settings == TrainingFlags(store=Path("/shared/runs"))
 
 
 def test_grids_are_joined_and_a_run_is_counted_once(written):

@@ -54,13 +54,10 @@ class Flag:
         """The flag as a parameter of a command."""
         long = "--" + self.name.replace("_", "-")
         names = [long, f"--{SHORT[self.name]}"] if self.name in SHORT else [long]
-        group = PANELS[self.group]
-        kind: Any = Annotated[bool | None, Parameter(name=names, help=self.help, group=group, show_default=False)]
+        common: dict[str, Any] = {"name": names, "help": self.help, "group": PANELS[self.group], "show_default": False}
+        kind: Any = Annotated[bool | None, Parameter(**common)]
         if not self.switch:
-            several = Parameter(
-                name=names, help=self.help, group=group, show_default=False, negative=(), allow_leading_hyphen=True
-            )
-            kind = Annotated[list[str] | None, several]
+            kind = Annotated[list[str] | None, Parameter(**common, negative=(), allow_leading_hyphen=True)]
         return inspect.Parameter(self.python_name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
 
 
