@@ -93,14 +93,12 @@ def _fields(registry: Registry[Any]) -> dict[str, list[str]]:
         for name, info in cls.model_fields.items():
             if name != "kind":
                 kinds.setdefault(name, {}).setdefault(_text(shared.get(name, info)), []).append(kind)
-    return {name: _distinct_texts(texts, registry) for name, texts in kinds.items()}
-
-
-def _distinct_texts(texts: dict[str, list[str]], registry: Registry[Any]) -> list[str]:
-    """Each meaning once, with the kinds that have it where others differ."""
-    if registry is TASKS and len(texts) == 1:
-        return list(texts)
-    return [f"{listed(kinds)}: {text}" for text, kinds in texts.items()]
+    return {
+        name: list(texts)
+        if registry is TASKS and len(texts) == 1
+        else [f"{listed(have)}: {text}" for text, have in texts.items()]
+        for name, texts in kinds.items()
+    }
 
 
 def _text(info: FieldInfo) -> str:
