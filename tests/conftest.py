@@ -23,8 +23,8 @@ import torch  # noqa: E402
 gc.set_threshold(50_000, 20, 50)  # a tenth of the time would go into walking libraries' objects
 TESTS = Path(__file__).parent
 INTEGRATION = (
-    "browser", "campaigns", "figures", "smoke", "spoilt", "sweep", "training",
-    "cli/test_bench.py", "cli/test_commands.py", "cli/test_diagnose.py", "cli/test_imports.py", "cli/test_mistakes.py",
+    "browser", "campaigns", "figures", "smoke", "sweep", "training",
+    "cli/test_commands.py", "cli/test_diagnose.py", "cli/test_imports.py", "cli/test_mistakes.py",
     "cli/test_screens.py", "cli/test_streams.py", "contracts/test_dummies.py",
     "diagnosis/test_callbacks.py", "diagnosis/test_command.py", "diagnosis/test_derivatives.py",
     "diagnosis/test_kinds.py", "diagnosis/test_names.py",
