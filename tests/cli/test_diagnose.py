@@ -6,8 +6,7 @@ import torch
 import xarray
 from safetensors.torch import save_file
 
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.profile import stage_profile
+from recombine.reproduction.measuring import Batch, stage_profile
 from recombine.sweep import train
 from tests.command import captured as run
 from tests.metrics.comparison import assert_same_profile

@@ -12,10 +12,8 @@ from recombine.metrics import ensemble_reader, metric_tensor
 from recombine.metrics.profile import read_stages, stage_profile
 from recombine.metrics.registry import STAGE_METRICS, Column, Need, Stage, StageMetric, stage_metric, versions
 from recombine.papers import DEFAULT
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.measuring import tabulate
-from recombine.reproduction.profile import STAGE_DIMS
-from recombine.reproduction.profile import stage_profile as study_profile
+from recombine.reproduction.measuring import STAGE_DIMS, Batch, tabulate
+from recombine.reproduction.measuring import stage_profile as study_profile
 from recombine.reproduction.study import Trials
 from recombine.sweep import train
 from tests.metrics.comparison import assert_same_profile
