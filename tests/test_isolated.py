@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from recombine.errors import InvalidValue
-from recombine.tasks import BumpTask, RotationTask
-from recombine.tasks import training_sets as isolated
+from recombine.tasks import BumpTask, RotationTask, training_sets
 from tests.contracts.forms import FormsTask
 
 NAN = math.nan
@@ -70,7 +69,7 @@ def test_the_mean_says_nothing_about_held_out_images():
         return torch.where(hidden[:, None, None], torch.nan, render(values))
 
     usable = ~task.held_out
-    images = isolated.averaged_images(task.isolated_values(), task.grid, usable, task.fixed_factors, spoilt)
+    images = training_sets.averaged_images(task.isolated_values(), task.grid, usable, task.fixed_factors, spoilt)
     assert torch.isfinite(images).all()
 
 
@@ -100,8 +99,8 @@ def test_large_means_are_sampled_and_always_the_same(monkeypatch):
     task = FormsTask(count=5, isolated=True)
     rows = task.isolated_values()
     exact = task.images(rows)
-    monkeypatch.setattr(isolated, "MOST_AVERAGED", 5)
-    monkeypatch.setattr(isolated, "PIXELS", 100)
+    monkeypatch.setattr(training_sets, "MOST_AVERAGED", 5)
+    monkeypatch.setattr(training_sets, "PIXELS", 100)
     sampled = task.images(rows)
     assert not torch.allclose(sampled, exact)
     assert (sampled - exact).abs().mean() < 0.3 * exact.std()

@@ -290,7 +290,10 @@ class Task(Variant):
                 if (value := getattr(self, field)) != type(self).model_fields[field].default:
                     raise InvalidValue(field, value, "left out unless isolated is true")
             return
-        shown = tuple(self.grid.names[axis] for axis in sorted(self.grid.axes(self.isolated_factors)))
+        try:
+            shown = tuple(self.grid.names[axis] for axis in sorted(self.grid.axes(self.isolated_factors)))
+        except InvalidValue as error:
+            raise InvalidValue("isolated_factors", error.value, error.allowed) from None
         object.__setattr__(self, "isolated_factors", None if shown == self.grid.names else shown)
         largest = min(len(shown), len(self.grid.names) - 1)
         if largest == 0:
