@@ -81,3 +81,15 @@ def small_tasks(name: str) -> list[Callable[..., Task]]:
     cls = TASKS[name]
     sides = {field: value for field, value in SMALL_SIDES.items() if field in cls.model_fields}
     return [partial(cls, **{**sides, **fields}) for fields in SMALL_TASKS.get(name, ({},))]
+
+
+def stage_reader(module, encode):
+    """A reader of the input and every stage of one decoder."""
+
+    def read(values, tap):
+        codes = encode(values)
+        tap("input", codes)
+        for name, activation in module.walk(codes):
+            tap(name, activation)
+
+    return read

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from recombine.errors import InvalidValue
 from recombine.metrics import interior, peak_scores, separate_peaks
 from recombine.tasks import BumpTask
 
@@ -43,7 +42,6 @@ def test_peaks_known_answers():
     assert at(torch.zeros(5, 5)) == []
     assert at(torch.full((5, 5), torch.nan)) == []
     assert separate_peaks(1 - bumps((4, 7)) - 1, dark=True).nonzero().tolist() == [[7, 4]]
-    assert separate_peaks(3 * bumps((4, 7)), height=20.0).sum() == 0
 
 
 def test_level_ground_and_noise_on_it_are_one_peak():
@@ -58,7 +56,6 @@ def test_level_ground_and_noise_on_it_are_one_peak():
 def test_shoulders_are_no_peaks():
     slope = torch.tensor([[0.0, 0.5, 1.0, 0.93, 0.97, 0.6, 0.0, 0.3, 0.1, 0.9]])
     assert at(slope) == [(0, 2), (0, 9)]  # 0.97 stands out by 0.04 only, 0.3 is beside 0.9
-    assert separate_peaks(slope, prominence=0.01).sum() == 2  # 0.97 is within two pixels of 1
 
 
 def slow_peaks(image, threshold=0.25, prominence=0.1):
@@ -137,12 +134,8 @@ def test_scores_against_loops():
         assert scores["centred"][member].item() == pytest.approx(sum(near) / 9)
 
 
-def test_images_in_parts_and_wrong_arguments(monkeypatch):
+def test_images_in_parts(monkeypatch):
     signals = noise(3, 5, 8, 8)
     together = separate_peaks(signals)
     monkeypatch.setattr("recombine.metrics.peaks.IMAGES_AT_ONCE", 4)
     assert torch.equal(together, separate_peaks(signals))
-    with pytest.raises(InvalidValue, match="height"):
-        separate_peaks(signals, height=0.0)
-    with pytest.raises(InvalidValue, match="prominence"):
-        separate_peaks(signals, prominence=0.0)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from recombine.errors import InvalidValue
-from recombine.metrics import mean_estimate, ratio_estimate, repeated_estimate, stratified_sample
+from recombine.metrics.sampling import mean_estimate, quantile, ratio_estimate, repeated_estimate, stratified_sample
 
 POINTS = 600
 DRAWS = 300
@@ -20,7 +20,7 @@ def grid_values():
 
 def covered(estimate, whole):
     """In how many draws the truth lies within the half-width."""
-    return int(((estimate.value - whole).abs() <= estimate.half_width()).sum())
+    return int(((estimate.value - whole).abs() <= quantile(estimate.freedom) * estimate.standard_error).sum())
 
 
 @pytest.mark.parametrize("points", [30, 100])

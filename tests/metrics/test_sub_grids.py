@@ -5,8 +5,8 @@ import torch
 
 from recombine.errors import InvalidValue
 from recombine.factors import Factor, FactorGrid
-from recombine.metrics import draw_sub_grids, finite_difference_metric, neighbour_metric, sub_grid_shape
-from recombine.metrics.sampling import gap_free_sub_grid
+from recombine.metrics.metric_tensors import finite_difference_metric, neighbour_metric
+from recombine.metrics.sampling import draw_sub_grids, gap_free_sub_grid, sub_grid_shape
 
 GRID = FactorGrid((Factor("x", 0, 9, 10), Factor("y", -1, 1, 7), Factor("size", 0.5, 1, 2)))
 

@@ -5,9 +5,8 @@ import pytest
 import torch
 
 from recombine.errors import InvalidValue
-from recombine.theory.projections import centred_gram
 from recombine.theory.transport import hole_geometry
-from tests.theory.chains import GRID, Mixing, blocks
+from tests.theory.chains import GRID, Mixing, blocks, centred_gram
 from tests.theory.test_transport import SHAPE, box, randn
 
 HOLE = box(3, 9)

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from recombine.errors import InvalidValue
-from recombine.theory.projections import centred_gram
 from recombine.theory.transport import additivity, hole_dependence
-from tests.theory.chains import COUNT, GRID, Mixing, blocks
+from tests.theory.chains import COUNT, GRID, Mixing, blocks, centred_gram
 
 SHAPE = (COUNT, COUNT)
 

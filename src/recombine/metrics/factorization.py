@@ -6,7 +6,7 @@ A Gram matrix K over a factor grid is expanded by the functional ANOVA of its ro
 of factors, A_S averages over every factor outside S and takes the mean off along every factor inside; the A_S are
 orthogonal projections that sum to the identity. The term of S is A_S K A_S, its coefficient θ_S the Frobenius norm, its
 weight θ² (default) or |θ|. The empty set, a constant, carries no information about any factor and is left out. PF_Coeff
-is the weight in terms of at most `order` factors, as a share of all; or in the terms of any family of sets.
+is the weight in terms of one factor each, as a share of all; or in the terms of any family of sets.
 
 The paper reads a kernel of one term in two ways. A.4: rank 1, a single product of a kernel per factor, is "purely
 factorized". A.5: learning a single term in all factors is "pure memorisation", and weight in single-factor terms is
@@ -105,12 +105,11 @@ def interaction_weights(
 def partial_factorization(
     gram: Float[Tensor, "*member point point"],
     shape: tuple[int, ...],
-    order: int = 1,
     weight: Weight = "square",
     *,
     family: Iterable[Iterable[int]] | None = None,
 ) -> Float[Tensor, "*member"]:
-    """PF_Coeff (Eq. 33, 35): share of the weight in terms of at most `order` factors, or in a family of terms.
+    """PF_Coeff (Eq. 33, 35): share of the weight in terms of one factor each, or in a family of terms.
 
     Parameters
     ----------
@@ -118,12 +117,10 @@ def partial_factorization(
         Gram matrix over the grid's points, in its order.
     shape
         Number of values of each factor.
-    order
-        Factors that a term may have.
     weight
         θ² or |θ|.
     family
-        Sets of indices of factors whose terms count, instead of those of an order.
+        Sets of indices of factors whose terms count, instead of single factors.
 
     Returns
     -------
@@ -138,7 +135,7 @@ def partial_factorization(
     0.666667
     """
     sets = list(_subsets(len(shape)))
-    chosen = [own for own in sets if len(own) <= order] if family is None else [tuple(sorted(own)) for own in family]
+    chosen = sets[: len(shape)] if family is None else [tuple(sorted(own)) for own in family]
     if not chosen or not set(chosen) <= set(sets):
         raise InvalidValue("family", family, f"sets of factors from 0 to {len(shape) - 1}, none of them empty")
     weights = interaction_weights(gram, shape, weight)
@@ -191,9 +188,7 @@ def above_delta(single_factor: Tensor, shape: tuple[int, ...]) -> Tensor:
     return (single_factor - delta) / (1 - delta) if delta < 1 else torch.full_like(single_factor, torch.nan)
 
 
-def landmarks(
-    shape: tuple[int, ...], *, bump: float = 1.0, broad: float | None = None, largest: int = LARGEST
-) -> dict[str, KernelAxis]:
+def landmarks(shape: tuple[int, ...], *, bump: float = 1.0) -> dict[str, KernelAxis]:
     """Where kernels that one knows lie, for a figure to place networks between.
 
     Parameters
@@ -202,23 +197,20 @@ def landmarks(
         Number of values of each factor, two factors or more.
     bump
         Standard deviation of ideal bumps, in grid steps; their overlap is Π exp(−d²/4s²).
-    broad
-        The same for broad Gaussians; half of the longest factor by default.
-    largest
-        As for `kernel_axis`.
 
     Returns
     -------
     dict of KernelAxis
         `delta`, δ in every factor (memorisation); `additive`, the sum of one δ per factor; `or`, 1 where any factor is
-        equal; `broad`, the product of broad Gaussians; `bump`, the Gram matrix of ideal bumps.
+        equal; `broad`, the product of Gaussians as broad as half of the
+        longest factor; `bump`, the Gram matrix of ideal bumps.
 
     Examples
     --------
     >>> {name: round(place.single_factor.item(), 2) for name, place in landmarks((6, 6)).items()}
     {'delta': 0.29, 'additive': 1.0, 'or': 0.91, 'broad': 0.99, 'bump': 0.8}
     """
-    widest = max(shape) / 2 if broad is None else broad
+    widest = max(shape) / 2
     places = torch.cartesian_prod(*(torch.arange(count) for count in shape)).double()
     steps = places[:, None, :] - places[None, :, :]
     equal = (steps == 0).double()
@@ -229,7 +221,7 @@ def landmarks(
         "broad": torch.exp(-(steps**2).sum(dim=-1) / (4 * widest**2)),
         "bump": torch.exp(-(steps**2).sum(dim=-1) / (4 * bump**2)),
     }
-    return {name: kernel_axis(kernel, shape, largest=largest) for name, kernel in kernels.items()}
+    return {name: kernel_axis(kernel, shape) for name, kernel in kernels.items()}
 
 
 def _rank(gram: Tensor, shape: tuple[int, ...], largest: int) -> Tensor:

@@ -189,26 +189,8 @@ def neighbour_metric(
 ) -> dict[str, Float[Tensor, "point factor factor"]]:
     """Every stage's metric tensor by differences, at some points of a grid: their neighbours along each factor are run.
 
-    Parameters
-    ----------
-    reader
-        Runs the network and hands out its stages, without member axes.
-    grid
-        The whole grid, of at least 2 values per factor.
-    indices
-        The points, by their place in the grid.
-    device
-        Where the network is.
-    memory
-        Bytes that may be kept at a time.
+    As `finite_difference_metric` has at these points, for a reader without member axes.
 
-    Returns
-    -------
-    dict of Tensor
-        `(point, factor, factor)` by the stage's name; as `finite_difference_metric` has at these points.
-
-    Examples
-    --------
     >>> from recombine.factors import Factor
     >>> grid = FactorGrid((Factor("x", 0, 4, 9),))
     >>> doubled = lambda values, tap: tap("output", 2 * values)

@@ -49,29 +49,12 @@ def refuse_not_finite(field: str, values: Tensor) -> None:
         raise InvalidValue(field, values, "finite numbers, at least one")
 
 
-def centred_gram(features: Float[Tensor, "*member point feature"]) -> Float[Tensor, "*member point point"]:
-    """Products of all points' features, less their mean over points.
-
-    Parameters
-    ----------
-    features
-        A stage's activations.
-
-    Returns
-    -------
-    Tensor
-        In double precision.
-
-    Examples
-    --------
-    >>> centred_gram(torch.tensor([[1.0, 5.0], [3.0, 5.0]])).tolist()
-    [[1.0, -1.0], [-1.0, 1.0]]
-    """
-    return both_grams(features)[0]
-
-
 def both_grams(features: Tensor) -> tuple[Tensor, Tensor]:
-    """Products of features less their mean over points, and of features as they are."""
+    """Products of all points' features less their mean over points, and of features as they are.
+
+    >>> [gram.tolist() for gram in both_grams(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))]
+    [[[1.0, -1.0], [-1.0, 1.0]], [[26.0, 28.0], [28.0, 34.0]]]
+    """
     refuse_not_finite("features", features)
     *lead, points, count = features.shape
     gram = torch.zeros(*lead, points, points, dtype=torch.float64, device=features.device)

@@ -279,7 +279,7 @@ def _searched(
 
 
 def kernel_decomposition(
-    gram: Float[Tensor, "*member point point"], shape: tuple[int, ...], rank: int, *, restarts: int = RESTARTS
+    gram: Float[Tensor, "*member point point"], shape: tuple[int, ...], rank: int
 ) -> CPDecomposition:
     """The best sum of `rank` products of single-factor kernels (Eq. 30).
 
@@ -291,8 +291,6 @@ def kernel_decomposition(
         Number of values of each factor.
     rank
         Products in the sum.
-    restarts
-        Starts of the search; for two factors none is needed.
 
     Returns
     -------
@@ -306,14 +304,13 @@ def kernel_decomposition(
     [0.21, 0.0]
     """
     pairs, sizes = _over_pairs(gram, shape)
-    return cp_decomposition(pairs, sizes, rank, restarts=restarts)
+    return cp_decomposition(pairs, sizes, rank)
 
 
 def kernel_rank(
     gram: Float[Tensor, "*member point point"],
     shape: tuple[int, ...],
     *,
-    epsilon: float = EXACT_ERROR,
     largest: int = 8,
     restarts: int = RESTARTS,
 ) -> Int[Tensor, "*member"]:
@@ -323,8 +320,8 @@ def kernel_rank(
     ----------
     gram
         Gram matrix over the grid's points, in its order.
-    shape, epsilon, largest, restarts
-        As for `epsilon_rank`; next to no error by default.
+    shape, largest, restarts
+        As for `epsilon_rank`.
 
     Returns
     -------
@@ -338,7 +335,7 @@ def kernel_rank(
     [1, 2]
     """
     pairs, sizes = _over_pairs(gram, shape)
-    return epsilon_rank(pairs, sizes, epsilon, largest=largest, restarts=restarts)
+    return epsilon_rank(pairs, sizes, EXACT_ERROR, largest=largest, restarts=restarts)
 
 
 def _over_pairs(gram: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, tuple[int, ...]]:
