@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from recombine.errors import InvalidValue
-from recombine.metrics import interaction_weights, partial_factorization
+from recombine.metrics import interaction_weights, landmarks, partial_factorization
 
 
 def random_kernel(points, seed=0):
@@ -55,10 +55,6 @@ def test_all_orders_together_are_everything_and_members_are_separate():
     assert torch.allclose(together, alone)
 
 
-def test_constant_kernel_has_no_orders():
-    assert partial_factorization(torch.ones(6, 6), (2, 3)).isnan()
-
-
 def test_pairs_and_triples_are_distinct():
     x, y, z = random_kernel(2, 1), random_kernel(3, 2), random_kernel(2, 3)
     ones = torch.ones(2, 2).double()
@@ -98,3 +94,14 @@ def test_a_family_counts_its_own_terms_only():
 def test_terms_that_are_not_there_are_refused(family):
     with pytest.raises(InvalidValue, match="family"):
         partial_factorization(torch.eye(4), (2, 2), family=family)
+
+
+def test_known_kernels_lie_between_memorisation_and_factorization():
+    marks = landmarks((8, 6))
+    assert list(marks) == ["delta", "additive", "or", "broad", "bump"]
+    assert marks["delta"].item() == pytest.approx(0, abs=1e-9)
+    assert marks["additive"].item() == pytest.approx(1)
+    delta = (8 + 6 - 2) / (8 * 6 - 1)
+    assert marks["or"].item() == pytest.approx(((8 + 6 - 2) / (8 + 6 - 1) - delta) / (1 - delta))
+    order = [marks[name].item() for name in ("delta", "bump", "broad", "additive")]
+    assert order == sorted(order)

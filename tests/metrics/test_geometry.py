@@ -138,7 +138,7 @@ def test_both_ways_to_carry_tangents_agree(kind):
         assert torch.allclose(carried[name], repeated[name], rtol=1e-4, atol=1e-7), name
 
 
-@pytest.mark.parametrize("memory", [1, 10_000, 1 << 30])
+@pytest.mark.parametrize("memory", [1, 10_000])
 def test_memory_budget_changes_nothing_but_memory(memory):
     spec = small_spec("cnn")
     reader, points = stage_reader(spec.module(), encode(spec)), real_points(spec, 9)

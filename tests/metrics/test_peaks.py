@@ -100,16 +100,6 @@ def test_composers_have_one_peak_and_superposers_many_that_are_aligned():
     assert scores["away_chance"][1] < 0.6
 
 
-def test_noise_is_aligned_as_chance_is():
-    scores = peak_scores(noise(12, 196, 14, 14), BumpTask(size=14).grid.points)
-    over = scores["aligned"] - scores["aligned_chance"]
-    assert over.mean().abs() < 3 * over.std() / 12**0.5 + 1e-3
-    away = scores["away_aligned"] - scores["away_chance"]
-    assert away.mean().abs() < 3 * away.std() / 12**0.5 + 1e-3
-    uniform = 1 - (1 - 3 / 14) ** 2  # a random place is near a row of three or a column of three
-    assert scores["aligned_chance"].mean().item() == pytest.approx(uniform, abs=0.05)
-
-
 def test_scores_against_loops():
     signals, points = noise(2, 9, 10, 10) / 2, torch.rand(9, 2, generator=torch.Generator().manual_seed(1)) * 9
     scores = peak_scores(signals.float(), points)

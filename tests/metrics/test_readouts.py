@@ -12,8 +12,6 @@ from recombine.factors import Factor, FactorGrid
 from recombine.metrics import (
     LinearProbe,
     averaged_prediction,
-    band_index,
-    block_contrast,
     effective_rank,
     explained_variance,
     gram_matrix,
@@ -48,14 +46,6 @@ def test_probe_is_linear_regression(size, ridge):
     slow = (Ridge(alpha=ridge * scale) if ridge else LinearRegression()).fit(features.numpy(), values.numpy())
     other = noise(20, size, seed=2)
     assert np.allclose(fitted.predict(other).numpy(), slow.predict(other.numpy()), atol=1e-8)
-
-
-def test_probe_reads_members_apart():
-    features, values = noise(3, 40, 6), noise(40, 2, seed=1)
-    together = LinearProbe().fit(features, values).score(features, values)
-    for member in range(3):
-        alone = LinearProbe().fit(features[member], values).score(features[member], values)
-        assert torch.allclose(together[member], alone)
 
 
 def test_the_papers_probe_reads_anything_off_noise_and_the_held_out_probe_does_not():
@@ -140,12 +130,6 @@ def test_kernel_agreement_of_noise_is_null():
         kernel_agreement(gram, POINTS, torch.zeros_like(HELD_OUT))
 
 
-def test_block_contrast_tells_shared_values():
-    contrast = block_contrast(torch.stack([gram_matrix(superposer()), gram_matrix(noise(len(POINTS), 50))]), POINTS)
-    assert contrast[0] > 1
-    assert abs(contrast[1].item()) < 0.1
-
-
 # -- superposition -------------------------------------------------------------------------------------------------
 
 
@@ -219,14 +203,6 @@ def test_effective_rank_known_answers():
     assert effective_rank(torch.tensor([[1.0, 0, 0, 0], [0.25] * 4])).tolist() == pytest.approx([1, 4])
     assert matrix_effective_rank(torch.outer(noise(5), noise(6, seed=1))).item() == pytest.approx(1)
     assert matrix_effective_rank(torch.eye(6)).item() == pytest.approx(6)
-
-
-def test_band_index_known_answers():
-    profile = torch.linspace(0, 1, 20).sin()
-    assert band_index(profile.expand(20, 20)).item() == pytest.approx(1)
-    assert band_index(profile[:, None].expand(20, 20)).item() == pytest.approx(1)
-    assert band_index(noise(200, 200)).item() < 0.03
-    assert torch.isnan(band_index(torch.ones(4, 4)))
 
 
 def stage_over(features, shape, held_out=None):

@@ -77,13 +77,6 @@ def test_a_registered_metric_is_in_diagnosis_summary_figure_and_study(loudness, 
         rc.diagnose(run.module(), "loudness=0:7,y=0:7")
 
 
-def test_a_metric_whose_needs_are_not_met_is_left_out(loudness, run):
-    result = rc.diagnose(run.module(), run.spec.task.grid, encode="bump")
-    assert "loudness" not in result
-    assert "probe_held_out" not in result
-    assert "probe_in_sample" in result
-
-
 def test_a_run_brings_its_grid_code_holdout_and_targets(run):
     task, wanted = run.spec.task, ["ood_error", "factorization"]
     given = {"encode": task.encoding, "holdout": task.holdout, "targets": task.render(task.grid.points)}

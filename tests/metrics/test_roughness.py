@@ -51,16 +51,6 @@ def test_known_answers(shape):
     assert roughness(0.3 * chessboard, shape).item() == pytest.approx(4 * factors * 0.3)
 
 
-def test_the_point_in_the_middle_decides_the_region():
-    values, region = torch.tensor([0.0, 0.0, 0.0, 1.0, 0.0, 0.0]), torch.tensor([0, 0, 0, 1, 0, 1]).bool()
-    assert roughness(values, (6,), region).item() == 2.0
-    assert roughness(values, (6,), ~region).item() == 1.0  # of 0, 1 and 1
-
-
-def test_a_median_of_an_even_number_lies_between_the_middle_two():
-    assert roughness(torch.tensor([0.0, 0.0, 1.0, 5.0]), (4,)).item() == 2.0  # of 1 and 3
-
-
 def test_no_inner_point_and_no_number_have_no_roughness():
     assert roughness(random(2, 10), (5, 2)).isnan().tolist() == [True, True]
     assert roughness(random(9), (9,), torch.arange(9) == 0).isnan()

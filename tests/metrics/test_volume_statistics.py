@@ -41,13 +41,3 @@ def test_spreads_are_about_a_regions_own_mean():
     lifted = statistics(volume + 7 * held_out, held_out)  # another level is no spread
     for name in ("spread_held", "spread_excess"):
         torch.testing.assert_close(lifted[name], found[name])
-
-
-def test_stages_have_the_excess_and_what_it_is_of():
-    grid = FactorGrid((Factor("x", 0, 4, 5), Factor("y", 0, 5, 6)))
-    tangents = torch.randn(30, 4, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    stage = Stage("output", torch.rand(30, 2), grid.points, grid, torch.arange(30) % 3 == 0, tangents.mT @ tangents)
-    columns = stage_profile([stage], ["volume_kept", "volume_held_out"]).columns
-    held, kept, excess = (columns[f"log_volume_spread_{name}"][0].item() for name in ("held", "kept", "excess"))
-    assert excess == pytest.approx(held - kept)
-    assert excess != 0

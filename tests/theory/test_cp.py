@@ -71,13 +71,6 @@ def test_two_factors_are_the_singular_values():
     assert torch.allclose(khatri_rao(searched).sum(dim=-1), solved.values, atol=1e-4)
 
 
-def test_masking_nothing_changes_nothing():
-    values = planted((4, 5, 3), 2, 3)
-    whole = cp_decomposition(values, (4, 5, 3), 2)
-    masked = cp_decomposition(values, (4, 5, 3), 2, mask=torch.ones(60, dtype=torch.bool))
-    assert torch.equal(whole.weights, masked.weights)
-
-
 @pytest.mark.parametrize("mask", [None, holed((3, 4, 2))], ids=["whole", "holed"])
 def test_steps_solve_the_normal_equations_of_all_derivatives(mask):
     """Against derivatives by automatic differentiation, entry by entry."""

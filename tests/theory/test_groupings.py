@@ -15,16 +15,10 @@ def found(shape, grouping, count):
     return sum(outcome.groupings[own] == grouping for own in outcome.best.tolist()) / count
 
 
+@pytest.mark.parametrize("count", [10, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("grouping", PLANTED, ids=str)
-def test_planted_groupings_are_found(grouping):
-    assert found((5, 5, 5), grouping, 10) == 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("grouping", PLANTED, ids=str)
-@pytest.mark.parametrize("shape", [(5, 5, 5), (4, 4, 4)], ids=str)
-def test_planted_groupings_are_found_in_a_hundred(shape, grouping):
-    assert found(shape, grouping, 100) >= 0.95
+def test_planted_groupings_are_found(grouping, count):
+    assert found((5, 5, 5), grouping, count) >= 0.95
 
 
 def test_partitions_are_as_many_as_bell_numbers():

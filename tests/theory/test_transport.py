@@ -94,16 +94,6 @@ def test_what_does_not_vary():
     assert additivity(centred_gram(torch.ones(COUNT**2, 2)), SHAPE).isnan()
 
 
-def test_members_are_separate_and_three_factors_are_averaged_over_pairs():
-    features, held_out = randn(2, 3, 24, 5), torch.arange(24) < 7
-    grams = centred_gram(features)
-    for measure in (lambda gram: additivity(gram, (2, 3, 4)), lambda gram: hole_dependence(gram, (2, 3, 4), held_out)):
-        together = measure(grams)
-        alone = torch.stack([torch.stack([measure(gram) for gram in row]) for row in grams])
-        assert together.shape == (2, 3)
-        assert torch.allclose(together, alone)
-
-
 def test_nan_and_nothing_kept_are_refused():
     with pytest.raises(InvalidValue, match="gram"):
         additivity(torch.full((6, 6), torch.nan), (2, 3))

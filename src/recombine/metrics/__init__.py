@@ -13,9 +13,7 @@ from recombine.metrics.errors import (
     squared_error,
 )
 from recombine.metrics.factorization import (
-    KernelAxis,
     interaction_weights,
-    kernel_axis,
     landmarks,
     partial_factorization,
 )
@@ -54,7 +52,6 @@ __all__ = [
     "Band",
     "FamilyAgreement",
     "KernelAgreement",
-    "KernelAxis",
     "LinearProbe",
     "Reader",
     "Tap",
@@ -80,7 +77,6 @@ __all__ = [
     "interaction_weights",
     "interior",
     "kernel_agreement",
-    "kernel_axis",
     "kernel_families",
     "landmarks",
     "local_factorization",

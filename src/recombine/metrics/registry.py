@@ -150,18 +150,15 @@ Evaluate = Callable[[Stage], Mapping[str, Tensor]]
 
 @dataclass(frozen=True)
 class StageMetric:
-    """A function of a stage with all that is declared about it."""
+    """A function of a stage with all that is declared about it, see `stage_metric`."""
 
     name: str
     evaluate: Evaluate
     columns: tuple[Column, ...]
     needs: tuple[Need, ...]
     version: int
-    """Raised when what is measured changes, so that results that depend on it are measured again."""
     in_studies: bool
-    """Whether studies' stage profile has it; what is large or slow is left to `diagnose`."""
     thorough: bool = False
-    """Whether it takes so long that it is left out unless it is asked for."""
 
 
 class StageMetrics(dict[str, StageMetric]):
@@ -218,9 +215,9 @@ def stage_metric(
     needs
         What it needs beside activations; it is not evaluated where something is missing.
     version
-        To be raised when what is measured changes.
+        To be raised when what is measured changes, so that results that depend on it are measured again.
     in_studies
-        Whether studies' stage profile has it too.
+        Whether studies' stage profile has it too; what is large or slow is left to `diagnose`.
     thorough
         Whether it takes so long that it is left out unless it is asked for.
 

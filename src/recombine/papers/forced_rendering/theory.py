@@ -24,7 +24,6 @@ import torch
 from torch import Tensor
 
 from recombine.metrics import landmarks, metric_tensor
-from recombine.metrics.factorization import above_delta
 from recombine.metrics.profile import read_stages
 from recombine.metrics.profile import stage_profile as registered_profile
 from recombine.metrics.registry import STAGE_METRICS, Stage
@@ -143,7 +142,7 @@ def _landmarks(spec: RunSpec) -> dict[str, float]:
     task = spec.task
     sigma = task.sigma if isinstance(task, BumpTask) else 1.0
     known = landmarks(task.grid.shape, bump=sigma)
-    return {name: float(above_delta(place.single_factor, task.grid.shape)) for name, place in known.items()}
+    return {name: float(place) for name, place in known.items()}
 
 
 # -- products --------------------------------------------------------------------------------------------------------
