@@ -199,12 +199,10 @@ def stripe_superposition(
 
     Parameters
     ----------
-    signals
-        Outputs over the background at every grid point.
+    signals, truth
+        As for `nonnegative_superposition`.
     stripes
         For each factor, the training image over the background of its value alone, at every grid point.
-    truth
-        Right outputs over the background.
     chosen
         Points whose outputs are explained; all if left out.
 

@@ -229,10 +229,8 @@ def interior(held_out: Bool[Tensor, " point"], shape: tuple[int, ...]) -> Bool[T
 
     Parameters
     ----------
-    held_out
-        True where a point is held out, points in the grid's order.
-    shape
-        Number of values of each factor.
+    held_out, shape
+        As for `distance_inside`.
 
     Returns
     -------

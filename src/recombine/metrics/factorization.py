@@ -99,12 +99,8 @@ def partial_factorization(
 
     Parameters
     ----------
-    gram
-        Gram matrix over the grid's points, in its order.
-    shape
-        Number of values of each factor.
-    weight
-        θ² or |θ|.
+    gram, shape, weight
+        As for `interaction_weights`.
     family
         Sets of indices of factors whose terms count, instead of single factors.
 
@@ -156,7 +152,7 @@ def landmarks(shape: tuple[int, ...], *, bump: float = 1.0) -> dict[str, Float[T
     Examples
     --------
     >>> {name: round(place.item(), 2) + 0.0 for name, place in landmarks((6, 6)).items()}
-    {'delta': 0.0, 'additive': 1.0, 'or': 0.87, 'broad': 0.98, 'bump': 0.72}
+    {'delta': 0.0, 'additive': 1.0, 'or': 0.87, 'broad': 0.99, 'bump': 0.71}
     """
     widest = max(shape) / 2
     places = torch.cartesian_prod(*(torch.arange(count) for count in shape)).double()

@@ -47,14 +47,8 @@ def metric_tensor(
 
     Parameters
     ----------
-    reader
-        Runs the network and hands out its stages, see `recombine.metrics.stages`.
-    points
-        Factor values, one row per point.
-    members
-        Number of member axes before the points' in every activation.
-    memory
-        Bytes that may be kept at a time.
+    reader, points, members, memory
+        As for `recombine.metrics.features`.
     repeated
         Run every point once per factor in a plain batch instead of `vmap`: slower, but possible for modules that
         cannot be batched over tangents.

@@ -79,12 +79,8 @@ def averaged_prediction(
     ----------
     signal
         Maps codes to the network's outputs over the background.
-    codes
-        Codes of some points, one block per factor.
-    sizes
-        Lengths of the blocks.
-    training
-        Codes of the training data.
+    codes, sizes, training
+        As for `averaged_codes`.
 
     Returns
     -------

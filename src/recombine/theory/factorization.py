@@ -196,14 +196,8 @@ def best_grouping(
 
     Parameters
     ----------
-    features
-        Activations over the grid's points, in its order.
-    shape
-        Number of values of each factor, of which there are at most five.
-    held_out
-        Combinations to predict; a random fifth by default.
-    share
-        As for `linear_factorization`.
+    features, shape, held_out, share
+        As for `linear_factorization`, of at most five factors.
 
     Returns
     -------

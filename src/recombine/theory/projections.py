@@ -105,7 +105,6 @@ def projection(
     kept: Bool[Tensor, " point"] | None = None,
     *,
     share: float = SHARE,
-    largest: int | None = None,
 ) -> Projection:
     """The directions that hold a share of the variance of some points (Eq. 23).
 
@@ -116,9 +115,7 @@ def projection(
     kept
         Points that the directions are fitted to; all by default.
     share
-        Of the variance, that the directions hold at least, unless there would be too many.
-    largest
-        Directions at most; 32 by default, or one less than there are points.
+        Of the variance, that the directions hold at least, unless there would be more than 32, or as many as points.
 
     Returns
     -------
@@ -138,7 +135,7 @@ def projection(
     most = len(chosen) - 1
     if most < 1:
         raise InvalidValue("kept", f"{len(chosen)} points", "at least two kept points")
-    most = min(LARGEST if largest is None else largest, most)
+    most = min(LARGEST, most)
     mean = torch.cat([own.double().mean(dim=0) for own in chosen.split(BLOCK, dim=-1)])
     variances, directions = _principal(chosen, mean)
     magnitude = float(chosen.abs().max()) ** 2 * chosen.shape[-1]

@@ -171,18 +171,12 @@ def epsilon_rank(
 
     Parameters
     ----------
-    values
-        Over the grid's points, in its order.
-    shape
-        Number of values of each factor.
+    values, shape, mask, restarts
+        As for `cp_decomposition`.
     epsilon
         Largest relative error.
     largest
         Largest rank to try.
-    mask
-        Entries that count; all by default.
-    restarts
-        Starts of every search.
 
     Returns
     -------
@@ -318,9 +312,9 @@ def kernel_rank(
 
     Parameters
     ----------
-    gram
-        Gram matrix over the grid's points, in its order.
-    shape, largest, restarts
+    gram, shape
+        As for `kernel_decomposition`.
+    largest, restarts
         As for `epsilon_rank`.
 
     Returns
