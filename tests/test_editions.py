@@ -27,7 +27,7 @@ def folder(tmp_path):
 def test_its_runs_are_listed_and_verified(folder, capsys):
     assert run("runs", "list", "--store", folder / "store") == 0
     assert "6 finished runs" in capsys.readouterr().out
-    assert run("runs", "verify", "--store", folder / "store") == 0
+    assert run("verify", folder / "store") == 0
     assert {run.key for run in Store(folder / "store")} == KEYS
 
 

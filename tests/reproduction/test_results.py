@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from recombine.errors import InvalidValue
+from recombine.manifest import manifest_text
 from recombine.papers import DEFAULT
 from recombine.reproduction.findings import Findings
 from recombine.reproduction.reporting import write_report
 from recombine.reproduction.reproduce import reproduce
 from recombine.reproduction.results import SETTINGS, SOURCE, Results
-from recombine.store.run import manifest_text
 from tests.command import run
 from tests.golden import RESULTS
 from tests.tiny import TINY

@@ -11,7 +11,7 @@ import pytest
 import xarray
 from PIL import Image
 
-from recombine.digests import write_into
+from recombine.manifest import write_into
 from recombine.papers import DEFAULT
 from recombine.reproduction import reporting
 from recombine.reproduction.results import Results

@@ -47,7 +47,7 @@ COMMANDS = {
         "scheduler as well; flags count for more.\n\n"
         "Example: recombine sweep grid.toml --dry-run",
     ),
-    "runs": ("app", "List, query, show, verify, prune, export and import the runs of a store."),
+    "runs": ("app", "List, show, prune and export the runs of a store."),
     "diagnose": (
         "diagnose",
         "Measure a module of your own.\n\n"
@@ -76,7 +76,7 @@ COMMANDS = {
         "verdicts, verdicts_in_brief, causes, claims (case by case), provenance, costs, and caption_NAME for every "
         "figure.",
     ),
-    "verify": ("verify", "Compare the files of results or a store with their digests; exit with 1 if any differs."),
+    "verify": ("verify", "Compare the files of results or a store with their manifest; exit with 1 if any differs."),
 }
 """Each command with the name of what runs it and its help."""
 MODULES = {"figure": "reproduce", "claims": "reproduce", "report": "reproduce"}

@@ -52,14 +52,6 @@ SchedulerFile = Annotated[
     ),
 ]  # fmt: skip
 ResultsPath = Annotated[SomePath, Parameter(name="--from", help="Folder written by reproduce.")]
-Where = Annotated[
-    list[str] | None,
-    Parameter(
-        name="--where", negative=(),
-        help="Only runs whose field has this value, as decoder=mlp, size=8 or holdout=center:low=6. "
-        "Several: all must hold; of several for one field, any.",
-    ),
-]  # fmt: skip
 
 
 def chosen_scheduler(address: str | None, file: Path | None) -> str | Path | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
-from recombine.digests import remove_temporaries, write_into
+from recombine.manifest import remove_temporaries, write_into
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.findings import Findings
 from recombine.reproduction.panels import styled

@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from recombine.digests import LIST
 from recombine.errors import InvalidValue, StoreError, listed
+from recombine.manifest import LIST
 from recombine.reproduction.explorer import collect
 from recombine.reproduction.paper import Paper
 from recombine.reproduction.preset import Preset

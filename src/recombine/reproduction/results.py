@@ -4,7 +4,7 @@ Nothing here trains, and nothing knows a paper: verdicts and figures follow from
 says itself where it came from: its whole preset, device, versions and commit, and a fingerprint of all that it depends
 on (`reproduce`), so that it is served only for the same question. What a folder says of itself is put together from
 its Datasets and the runs noted for them; only the time that calls took is kept in a file of its own. Whatever is read
-back has a digest (`recombine.digests`) and is read only if it is as it was written.
+back has a digest (`recombine.manifest`) and is read only if it is as it was written.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recombine.digests import LIST, Differs, Digests, remove_temporaries
 from recombine.errors import InvalidValue, listed
 from recombine.files import one_line_errors, parsed_json
+from recombine.manifest import LIST, Differs, Manifest, remove_temporaries
 from recombine.reproduction.criteria import record_digest
 from recombine.reproduction.netcdf import decoded, encoded
 from recombine.store import Run
@@ -75,7 +75,7 @@ class Results:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self.digests = Digests(self.path)
+        self.digests = Manifest(self.path)
         self._loaded: dict[str, xarray.Dataset] = {}
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Looking after a store: what is wrong with it, and what can go."""
+"""Maintenance of a store: what is wrong with it, and what can be deleted."""
 
 from __future__ import annotations
 
@@ -10,15 +10,11 @@ from typing import TYPE_CHECKING
 
 from recombine.errors import StoreError
 from recombine.files import delete, entries, remove_abandoned
-from recombine.store.index import ASIDE, SUFFIXES
-from recombine.store.names import FOLDERS, INDEX, MARKER, STORE_LOCK, is_key, is_old_checkpoint, key_of
-from recombine.store.opening import is_marker
+from recombine.store.names import FOLDERS, INDEX_FILES, MARKER, is_key, is_marker, key_of
 from recombine.store.run import Problem, Run, stray
 
 if TYPE_CHECKING:
     from recombine.store.store import Store
-
-INDEX_FILES = frozenset(f"{INDEX}{suffix}{aside}" for suffix in SUFFIXES for aside in ("", ASIDE))
 
 
 def verify(store: Store) -> Iterator[tuple[str, list[Problem]]]:
@@ -54,13 +50,9 @@ def verify(store: Store) -> Iterator[tuple[str, list[Problem]]]:
 
 
 def leftovers(store: Store) -> list[Path]:
-    """What no run needs: writes of dead processes, damaged runs and indices, checkpoints of finished runs."""
+    """What no run needs: unfinished writes of dead processes, damaged runs, checkpoints of finished ones."""
     damaged = [store.path / "damaged" / name for name in entries(store.path / "damaged") if key_of("damaged", name)]
-    aside = [store.path / name for name in entries(store.path) if name in INDEX_FILES and name.endswith(ASIDE)]
-    folder = store.path / "checkpoints"
-    old = [folder / name for name in entries(folder) if is_old_checkpoint(name)]
-    waiting = [path for path in abandoned(store) if not store.is_busy(_key(path))]
-    return sorted([*waiting, *damaged, *aside, *old])
+    return sorted([*(path for path in abandoned(store) if not store.is_busy(_key(path))), *damaged])
 
 
 def abandoned(store: Store) -> list[Path]:
@@ -81,8 +73,8 @@ def _is_needed(store: Store, path: Path) -> bool:
 
 
 def _key(path: Path) -> str:
-    """The run that a leftover belongs to; the store's own lock for one that belongs to none."""
-    return (key_of(path.parent.name, path.name) if path.parent.name in FOLDERS else None) or STORE_LOCK
+    """The run that a leftover belongs to."""
+    return key_of(path.parent.name, path.name) or ""
 
 
 def delete_leftover(store: Store, path: Path) -> bool:

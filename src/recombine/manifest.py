@@ -1,9 +1,10 @@
-"""Digests of the files of a results folder, so that none is read that is not as it was written.
+"""Manifests: the SHA-256 of every file of a folder, so that none is read that is not as it was written.
 
-`digests.json` lists every file with the contents that it may have, and ends with a digest of itself. A file is replaced
-in three steps: its new digest is added to the list, the file is written, the old digest is taken off the list. A call
-that is killed between any two of them leaves a file with a content that is listed. `null` in the list is a file that is
-not there. Digests find accidents; who changes a file on purpose can change the list too (docs/trust.md).
+A run's `manifest.json` is written once, with the run. A results folder's `digests.json` lists every file with the
+contents that it may have, as its files are replaced one by one: the new digest is added to the list, the file is
+written, the old digest is taken off the list. A call that is killed between any two of these steps leaves a file with
+a content that is listed. `null` in the list stands for a file that is absent. Both end with a digest of themselves.
+Digests find accidents; whoever changes a file on purpose can change the manifest too (docs/trust.md).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,7 +23,6 @@ from recombine.errors import InvalidValue
 from recombine.files import (
     NO_LOCKS,
     NotRegular,
-    digest_of,
     is_present,
     one_line_errors,
     parsed_json,
@@ -50,8 +50,35 @@ class Differs(Exception):
     """A file is not as it was written, and how."""
 
 
-class Digests:
-    """The list of a folder's files."""
+def checked(path: Path, digests: Collection[str | None] | None = None, *, follow: bool = False) -> bytes:
+    """The content of a regular file, with one of these digests where they are given; `Differs` otherwise."""
+    try:
+        content = read(path, follow=follow)
+    except (FileNotFoundError, NotADirectoryError):
+        raise Differs(MISSING) from None
+    except NotRegular:
+        raise Differs("not a regular file") from None
+    if digests is not None and hashlib.sha256(content).hexdigest() not in digests:
+        raise Differs("content changed")
+    return content
+
+
+def manifest_text(key: str, files: Mapping[str, str]) -> str:
+    """A run's manifest."""
+    fields = {"files": dict(sorted(files.items())), "key": key}
+    seal = hashlib.sha256(json.dumps(fields, separators=(",", ":")).encode()).hexdigest()
+    return json.dumps({**fields, "seal": seal}, separators=(",", ":"))
+
+
+def list_text(files: Mapping[str, Contents]) -> str:
+    """A results folder's manifest: a line per file."""
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(files[name])}" for name in sorted(files))
+    body = f'{{"files": {{\n{lines}\n}},\n'
+    return f'{body}"seal": "{hashlib.sha256(body.encode()).hexdigest()}"}}\n'
+
+
+class Manifest:
+    """The manifest of a results folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -60,12 +87,7 @@ class Digests:
     def listed(self) -> dict[str, Contents]:
         """What each file may contain; `Differs` where the list is missing or damaged."""
         with one_line_errors(self.folder / LIST, "from"):
-            try:
-                text = read(self.folder / LIST, follow=True).decode(errors="replace")
-            except (FileNotFoundError, NotADirectoryError):
-                raise Differs(MISSING) from None
-            except NotRegular:
-                raise Differs("not a regular file") from None
+            text = checked(self.folder / LIST, follow=True).decode(errors="replace")
         try:
             files = {name: tuple(contents) for name, contents in parsed_json(text)["files"].items()}
             if text == list_text(files) and all(OURS.fullmatch(name) for name in files):
@@ -91,7 +113,7 @@ class Digests:
         with one_line_errors(self.folder / name, "from"):
             try:
                 return self._checked(name)
-            except Differs:  # perhaps it was replaced between our looking at the list and at the file
+            except Differs:  # perhaps it was replaced after the list was read and before the file was
                 if self._updating:
                     raise
                 with _locked(self.folder, fcntl.LOCK_SH):
@@ -101,23 +123,17 @@ class Digests:
         try:
             files = self.listed()
         except Differs as error:
-            remedy = f"; 'recombine verify {self.folder} --adopt' makes one for results of an earlier version"
-            raise Differs(f"{LIST} is {error}{remedy if str(error) == MISSING else ''}") from None
-        try:
-            content = read(self.folder / name, follow=True)
-        except (FileNotFoundError, NotADirectoryError):
-            raise Differs(MISSING) from None
-        except NotRegular:
-            raise Differs("not a regular file") from None
-        if name not in files:
+            raise Differs(f"{LIST} is {error}") from None
+        if name not in files and self.is_present(name):
             raise Differs(f"not listed in {LIST}")
-        if hashlib.sha256(content).hexdigest() not in files[name]:
-            raise Differs("content changed")
-        return content
+        return checked(self.folder / name, files.get(name, ()), follow=True)
 
     def names(self) -> list[str]:
         """Every file that is listed or should be; the list itself where it is not as it should be."""
-        present = _present(self.folder)
+        with one_line_errors(self.folder, "from"):
+            folders = [self.folder / part for part in FOLDERS if (self.folder / part).is_dir()]
+            paths = [str(path.relative_to(self.folder)) for folder in folders for path in folder.iterdir()]
+        present = [name for name in paths if OURS.fullmatch(name)]
         try:
             return sorted({*self.listed(), *present})
         except Differs as error:
@@ -139,7 +155,7 @@ class Digests:
         self.update(lambda: contents)
 
     def update(self, contents: Callable[[], Mapping[str, bytes | None]]) -> None:
-        """Write what a function says, which may read the files as they are now: no other command writes meanwhile."""
+        """Write what a function returns; it may read the files, as no other command writes meanwhile."""
         with one_line_errors(self.folder, "out"):
             self.folder.mkdir(parents=True, exist_ok=True)
             with _locked(self.folder, fcntl.LOCK_EX):
@@ -170,32 +186,16 @@ class Digests:
                 write(path, content, "out")
         self._write_list({name: kept for name, kept in (before | after).items() if kept != (None,)})
 
-    def adopt(self) -> int:
-        """List the files that are there as they are now, where there is no list; return how many."""
-        if self.is_present(LIST):
-            raise InvalidValue("adopt", str(self.folder), f"a folder without {LIST}")
-        with one_line_errors(self.folder, "adopt"), _locked(self.folder, fcntl.LOCK_EX):
-            names = _present(self.folder)
-            self._write_list({name: _allowed(name, digest_of(self.folder / name)) for name in names})
-        return len(names)
-
     def _write_list(self, files: Mapping[str, Contents]) -> None:
         write(self.folder / LIST, list_text(files).encode(), "out")
-
-
-def list_text(files: Mapping[str, Contents]) -> str:
-    """The one way to write a list, a line per file, with a digest of itself at the end."""
-    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(files[name])}" for name in sorted(files))
-    body = f'{{"files": {{\n{lines}\n}},\n'
-    return f'{body}"seal": "{hashlib.sha256(body.encode()).hexdigest()}"}}\n'
 
 
 def write_into(folder: Path, contents: Mapping[str, bytes]) -> None:
     """Write files into a folder, and list them where it is, or lies in, a results folder."""
     for root in (folder, folder.parent):
         names = {str((folder / name).relative_to(root)): content for name, content in contents.items()}
-        if Digests(root).is_present(LIST) and all(OURS.fullmatch(name) for name in names):
-            return Digests(root).replace(names)
+        if Manifest(root).is_present(LIST) and all(OURS.fullmatch(name) for name in names):
+            return Manifest(root).replace(names)
     with one_line_errors(folder, "out"):
         folder.mkdir(parents=True, exist_ok=True)
     for name, content in contents.items():
@@ -222,19 +222,10 @@ def _is_ours(name: str) -> bool:
     return name == LIST or OURS.fullmatch(name) is not None
 
 
-def _present(folder: Path) -> list[str]:
-    """Files of ours in a folder, listed or not."""
-    with one_line_errors(folder, "from"):
-        paths = [path for part in FOLDERS if (folder / part).is_dir() for path in (folder / part).iterdir()]
-    names = [str(path.relative_to(folder)) for path in paths]
-    return sorted(name for name in names if OURS.fullmatch(name))
-
-
 def _contents_after(name: str, content: bytes | None) -> Contents:
-    return (None,) if content is None else _allowed(name, hashlib.sha256(content).hexdigest())
-
-
-def _allowed(name: str, digest: str) -> Contents:
+    if content is None:
+        return (None,)
+    digest = hashlib.sha256(content).hexdigest()
     return (None, digest) if name in OPTIONAL else (digest,)
 
 
