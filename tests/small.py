@@ -5,6 +5,7 @@ from functools import partial
 from itertools import product
 
 import numpy as np
+import torch
 
 from recombine.decoders import DECODERS, DecoderSpec
 from recombine.specs import Recipe, RunSpec
@@ -93,3 +94,8 @@ def stage_reader(module, encode):
             tap(name, activation)
 
     return read
+
+
+def noise(*shape, seed=0):
+    """Normal numbers in double precision."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)

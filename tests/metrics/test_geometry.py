@@ -7,7 +7,6 @@ import torch
 
 from recombine.decoders import DECODERS
 from recombine.errors import InvalidValue
-from recombine.factors import Factor, FactorGrid
 from recombine.metrics import (
     ensemble_reader,
     features,
@@ -16,9 +15,8 @@ from recombine.metrics import (
     metric_tensor,
     volume_element,
 )
-from recombine.metrics.profile import stage_profile
-from recombine.metrics.registry import Stage
 from recombine.tasks import BumpTask
+from tests.metrics.comparison import columns_of, stage_over
 from tests.small import small_spec, stage_reader
 
 KINDS = [kind for kind, cls in DECODERS.items() if cls.direction == "decode"]
@@ -85,11 +83,9 @@ def test_a_shear_has_its_own_factorization(shear):
 def test_a_stage_averages_in_two_ways_and_leaves_out_points_that_do_not_move():
     metric = torch.tensor([[[1.0, 0.0], [0.0, 1.0]], [[100.0, 50.0], [50.0, 100.0]], [[0.0, 0.0], [0.0, 0.0]]])
     assert torch.isnan(local_factorization(metric)[2])
-    grid = FactorGrid((Factor("x", 0, 2, 3), Factor("y", 0, 0, 1)))
-    stage = Stage("output", torch.rand(3, 2), grid.points, grid, torch.zeros(3, dtype=torch.bool), metric)
-    columns = stage_profile([stage], ["factorization"]).columns
-    assert columns["factorization_mean"][0].item() == pytest.approx((1 + 0.75) / 2)
-    assert columns["factorization_of_means"][0].item() == pytest.approx(1 - 25 / 101)
+    columns = columns_of(stage_over(torch.rand(3, 2), (3, 1), exact=metric), ["factorization"])
+    assert columns["factorization_mean"].item() == pytest.approx((1 + 0.75) / 2)
+    assert columns["factorization_of_means"].item() == pytest.approx(1 - 25 / 101)
 
 
 @pytest.mark.parametrize("kind", KINDS)

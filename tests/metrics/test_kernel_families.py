@@ -11,15 +11,12 @@ from recombine.errors import InvalidValue
 from recombine.metrics import block_contrast, family_kernels, gram_matrix, interior, kernel_families
 from recombine.metrics.kernel_families import FAMILIES, FAMILY_WIDTHS
 from recombine.tasks import BumpTask
+from tests.small import noise
 
 TASK = BumpTask(size=14)
 SHAPE, HELD_OUT = TASK.grid.shape, TASK.held_out
 POINTS = TASK.grid.points
 INSIDE = interior(HELD_OUT, SHAPE)
-
-
-def noise(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def planted(family, width, profile="gaussian"):

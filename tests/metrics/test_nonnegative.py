@@ -10,16 +10,13 @@ from recombine.errors import InvalidValue
 from recombine.metrics import interior, nonnegative_superposition, nonnegative_weights, stripe_superposition
 from recombine.metrics.combinations import column_sets
 from recombine.tasks import BumpTask
+from tests.small import noise
 
 TASK = BumpTask(size=14)
 POINTS, HELD_OUT = TASK.grid.points, TASK.held_out
 INSIDE = interior(HELD_OUT, TASK.grid.shape)
 TRUTH = TASK.render(POINTS).flatten(1)
 SHARES = (POINTS[:, None, :] == POINTS[None, :, :]).any(dim=-1) & ~HELD_OUT
-
-
-def noise(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def superposer(weights):

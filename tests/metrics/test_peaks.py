@@ -6,15 +6,12 @@ import torch
 
 from recombine.metrics import interior, peak_scores, separate_peaks
 from recombine.tasks import BumpTask
+from tests.small import noise
 
 TASK = BumpTask(size=20)
 POINTS, HELD_OUT = TASK.grid.points, TASK.held_out
 INSIDE = interior(HELD_OUT, TASK.grid.shape)
 TRUTH = TASK.render(POINTS)
-
-
-def noise(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def superposer():

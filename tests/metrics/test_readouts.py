@@ -8,7 +8,6 @@ import torch
 from sklearn.linear_model import LinearRegression, Ridge
 
 from recombine.errors import InvalidValue
-from recombine.factors import Factor, FactorGrid
 from recombine.metrics import (
     LinearProbe,
     averaged_prediction,
@@ -24,15 +23,12 @@ from recombine.metrics import (
 )
 from recombine.metrics.probes import evaluate_held_out, evaluate_in_sample
 from recombine.metrics.ranks import evaluate_schmidt_rank
-from recombine.metrics.registry import Stage
 from recombine.tasks import BumpTask
+from tests.metrics.comparison import stage_over
+from tests.small import noise
 
 TASK = BumpTask(size=14)
 POINTS, HELD_OUT = TASK.grid.points, TASK.held_out
-
-
-def noise(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 # -- probes --------------------------------------------------------------------------------------------------------
@@ -203,13 +199,6 @@ def test_effective_rank_known_answers():
     assert effective_rank(torch.tensor([[1.0, 0, 0, 0], [0.25] * 4])).tolist() == pytest.approx([1, 4])
     assert matrix_effective_rank(torch.outer(noise(5), noise(6, seed=1))).item() == pytest.approx(1)
     assert matrix_effective_rank(torch.eye(6)).item() == pytest.approx(6)
-
-
-def stage_over(features, shape, held_out=None):
-    """A stage with one value per grid point and feature."""
-    grid = FactorGrid(tuple(Factor(name, 0, count - 1, count) for name, count in zip("xy", shape, strict=True)))
-    nothing = torch.zeros(len(grid.points), dtype=torch.bool)
-    return Stage("output", features, grid.points, grid, nothing if held_out is None else held_out)
 
 
 def test_schmidt_rank_known_answers():

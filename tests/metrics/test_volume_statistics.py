@@ -4,20 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from recombine.factors import Factor, FactorGrid
 from recombine.metrics import log_volume
-from recombine.metrics.profile import stage_profile
-from recombine.metrics.registry import Stage
 from recombine.metrics.volumes import FLOOR
+from tests.metrics.comparison import columns_of, stage_over
 
 
 def statistics(volume, held_out):
     """Of a stage whose log10 volume is given, at points on a line."""
-    grid = FactorGrid((Factor("x", 0, 1, volume.shape[-1]),))
     metric = (10 ** (2 * volume.double()))[..., None, None]
-    stage = Stage("output", torch.rand(*volume.shape, 2), grid.points, grid, held_out, metric)
-    columns = stage_profile([stage], ["volume_held_out"]).columns
-    return {name.removeprefix("log_volume_"): values[0] for name, values in columns.items()}
+    stage = stage_over(torch.rand(*volume.shape, 2), volume.shape[-1:], held_out, metric)
+    columns = columns_of(stage, ["volume_held_out"])
+    return {name.removeprefix("log_volume_"): value for name, value in columns.items()}
 
 
 def test_the_logarithm_is_floored():

@@ -6,8 +6,9 @@ import torch
 
 from recombine.errors import InvalidValue
 from recombine.theory.transport import hole_geometry
+from tests.small import noise
 from tests.theory.chains import GRID, centred_gram
-from tests.theory.test_transport import SHAPE, box, randn
+from tests.theory.test_transport import SHAPE, box
 
 HOLE = box(3, 9)
 STEPS = torch.where(HOLE[None, :], torch.inf, torch.cdist(GRID, GRID))
@@ -24,7 +25,7 @@ def moved(where):
 
 
 def test_isometries_keep_it_open():
-    plane = torch.cat([GRID, torch.zeros(len(GRID), 5)], dim=1) @ torch.linalg.qr(randn(7, 7)).Q
+    plane = torch.cat([GRID, torch.zeros(len(GRID), 5)], dim=1) @ torch.linalg.qr(noise(7, 7)).Q
     for features in (GRID, 1e4 * plane + 3, GRID * torch.tensor([1.0, 6.0])):
         hole = geometry(features)
         assert torch.allclose(hole.openness, torch.ones(36).double())
@@ -82,7 +83,7 @@ def explicit_geometry(features, shape, held_out):
 def test_distances_written_out(shape):
     points = int(np.prod(shape))
     held_out = torch.rand(points, generator=torch.Generator().manual_seed(4)) < 0.3
-    features = randn(points, 2)
+    features = noise(points, 2)
     hole = geometry(features, held_out, shape)
     openness, misplaced = explicit_geometry(features.numpy(), shape, held_out.numpy())
     assert hole.openness.tolist() == pytest.approx(openness)

@@ -8,13 +8,10 @@ import torch
 
 from recombine.errors import InvalidValue
 from recombine.theory.transport import additivity, hole_dependence
+from tests.small import noise
 from tests.theory.chains import COUNT, GRID, Mixing, blocks, centred_gram
 
 SHAPE = (COUNT, COUNT)
-
-
-def randn(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def box(low, high, count=COUNT):
@@ -39,7 +36,7 @@ def explicit_shares(features, shape):
 
 @pytest.mark.parametrize("shape", [(5,), (3, 4), (2, 3, 4)], ids=str)
 def test_shares_agree_with_projections_written_out(shape):
-    features = randn(int(np.prod(shape)), 6) + 2
+    features = noise(int(np.prod(shape)), 6) + 2
     for gram in (centred_gram(features), features @ features.T):
         expected = sum(share for inside, share in explicit_shares(features, shape).items() if len(inside) == 1)
         assert additivity(gram, shape).item() == pytest.approx(expected)
@@ -73,7 +70,7 @@ def explicit_dependence(features, shape, kept):
 
 
 def test_dependence_agrees_with_coordinates_written_out():
-    features, held_out = randn(30, 4), torch.rand(30, generator=torch.Generator().manual_seed(1)) < 0.3
+    features, held_out = noise(30, 4), torch.rand(30, generator=torch.Generator().manual_seed(1)) < 0.3
     expected = explicit_dependence(features, (5, 6), ~held_out.numpy())
     assert hole_dependence(centred_gram(features), (5, 6), held_out).item() == pytest.approx(expected)
 
