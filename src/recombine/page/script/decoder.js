@@ -2,7 +2,7 @@
 
 import { codeOf } from "./codes.js";
 import { gridSize, isHeldOut, nearestPoint, valueAt } from "./grid.js";
-import { fromHalf } from "./memory.js";
+import { fromHalf } from "./bytes.js";
 import { Program } from "./program.js";
 
 /** @typedef {import("./types.js").Factor} Factor */
