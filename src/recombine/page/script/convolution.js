@@ -131,35 +131,44 @@ export function convolveTransposed(kernel, image, weight, output, packed, produc
   const { heap } = kernel;
   const pixels = s.batch * s.from[0] * s.from[1];
   const rows = s.outputs * s.kernel[0] * s.kernel[1];
-  const [, step] = s.stride;
   kernel.pack(image, packed, s.inputs, pixels);
   heap.fill(0, products, products + rows * pixels);
   kernel.addProduct(weight, packed, products, rows, s.inputs, pixels, products + rows * pixels);
-  everyRun(s, (r, from, to, count) => {
-    let [read, write] = [products + r * pixels + from, output + to];
-    for (let n = 0; n < count; n += 1, read += 1, write += step) heap[write] += heap[read];
-  });
+  shiftRows(kernel, products, output, s, false);
 }
 
 /**
- * Calls for every run of pixels in a row that a tap of a transposed convolution reads; they are written a stride apart.
+ * Adds rows of the product of a transposed convolution to its output, each shifted as its tap says; or, back, gathers
+ * from the output's gradient that of the product, of which what no pixel reaches is left as it is.
+ * @param {Kernel} kernel
+ * @param {number} products
+ * @param {number} output
  * @param {Sizes} s
- * @param {(row: number, from: number, to: number, count: number) => void} use is told the row of the product, and where
- *   in it and in the output the first of so many pixels is
+ * @param {boolean} back
  */
-export function everyRun({ batch, outputs, kernel, stride, padding, dilation, from, to }, use) {
-  const taps = kernel[0] * kernel[1];
+export function shiftRows(kernel, products, output, s, back) {
+  const { batch, outputs, kernel: [tall, wide], stride, padding, dilation, from, to } = s;
+  const { shift } = kernel.compiled;
+  const taps = tall * wide;
+  const within = (/** @type {number} */ offset, /** @type {0 | 1} */ axis) => {
+    const first = Math.max(0, Math.ceil(-offset / stride[axis]));
+    return { first, count: Math.min(from[axis], Math.ceil((to[axis] - offset) / stride[axis])) - first };
+  };
   for (let r = 0; r < outputs * taps; r += 1) {
-    const plane = Math.floor(r / taps) * batch;
-    const down = Math.floor((r % taps) / kernel[1]) * dilation[0] - padding[0];
-    const across = (r % kernel[1]) * dilation[1] - padding[1];
-    const first = Math.max(0, Math.ceil(-across / stride[1]));
-    const count = Math.min(from[1], Math.ceil((to[1] - across) / stride[1])) - first;
-    for (let y = 0; y < batch * from[0]; y += 1) {
-      const row = (y % from[0]) * stride[0] + down;
-      if (row < 0 || row >= to[0]) continue;
-      const image = plane + Math.floor(y / from[0]);
-      use(r, y * from[1] + first, (image * to[0] + row) * to[1] + across + first * stride[1], count);
+    const down = Math.floor((r % taps) / wide) * dilation[0] - padding[0];
+    const across = (r % wide) * dilation[1] - padding[1];
+    const [y, x] = [within(down, 0), within(across, 1)];
+    if (x.count <= 0 || y.count <= 0) continue;
+    if (from[0] * from[1] === 1) { // images of one pixel, all at once
+      const [near, far] = [products + r * batch, output + (Math.floor(r / taps) * batch * to[0] + down) * to[1] + across];
+      shift(4 * near, 4 * far, batch, 4 * to[0] * to[1], 1, 0, 0, back);
+      continue;
+    }
+    for (let image = 0; image < batch; image += 1) {
+      const near = products + ((r * batch + image) * from[0] + y.first) * from[1] + x.first;
+      const row = (Math.floor(r / taps) * batch + image) * to[0] + y.first * stride[0] + down;
+      const far = output + row * to[1] + x.first * stride[1] + across;
+      shift(4 * near, 4 * far, x.count, 4 * stride[1], y.count, 4 * from[1], 4 * stride[0] * to[1], back);
     }
   }
 }

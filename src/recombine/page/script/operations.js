@@ -281,8 +281,8 @@ export const RUN = {
 
   softmax(heap, { o: { log }, from: [from], to, rows, n }) {
     for (let row = 0; row < rows; row += 1, from += n, to += n) {
-      const most = folded(heap, from, n, -Infinity, Math.max);
-      let sum = 0;
+      let [most, sum] = [-Infinity, 0];
+      for (let k = 0; k < n; k += 1) if (heap[from + k] > most) most = heap[from + k];
       for (let k = 0; k < n; k += 1) {
         const power = Math.exp(heap[from + k] - most);
         sum += power;

@@ -4,7 +4,7 @@
  * transposed one with its taps in reverse; all else is in torch's order.
  */
 
-import { convolveTransposed, everyRun, turned, workingSizes } from "../convolution.js";
+import { convolveTransposed, shiftRows, turned, workingSizes } from "../convolution.js";
 import { Arena, Kernel, PANEL, packedSize } from "../kernel.js";
 
 /** @typedef {import("../types.js").Settings} Settings */
@@ -63,31 +63,28 @@ class Stage {
   /** @param {Float32Array} heap */
   rectify(heap) {
     const end = this.activity + this.sizes.outputs * this.area;
-    for (let k = this.activity; k < end; k += 1) if (heap[k] < 0) heap[k] = 0;
-  }
-
-  /** Passes the gradient back through the ReLU. @param {Float32Array} heap */
-  unrectify(heap) {
-    const { activity, slopes, area, sizes: { outputs } } = this;
-    for (let k = 0; k < outputs * area; k += 1) if (heap[activity + k] <= 0) heap[slopes + k] = 0;
+    for (let k = this.activity; k < end; k += 1) heap[k] = Math.max(0, heap[k]);
   }
 
   /**
-   * Gradients of weights, bias and, unless there are none, of the input, from that of the output.
+   * Gradients of weights, bias and, unless it is the codes, of the input, from that of the output.
    * @param {Kernel} kernel
+   * @param {boolean} rectified whether a ReLU follows
    */
-  backward(kernel) {
-    const { sizes, sizes: { inputs, outputs, stride: [step] }, slopes, columns, pixels, area, rows, count } = this;
+  backward(kernel, rectified) {
+    const { sizes, sizes: { inputs, outputs }, slopes, columns, pixels, area, rows, count } = this;
     const { heap } = kernel;
+    const [behind, least] = [this.activity - slopes, rectified ? 0 : -Infinity]; // both are laid out alike
     for (let o = 0; o < outputs; o += 1) {
       let sum = 0;
-      for (let k = slopes + o * area; k < slopes + (o + 1) * area; k += 1) sum += heap[k];
+      for (let k = slopes + o * area; k < slopes + (o + 1) * area; k += 1) {
+        const slope = heap[k] * Number(heap[k + behind] > least); // branches would be guessed wrong
+        heap[k] = slope;
+        sum += slope;
+      }
       heap[this.gradient + count + o] = sum;
     }
-    everyRun(sizes, (r, from, to, length) => { // places that no run reaches stay 0
-      let [write, read] = [columns + r * pixels + from, slopes + to];
-      for (let n = 0; n < length; n += 1, write += 1, read += step) heap[write] = heap[read];
-    });
+    shiftRows(kernel, columns, slopes, sizes, true); // what no pixel reaches stays 0
     this.#weightGradient(kernel);
     if (!this.input.slopes) return;
     kernel.pack(columns, this.packed, rows, pixels);
@@ -99,9 +96,10 @@ class Stage {
   #weightGradient(kernel) {
     const { sizes: { inputs }, input: { activity }, pixels, rows, count, packed, gradient } = this;
     const { heap } = kernel;
-    for (let i = 0; i < inputs; i += 1) {
-      const to = packed + Math.floor(i / PANEL) * pixels * PANEL + (i % PANEL);
-      for (let n = 0; n < pixels; n += 1) heap[to + n * PANEL] = heap[activity + i * pixels + n];
+    for (let from = activity, to = packed; from < activity + inputs * pixels; from += PANEL * pixels) {
+      for (let n = 0; n < pixels; n += 1) {
+        for (let c = 0; c < PANEL; c += 1, to += 1) heap[to] = heap[from + c * pixels + n];
+      }
     }
     heap.fill(0, this.turned, this.turned + count);
     kernel.addProduct(this.columns, packed, this.turned, rows, pixels, inputs, this.scratch);
@@ -205,10 +203,7 @@ export class Network {
         heap[last.slopes + k] = 2 * share * wrong;
       }
     }
-    for (const stage of stages.slice().reverse()) {
-      if (stage !== last) stage.unrectify(heap);
-      stage.backward(kernel);
-    }
+    for (const stage of stages.slice().reverse()) stage.backward(kernel, stage !== last);
     return error;
   }
 }
