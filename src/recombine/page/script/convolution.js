@@ -7,8 +7,8 @@ import { PANEL, packedSize } from "./kernel.js";
 /**
  * Sizes of a convolution; channels are those of one group, `from` and `to` rows and columns of input and output. Of a
  * `batch` of images, each channel has all.
- * @typedef {{batch: number, groups: number, inputs: number, outputs: number, from: number[], to: number[], kernel: number[],
- *   stride: number[], padding: number[], dilation: number[]}} Sizes
+ * @typedef {{batch: number, groups: number, inputs: number, outputs: number, from: number[], to: number[],
+ *   kernel: number[], stride: number[], padding: number[], dilation: number[]}} Sizes
  */
 
 /**
@@ -53,8 +53,8 @@ export function workingSizes(s, transposed) {
 }
 
 /**
- * Adds the convolution of one group to an output that holds the bias. It is computed for every place of the padded rows,
- * so that the patches of one tap are one long run; strides leave most of it out.
+ * Adds the convolution of one group to an output that holds the bias. It is computed for every place of the padded
+ * rows, so that the patches of one tap are one long run; strides leave most of it out.
  * @param {Kernel} kernel
  * @param {number} image
  * @param {number} weight
@@ -160,8 +160,8 @@ export function shiftRows(kernel, products, output, s, back) {
     const [y, x] = [within(down, 0), within(across, 1)];
     if (x.count <= 0 || y.count <= 0) continue;
     if (from[0] * from[1] === 1) { // images of one pixel, all at once
-      const [near, far] = [products + r * batch, output + (Math.floor(r / taps) * batch * to[0] + down) * to[1] + across];
-      shift(4 * near, 4 * far, batch, 4 * to[0] * to[1], 1, 0, 0, back);
+      const far = output + (Math.floor(r / taps) * batch * to[0] + down) * to[1] + across;
+      shift(4 * (products + r * batch), 4 * far, batch, 4 * to[0] * to[1], 1, 0, 0, back);
       continue;
     }
     for (let image = 0; image < batch; image += 1) {

@@ -1,8 +1,7 @@
 /** A decoder of the page: its outputs, by running it or from a table; the right outputs; what it may have memorised. */
 
-import { codeOf } from "./codes.js";
-import { gridSize, isHeldOut, nearestPoint, valueAt } from "./grid.js";
 import { fromHalf } from "./bytes.js";
+import { CODES, gridSize, isHeldOut, nearestPoint, valueAt } from "./grid.js";
 import { Program } from "./program.js";
 
 /** @typedef {import("./types.js").Factor} Factor */
@@ -19,7 +18,7 @@ export class Decoder {
    * @param {ModelData} data
    * @param {Factor[]} factors
    * @param {Uint8Array} bytes
-   * @param {BufferSource | null} kernel
+   * @param {BufferSource} kernel
    */
   constructor(data, factors, bytes, kernel) {
     this.data = data;
@@ -58,7 +57,7 @@ export class Decoder {
   input(positions) {
     const { codes } = this.data;
     if (!codes) return this.factors.map((factor, k) => valueAt(factor, positions[k]));
-    return this.factors.flatMap((factor, k) => codeOf(positions[k], factor, codes[k]));
+    return this.factors.flatMap((factor, k) => CODES[codes[k].kind](positions[k], factor, codes[k]));
   }
 
   /** Whether codes have a block for each factor, so that the others can be replaced by their mean. */

@@ -1,8 +1,8 @@
 /**
  * Memory that the compiled product of matrices shares with the script, and that product.
  *
- * The right factor is packed in panels of eight columns: panel p holds, for k = 0, 1, …, the eight numbers of row k side
- * by side; what stands beyond the last column does not matter. Places and strides count float32 numbers.
+ * The right factor is packed in panels of eight columns: panel p holds, for k = 0, 1, …, the eight numbers of row k
+ * side by side; what stands beyond the last column does not matter. Places and strides count float32 numbers.
  */
 
 export const PANEL = 8;

@@ -1,8 +1,7 @@
 /** One decoder's column: output, truth, difference, superposed halves, nearest training images, a stage. */
 
 import { nearestPoint, positionsOf, valueText } from "./grid.js";
-import { Picture, element } from "./picture.js";
-import { diverging, drawImage, drawStage, grey } from "./pictures.js";
+import { Picture, diverging, drawImage, drawStage, element, grey } from "./pictures.js";
 import { StageViews } from "./views.js";
 
 /** @typedef {import("./decoder.js").Decoder} Decoder */

@@ -9,7 +9,10 @@ import { Arena, Kernel, PANEL, packedSize } from "../kernel.js";
 
 /** @typedef {import("../types.js").Settings} Settings */
 /** @typedef {import("../types.js").ConvolutionData} ConvolutionData */
-/** Numbers of a batch of images, the place of their gradient, and rows of an image. @typedef {{activity: number, slopes: number, size: number}} Activity */
+/**
+ * Places of the numbers of a batch of images and of their gradient, and rows of an image.
+ * @typedef {{activity: number, slopes: number, size: number}} Activity
+ */
 
 /** A transposed convolution, and its ReLU unless it is the last. */
 class Stage {
@@ -36,12 +39,13 @@ class Stage {
     this.pixels = batch * input.size ** 2;
     this.area = batch * this.size ** 2; // numbers of a channel of the output
     const [packing, working] = workingSizes(this.sizes, true);
-    const place = (/** @type {number} */ count) => arena.keep(count);
-    [this.activity, this.slopes, this.columns] = [outputs * this.area, outputs * this.area, this.rows * this.pixels]
-      .map(place);
-    [this.turned, this.products] = [this.rows * inputs, working].map(place);
-    this.packed = place(Math.max(packing, packedSize(this.rows, this.pixels), packedSize(this.pixels, inputs)));
-    this.scratch = place(PANEL * Math.max(this.rows, inputs));
+    this.activity = arena.keep(outputs * this.area);
+    this.slopes = arena.keep(outputs * this.area);
+    this.columns = arena.keep(this.rows * this.pixels); // gradient of the product
+    this.turned = arena.keep(this.rows * inputs);
+    this.products = arena.keep(working);
+    this.packed = arena.keep(Math.max(packing, packedSize(this.rows, this.pixels), packedSize(this.pixels, inputs)));
+    this.scratch = arena.keep(PANEL * Math.max(this.rows, inputs));
   }
 
   /** Numbers of weights without the bias. */
