@@ -95,7 +95,7 @@ docs: $(DOCS)  # the site, into build/docs; warnings are errors, and examples ar
 	@echo "site: build/docs/index.html"
 
 bench: $(STAMP)
-	$(BIN)/recombine bench
+	$(BIN)/python -m benchmarks.performance
 
 clean:
 	rm -rf $(VENV) $(RELEASE) test-lowest.venv test-newest.venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis src/*.egg-info

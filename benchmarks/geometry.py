@@ -17,7 +17,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from recombine.benchmark.roofline import median_seconds
+from benchmarks.timing import median_seconds
 from recombine.metrics import decoder_reader, metric_tensor, stage_sizes
 from recombine.specs import RunSpec
 from recombine.training import device_name, resolve_device

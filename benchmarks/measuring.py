@@ -15,9 +15,8 @@ from functools import partial
 from rich.console import Console
 from rich.table import Table
 
-from recombine.benchmark.roofline import median_seconds
-from recombine.reproduction.batches import Batch, budget, fitting_runs
-from recombine.reproduction.profile import stage_profile
+from benchmarks.timing import median_seconds
+from recombine.reproduction.measuring import Batch, budget, fitting_runs, stage_profile
 from recombine.specs import Recipe, RunSpec
 from recombine.sweep import train
 from recombine.training import device_name, resolve_device

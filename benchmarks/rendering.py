@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from recombine.benchmark.roofline import median_seconds
+from benchmarks.timing import median_seconds
 from recombine.tasks import BallsTask, BumpsTask, SpriteTask, Task
 from recombine.training import device_name, resolve_device
 

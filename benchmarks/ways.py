@@ -2,7 +2,7 @@
 
     python -m benchmarks.ways --members 8
 
-One run, one machine, ratios to the first column. How fast the engine is beside others: `recombine bench`.
+One run, one machine, ratios to the first column. `benchmarks.performance` times the engine beside others.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from recombine.benchmark.cases import CASES, Case
+from benchmarks.cases import CASES, Case
 from recombine.training import Ensemble
 from recombine.training.fit import Stepper
 

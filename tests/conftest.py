@@ -30,7 +30,7 @@ INTEGRATION = (
     "diagnosis/test_kinds.py", "diagnosis/test_names.py",
     "diagnosis/test_public_modules.py", "docs/test_docstrings.py", "metrics/test_geometry.py",
     "store/test_index.py", "store/test_killed.py",
-    "store/test_strangers.py", "test_diagnosis.py", "test_digests.py", "test_editions.py", "kernels",
+    "store/test_strangers.py", "diagnosis/test_modules.py", "test_digests.py", "test_editions.py", "kernels",
     "page", "papers", "reproduction/test_results.py", "data/test_end_to_end.py", "tutorials/test_run.py",
 )  # fmt: skip
 """Files and folders of tests that start processes, draw figures, or train or differentiate for seconds."""

@@ -92,32 +92,23 @@ def test_one_encoding_for_all_is_that_encoding():
 
 
 @pytest.mark.parametrize(
-    ("text", "line"),
+    ("text", "field"),
     [
-        ("mixed:x", "encoding: 'x' is not allowed; allowed: one FACTOR=ENCODING"),
-        ("mixed:x=bump:x=rate", "encoding: 'x=rate'"),
-        ("mixed:x=braille", "encoding.x: 'braille' is not allowed; allowed: bump"),
-        ("mixed:x=(bump:variance=0)", "encoding.x.variance: "),
-        ("mixed:x=mixed", "encoding.x: 'mixed' is not allowed; allowed: an encoding of one factor"),
-        ("mixed:size=bump", "encoding.size: 'bump' is not allowed; allowed: encodings of the factors x, shape, hue"),
+        ("mixed:x", "encoding"),
+        ("mixed:x=bump:x=rate", "encoding"),
+        ("mixed:x=braille", "encoding.x"),
+        ("mixed:x=(bump:variance=0)", "encoding.x.variance"),
+        ("mixed:x=mixed", "encoding.x"),
+        ("mixed:size=bump", "encoding.size"),
     ],
 )
-def test_mistakes_in_a_mixture_name_the_factor(text, line):
+def test_mistakes_in_a_mixture_name_the_factor(text, field):
     with pytest.raises(InvalidValue) as caught:
         ENCODINGS.parse(text).resolved(FORMS)
-    assert str(caught.value).startswith(line)
-    assert "\n" not in str(caught.value)
+    assert caught.value.field == field
 
 
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [
-        (lambda values: torch.zeros(*values.shape, 3), "codes x in 2 numbers, as its size says, not (3,)"),
-        (lambda values: nowhere, "one whose code can be computed (NameError: name 'nowhere'"),
-    ],
-    ids=["another size", "an error"],
-)
-def test_what_ones_own_encoding_does_wrong_is_one_line(code, said):
+def test_a_code_of_another_size_than_it_says_is_refused():
     @ENCODINGS.register
     class Faulty(Encoding):
         kind: Literal["faulty"] = "faulty"
@@ -126,12 +117,11 @@ def test_what_ones_own_encoding_does_wrong_is_one_line(code, said):
             return 2
 
         def code(self, values, factor):
-            return code(values)
+            return torch.zeros(*values.shape, 3)
 
     try:
-        with pytest.raises(InvalidValue, match=r"^encoding: 'faulty' is not allowed") as caught:
+        with pytest.raises(InvalidValue, match="faulty"):
             BumpTask(size=8, encoding="faulty").codes(torch.zeros(5, 2))
-        assert said in str(caught.value)
     finally:
         ENCODINGS.unregister("faulty")
 
@@ -143,5 +133,5 @@ def test_a_class_that_lacks_a_method_is_refused():
         def size(self, factor):
             return 2
 
-    with pytest.raises(InvalidValue, match=r"^encoding: 'Lacking' is not allowed; allowed: a class that defines code$"):
+    with pytest.raises(InvalidValue, match="a class that defines code"):
         ENCODINGS.register(Lacking)

@@ -43,51 +43,17 @@ def test_nearest_of_an_angle_is_the_nearest_on_the_circle(factor):
     assert torch.equal(FactorGrid((factor,)).nearest(values[:, None]), brute)
 
 
-@pytest.mark.parametrize(
-    ("make", "field"),
-    [
-        (lambda: Factor("x", 0, 1, 0), "x.count"),
-        (lambda: Factor("x", 3, 1, 5), "x.high"),
-        (lambda: FactorGrid(()), "factors"),
-        (lambda: FactorGrid((Factor("x", 0, 1, 2), Factor("x", 0, 1, 2))), "factors"),
-    ],
-)
-def test_mistakes_name_the_field(make, field):
-    with pytest.raises(InvalidValue, match=field):
-        make()
-
-
 @pytest.mark.parametrize("count", [10**7 + 1, 10**9, 10**300])
 def test_a_factor_of_too_many_values_is_refused_before_any_is_made(count):
-    with pytest.raises(InvalidValue, match=r"x.count: .* at most 10000000"):
+    with pytest.raises(InvalidValue, match=r"x.count"):
         Factor("x", 0, 1e300, count)
 
 
 def test_a_grid_of_too_many_points_is_refused_before_any_is_made():
     side = Factor("x", 0, 9_999, 10_000)
-    with pytest.raises(InvalidValue, match="grid: 100000000 is not allowed; allowed: at most 10000000 combinations"):
+    with pytest.raises(InvalidValue, match="at most 10000000 combinations"):
         FactorGrid((side, Factor("y", 0, 9_999, 10_000)))
     assert FactorGrid((side, Factor("y", 0, 999, 1_000))).size == LARGEST_GRID
-
-
-@pytest.mark.parametrize("bound", [math.nan, math.inf, -math.inf])
-def test_bounds_are_finite(bound):
-    with pytest.raises(InvalidValue, match=r"x\.low: "):
-        Factor("x", bound, 1, 2)
-    with pytest.raises(InvalidValue, match=r"x\.high: "):
-        Factor("x", 0, bound, 2)
-
-
-@pytest.mark.parametrize("name", ["", "a b", "x=1", "3d", "[red]"])
-def test_names_are_identifiers(name):
-    with pytest.raises(InvalidValue, match="factor: "):
-        Factor(name, 0, 1, 2)
-
-
-def test_values_are_different_numbers():
-    for low, high, count in ((1e16, 1e16 + 2, 9), (-1e308, 1e308, 3), (0, 5e-324, 9)):
-        with pytest.raises(InvalidValue, match=f"{count} different numbers"):
-            Factor("x", low, high, count)
 
 
 def test_rows_and_positions_of_some_points_are_those_of_all():
@@ -129,7 +95,7 @@ def test_an_angle_has_a_period_and_radians():
     assert degrees.period == 360
     assert torch.equal(degrees.radians(degrees.values), torch.deg2rad(degrees.values))
     assert torch.allclose(radians.radians(radians.values), degrees.radians(degrees.values))
-    with pytest.raises(InvalidValue, match=r"x\.form: 'number'"):
+    with pytest.raises(InvalidValue, match=r"x\.form"):
         Factor("x", 0, 1, 2).radians(torch.zeros(1))
 
 
@@ -145,17 +111,23 @@ def test_axes_by_name_or_place():
 @pytest.mark.parametrize(
     ("make", "field"),
     [
-        (lambda: Factor("x", 0, 1, 3, given=(0, 1)), r"x\.given: .* 3 numbers, from 0 to 1"),
-        (lambda: Factor("x", 0, 2, 3, given=(0, 2, 1)), r"x\.given: .* lowest first"),
-        (lambda: Factor("x", 0, 1, 2, given=(0, math.nan)), r"x\.given: "),
-        (lambda: Factor("x", 0, 1, 2, period=3), r"x\.period: .* only an angle"),
-        (lambda: Factor("x", 0, 1, 2, "angle", period=0), r"x\.period: "),
-        (lambda: Factor("x", 0, 361, 5, "angle"), r"x\.high: .* at most one period \(360\)"),
-        (lambda: Factor.of("x", []), r"x\.given: "),
-        (lambda: Factor.of("x", ["a"]), r"x\.given: 'a'"),
-        (lambda: Factor.of("a b", [1.0]), "factor: 'a b'"),
+        (lambda: Factor("x", 0, 1, 0), "x.count"),
+        (lambda: Factor("x", 3, 1, 5), "x.high"),
+        (lambda: Factor("x", math.nan, 1, 2), "x.low"),
+        (lambda: Factor("x", 0, math.inf, 2), "x.high"),
+        (lambda: Factor("x=1", 0, 1, 2), "factor"),
+        (lambda: Factor("x", 0, 1, 3, given=(0, 1)), "x.given"),
+        (lambda: Factor("x", 0, 2, 3, given=(0, 2, 1)), "x.given"),
+        (lambda: Factor("x", 0, 1, 2, given=(0, math.nan)), "x.given"),
+        (lambda: Factor("x", 0, 1, 2, period=3), "x.period"),
+        (lambda: Factor("x", 0, 1, 2, "angle", period=0), "x.period"),
+        (lambda: Factor("x", 0, 361, 5, "angle"), "x.high"),
+        (lambda: Factor.of("x", []), "x.given"),
+        (lambda: FactorGrid(()), "factors"),
+        (lambda: FactorGrid((Factor("x", 0, 1, 2), Factor("x", 0, 1, 2))), "factors"),
     ],
 )
-def test_mistakes_in_forms_and_values_name_the_field(make, field):
-    with pytest.raises(InvalidValue, match=field):
+def test_mistakes_name_the_field(make, field):
+    with pytest.raises(InvalidValue) as caught:
         make()
+    assert caught.value.field == field

@@ -136,23 +136,23 @@ def test_means_are_trained_on():
 
 
 @pytest.mark.parametrize(
-    ("fields", "line"),
+    ("fields", "field"),
     [
-        ({"isolated_factors": ("x",)}, "isolated_factors: .* nothing unless isolated"),
-        ({"isolated_together": 2}, "isolated_together: 2 is not allowed; allowed: nothing unless isolated"),
-        ({"isolated": True, "isolated_together": 2}, "isolated_together: 2 is not allowed; allowed: 1 to 1, so that"),
-        ({"isolated": True, "isolated_factors": ("z",)}, "isolated_factors: 'z' .* different factors of x, y"),
-        ({"isolated": True, "encoding": "mixed:x=rate"}, "encoding.x: 'rate' is not allowed; allowed: a population"),
+        ({"isolated_factors": ("x",)}, "isolated_factors"),
+        ({"isolated_together": 2}, "isolated_together"),
+        ({"isolated": True, "isolated_together": 2}, "isolated_together"),
+        ({"isolated": True, "isolated_factors": ("z",)}, "isolated_factors"),
+        ({"isolated": True, "encoding": "mixed:x=rate"}, "encoding.x"),
     ],
 )
-def test_mistakes_are_one_line(fields, line):
-    with pytest.raises(InvalidValue, match=line) as caught:
+def test_mistakes_name_the_field(fields, field):
+    with pytest.raises(InvalidValue) as caught:
         BumpTask(**fields)
-    assert "\n" not in str(caught.value)
+    assert caught.value.field == field
 
 
 def test_a_single_factor_is_never_isolated():
-    with pytest.raises(InvalidValue, match="isolated: True is not allowed; allowed: false: there is a single factor"):
+    with pytest.raises(InvalidValue, match="isolated"):
         RotationTask(isolated=True)
 
 

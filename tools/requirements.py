@@ -24,7 +24,7 @@ def requirements(project: dict[str, Any], group: str) -> list[str]:
     """The requirements of `project` itself or of an extra, with those of the extras that it names."""
     extras = project["optional-dependencies"]
     if group != "project" and group not in extras:
-        raise SystemExit(f"extra: {group!r} is not allowed; allowed: project, {', '.join(extras)}")
+        raise SystemExit(f"extra must be one of project, {', '.join(extras)}, got {group!r}")
     return list(_expanded(project, project["dependencies"] if group == "project" else extras[group]))
 
 
@@ -50,7 +50,7 @@ def lowest(line: str) -> str:
     match = REQUIREMENT.fullmatch(line)
     bounds = re.findall(r">=\s*([\w.]+)", match["versions"]) if match else []
     if match is None or len(bounds) != 1:
-        raise SystemExit(f"requirement: {line!r} is not allowed; allowed: one with a lower bound, as 'numpy>=1.26'")
+        raise SystemExit(f"requirement must be one with a lower bound, as 'numpy>=1.26', got {line!r}")
     return f"{match['name']}{match['extras'] or ''}=={bounds[0]}{match['marker'] or ''}"
 
 

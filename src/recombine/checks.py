@@ -34,7 +34,7 @@ def one_of(field: str, value: Any, choices: Iterable[T]) -> T:
     for choice in choices:
         if type(value) is type(choice) and value == choice:
             return choice
-    raise InvalidValue(field, value, listed(choices))
+    raise InvalidValue(field, value, f"one of {listed(choices)}")
 
 
 def whole_number(field: str, value: Any, at_least: int = 1, at_most: int = LARGEST_WHOLE) -> int:
@@ -42,7 +42,7 @@ def whole_number(field: str, value: Any, at_least: int = 1, at_most: int = LARGE
     if _is_whole(value) and at_least <= value <= at_most:
         return int(value)
     upper = f" and at most {at_most}" if at_most != LARGEST_WHOLE else ""
-    raise InvalidValue(field, value, f"a whole number, at least {at_least}{upper}")
+    raise InvalidValue(field, value, f"an integer, at least {at_least}{upper}")
 
 
 def number(
@@ -173,8 +173,8 @@ def _is_finite(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, Rational) and math.isfinite(value)
 
 
-PLAIN = {int: "a whole number", float: "a finite number", str: "a text", bool: "true or false", type(None): "nothing"}
-TENSORS = {"Float": "a floating tensor", "Int": "a tensor of whole numbers", "Bool": "a boolean tensor"}
+PLAIN = {int: "an integer", float: "a finite number", str: "a string", bool: "true or false", type(None): "nothing"}
+TENSORS = {"Float": "a floating tensor", "Int": "a tensor of integers", "Bool": "a boolean tensor"}
 
 
 def in_words(hint: Any) -> str:
@@ -185,7 +185,7 @@ def in_words(hint: Any) -> str:
     if origin in (Union, UnionType):
         return " or ".join(dict.fromkeys(in_words(part) for part in inner))
     if origin is Literal:
-        return listed(inner)
+        return f"one of {listed(inner)}"
     if origin in (tuple, list, Sequence):
         return f"a list, each {in_words(inner[0])}"
     if origin in (dict, Mapping):

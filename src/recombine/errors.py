@@ -1,7 +1,6 @@
-"""One family of exceptions, and one line for each mistake.
+"""One family of exceptions, and one line for each mistake: "width must be at least 1, got 0".
 
-Every message names the field, the value that was given and what is allowed. The command line prints that line
-and exits with code 2; in Python the same line is the exception's text.
+The command line prints that line and exits with code 2; in Python it is the exception's text.
 """
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ LONGEST_REASON = 160
 class RecombineError(Exception):
     """Base of everything this package raises on purpose.
 
-    Deliberately not a `ValueError`: pydantic would wrap those, and the message would no longer be one line.
-
     Examples
     --------
     >>> import recombine as rc
@@ -32,12 +29,12 @@ class RecombineError(Exception):
     ...     rc.BumpTask(size=0)
     ... except rc.RecombineError as error:
     ...     print(error)
-    size: 0 is not allowed; allowed: at least 2
+    size must be at least 2, got 0
     """
 
 
-class InvalidValue(RecombineError):
-    """A field was given a value that is not allowed.
+class InvalidValue(RecombineError, ValueError):
+    """A field or an argument has a value that it cannot have.
 
     Parameters
     ----------
@@ -46,7 +43,7 @@ class InvalidValue(RecombineError):
     value
         What was given.
     allowed
-        What is allowed, in words.
+        What it must be, in words that follow "must be".
 
     Examples
     --------
@@ -62,7 +59,10 @@ class InvalidValue(RecombineError):
         self.field = field
         self.value = value
         self.allowed = allowed
-        super().__init__(f"{printable(field)}: {quoted(value)} is not allowed; allowed: {allowed}")
+        super().__init__(f"{printable(field)} must be {allowed}, got {quoted(value)}")
+
+    def __reduce__(self) -> tuple[Any, ...]:  # pickled where it leaves a worker process
+        return type(self), (self.field, self.value, self.allowed)
 
 
 def printable(text: str) -> str:
@@ -185,19 +185,19 @@ def typed(value: object) -> str:
 
 
 _PLAIN = {
-    "missing": "a value (none was given)",
+    "missing": "given",
     "bool_parsing": "true or false",
     "bool_type": "true or false",
-    "int_parsing": "a whole number",
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "int_parsing_size": "a whole number of ordinary size",
+    "int_parsing": "an integer",
+    "int_type": "an integer",
+    "int_from_float": "an integer",
+    "int_parsing_size": "an integer of ordinary size",
     "float_parsing": "a number",
     "float_type": "a number",
     "finite_number": "a finite number",
-    "string_type": "a text",
-    "tuple_type": "a list of values",
-    "list_type": "a list of values",
+    "string_type": "a string",
+    "tuple_type": "a list",
+    "list_type": "a list",
     "model_type": "an object with named fields",
     "dict_type": "an object with named fields",
 }
@@ -217,10 +217,12 @@ def from_pydantic(error: Any, fields: Iterable[str]) -> InvalidValue:
     """
     first = error.errors(include_url=False)[0]
     kind, context = first["type"], first.get("ctx", {})
+    if isinstance(context.get("error"), InvalidValue):  # raised by a validator or a nested record, and wrapped
+        return context["error"]
     field = str(first["loc"][0]) if first["loc"] else str(error.title)  # what follows are positions and union tags
     value = first["input"]
     if kind == "extra_forbidden":
-        return InvalidValue(field, value, f"one of the fields {listed(fields)}")
+        return InvalidValue("field", field, f"one of {listed(fields)}")
     if kind == "missing":
         value = None
     if kind == "literal_error":
@@ -228,4 +230,4 @@ def from_pydantic(error: Any, fields: Iterable[str]) -> InvalidValue:
     if kind in _BOUNDS:
         name, text = _BOUNDS[kind]
         return InvalidValue(field, value, text.format(context[name]))
-    return InvalidValue(field, value, _PLAIN.get(kind, first["msg"]))
+    return InvalidValue(field, value, _PLAIN.get(kind) or first["msg"].removeprefix("Input should be "))

@@ -29,7 +29,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from recombine.checks import checked, items, number, one_of, whole_number
 from recombine.errors import InvalidValue, listed
 
 LARGEST_GRID = 10**7
@@ -82,17 +81,19 @@ class Factor:
     """After how much an angle returns; none for other forms."""
 
     def __post_init__(self) -> None:
-        _require_name(self.name)
+        if not (isinstance(self.name, str) and self.name.isidentifier()):
+            raise InvalidValue("factor", self.name, "a name of letters, digits and underscores")
         for bound in ("low", "high"):
-            number(f"{self.name}.{bound}", getattr(self, bound))
-        whole_number(f"{self.name}.count", self.count, at_most=LARGEST_GRID)
+            if not math.isfinite(getattr(self, bound)):
+                raise InvalidValue(f"{self.name}.{bound}", getattr(self, bound), "a finite number")
+        if not 1 <= self.count <= LARGEST_GRID:
+            raise InvalidValue(f"{self.name}.count", self.count, f"1 to {LARGEST_GRID}")
         if self.count == 1 and self.high != self.low:
             raise InvalidValue(f"{self.name}.high", self.high, f"{self.low}, the only value")
         if self.count > 1 and not self.high > self.low:
             raise InvalidValue(f"{self.name}.high", self.high, f"greater than {self.low}")
-        if not (self.low < self.low + self.spacing < math.inf and self.high - self.spacing < self.high):
-            raise InvalidValue(f"{self.name}.high", self.high, f"{self.count} different numbers from {self.low} on")
-        one_of(f"{self.name}.form", self.form, FORMS)
+        if self.form not in FORMS:
+            raise InvalidValue(f"{self.name}.form", self.form, f"one of {listed(FORMS)}")
         self._check_given()
         self._check_period()
 
@@ -108,9 +109,11 @@ class Factor:
     def _check_period(self) -> None:
         if self.form != "angle":
             if self.period is not None:
-                raise InvalidValue(f"{self.name}.period", self.period, "nothing, since only an angle has a period")
+                raise InvalidValue(f"{self.name}.period", self.period, "left out: only an angle has a period")
             return
-        period = number(f"{self.name}.period", TURN if self.period is None else self.period, above=0)
+        period = TURN if self.period is None else float(self.period)
+        if not 0 < period < math.inf:
+            raise InvalidValue(f"{self.name}.period", period, "a finite number greater than 0")
         object.__setattr__(self, "period", period)
         if self.high - self.low > period:
             raise InvalidValue(f"{self.name}.high", self.high, f"at most one period ({period:g}) above {self.low}")
@@ -142,7 +145,6 @@ class Factor:
         >>> Factor.of("shape", range(3), form="category")
         Factor(name='shape', low=0.0, high=2.0, count=3, form='category', given=None, period=None)
         """
-        _require_name(name)
         numbers = _increasing(name, values)
         even = cls(name, numbers[0], numbers[-1], len(numbers), form, None, period)
         return even if even.values.tolist() == list(numbers) else replace(even, given=numbers)
@@ -159,7 +161,6 @@ class Factor:
             return torch.tensor(self.given, dtype=torch.float64)
         return torch.linspace(self.low, self.high, self.count, dtype=torch.float64)
 
-    @checked
     def position(self, values: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """Values counted in steps from the lowest; beyond the ends, in steps as wide as the last."""
         if self.given is None or self.count == 1:
@@ -168,14 +169,12 @@ class Factor:
         below = (torch.searchsorted(own, values.detach().contiguous(), right=True) - 1).clamp(0, self.count - 2)
         return below + (values - own[below]) / (own[below + 1] - own[below])
 
-    @checked
     def radians(self, values: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """Angles in radians: 2π for one period."""
         if self.period is None:
-            raise InvalidValue(f"{self.name}.form", self.form, "angle: other forms have no period")
+            raise InvalidValue(f"{self.name}.form", self.form, "angle, which alone has a period")
         return torch.deg2rad(values) if self.period == TURN else values * (2 * math.pi / self.period)
 
-    @checked
     def nearby(self, values: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """Values as they are; angles outside the range by whole periods nearer to it."""
         if self.period is None:
@@ -185,17 +184,11 @@ class Factor:
         return torch.where((values < self.low) | (values > self.high), wrapped, values)
 
 
-def _require_name(name: str) -> None:
-    if not (isinstance(name, str) and name.isidentifier()):
-        raise InvalidValue("factor", name, "a name of letters, digits and underscores")
-
-
 def _increasing(name: str, values: Iterable[float]) -> tuple[float, ...]:
     """The values of a factor as numbers, each greater than the one before."""
-    field, example = f"{name}.given", "different numbers, lowest first"
-    numbers = tuple(number(field, value) for value in items(field, values, object, example=example, lone=False))
-    if not numbers or any(a >= b for a, b in pairwise(numbers)):
-        raise InvalidValue(field, list(numbers), example)
+    numbers = tuple(float(value) for value in values)
+    if not numbers or not all(a < b for a, b in pairwise(numbers)):
+        raise InvalidValue(f"{name}.given", list(numbers), "different numbers, lowest first")
     return numbers
 
 
@@ -221,11 +214,10 @@ class FactorGrid:
     factors: tuple[Factor, ...]
 
     def __post_init__(self) -> None:
-        factors = items("factors", self.factors, Factor, example='factors, as (Factor("x", 0, 27, 28), …)')
-        object.__setattr__(self, "factors", tuple(factors))  # whatever iterable they came in
-        if not factors:
+        object.__setattr__(self, "factors", tuple(self.factors))  # whatever iterable they came in
+        if not self.factors:
             raise InvalidValue("factors", (), "at least one factor")
-        if len(set(self.names)) < len(factors):
+        if len(set(self.names)) < len(self.factors):
             raise InvalidValue("factors", list(self.names), "different names")
         if self.size > LARGEST_GRID:
             raise InvalidValue("grid", self.size, f"at most {LARGEST_GRID} combinations")
@@ -255,7 +247,6 @@ class FactorGrid:
         """Each point's factor values; all points at once, for `rows` of some."""
         return self.rows(torch.arange(self.size))
 
-    @checked
     def positions(self, indices: Int[Tensor, " row"]) -> Int[Tensor, "row factor"]:
         """Integer positions of some points, which are given by their places in the grid's order.
 
@@ -270,7 +261,6 @@ class FactorGrid:
             rest = rest // count
         return torch.stack(columns[::-1], dim=1)
 
-    @checked
     def rows(self, indices: Int[Tensor, " row"]) -> Float[Tensor, "row factor"]:
         """Factor values of some points, which are given by their places in the grid's order.
 
@@ -281,7 +271,6 @@ class FactorGrid:
         values = [factor.values.to(indices.device) for factor in self.factors]
         return torch.stack([own[column] for own, column in zip(values, columns, strict=True)], dim=1)
 
-    @checked
     def axes(self, factors: tuple[str | int, ...] | None) -> tuple[int, ...]:
         """Places of some factors, given by name or place, in the order given; of all where none are given."""
         if factors is None:
@@ -297,7 +286,6 @@ class FactorGrid:
             raise InvalidValue("factors", list(factors), allowed)
         return tuple(axes)
 
-    @checked
     def nearest(self, values: Float[Tensor, "point factor"]) -> Int[Tensor, " point"]:
         """Index of the grid point nearest to each row of values; of angles, the nearest on the circle.
 

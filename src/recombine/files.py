@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import hashlib
 import json
 import os
 import re
@@ -23,7 +22,6 @@ from typing import Any, NoReturn
 
 from recombine.errors import InvalidValue, StoreError, StoreFull
 
-CHUNK = 1 << 20
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 """Error numbers of a file system that has no file locks."""
@@ -58,12 +56,12 @@ def refused(path: Path, error: OSError, field: str = "store") -> NoReturn:
     elif error.errno in NO_LOCKS:
         allowed = "a directory on a file system with file locks"
     elif isinstance(error, NotRegular):
-        raise StoreError(f"{field}: {str(path)!r} is not allowed; allowed: a regular file") from None
+        raise StoreError(f"{field} must be a regular file, got {str(path)!r}") from None
     else:
         allowed = "a path that exists and works"
     reason = os.strerror(error.errno) if error.errno else str(error)
     kind = StoreFull if error.errno in FULL else StoreError
-    raise kind(f"{field}: {str(path)!r} is not allowed; allowed: {allowed} ({reason})") from None
+    raise kind(f"{field} must be {allowed}, got {str(path)!r} ({reason})") from None
 
 
 def open_regular(path: Path, *, follow: bool = False) -> int:
@@ -226,12 +224,3 @@ def flush_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def digest_of(path: Path) -> str:
-    """SHA-256 of a regular file's content."""
-    digest = hashlib.sha256()
-    with os.fdopen(open_regular(path), "rb") as file:
-        while part := file.read(CHUNK):
-            digest.update(part)
-    return digest.hexdigest()

@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, ValidationError, model_serializer, model_validator
 from pydantic.fields import FieldInfo
 
-from recombine.errors import InvalidValue, from_pydantic, reason_of, typed
+from recombine.errors import InvalidValue, from_pydantic, typed
 from recombine.files import parsed_json
 from recombine.keys import canonical_json, json_digest
 
@@ -32,7 +32,7 @@ ADDED = "added after records of its kind were first stored"
 
 
 class Frozen(BaseModel):
-    """A record whose fields never change and whose every mistake is one line."""
+    """A record whose fields never change and whose every mistake is one `InvalidValue`."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False, use_attribute_docstrings=True
@@ -47,8 +47,6 @@ class Frozen(BaseModel):
             super().__init__(**fields)
         except ValidationError as error:
             raise from_pydantic(error, type(self).model_fields) from None
-        except TypeError as error:  # a mapping in the place of a record, with names that are no texts
-            raise InvalidValue(type(self).__name__, fields, f"fields that are records ({reason_of(error)})") from error
 
     @model_serializer(mode="wrap")
     def _without_added_defaults(self, written: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:

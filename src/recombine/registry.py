@@ -45,8 +45,8 @@ class Registry(Mapping[str, type[V]], Generic[V]):
 
     def __getitem__(self, name: str) -> type[V]:
         if name not in self:
-            own = "or one of your own once its module is imported (--import MODULE)"
-            raise InvalidValue(self.field, name, f"{listed(self._classes)}, {own}")
+            own = "or one of your own, with --import MODULE"
+            raise InvalidValue(self.field, name, f"one of {listed(self._classes)} ({own})")
         return self._classes[name]
 
     def __iter__(self) -> Iterator[str]:

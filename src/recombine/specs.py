@@ -9,12 +9,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from numbers import Integral
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from recombine.checks import items
 from recombine.decoders import CNN, AnyDecoder, Interface, StagedDecoder, build_seeded
 from recombine.errors import InvalidValue
 from recombine.frozen import Frozen
@@ -70,14 +68,14 @@ class Recipe(Frozen):
     epsilon: Annotated[float, Field(gt=0)] = 1e-8
     """AdamW's guard against division by zero."""
     precision: Precision = "float32"
-    """Arithmetic of the network: strict float32, TF32 matrix units, or bfloat16 with float32 master weights."""
+    """Numerical precision: strict float32, TF32 matrix units, or bfloat16 with float32 master weights."""
 
     @model_validator(mode="before")
     @classmethod
     def _one_length(cls, fields: Any) -> Any:
         if isinstance(fields, dict) and fields.get("steps") is not None:
             if fields.get("epochs") is not None:
-                raise InvalidValue("steps", fields["steps"], "either steps or epochs, not both")
+                raise InvalidValue("steps", fields["steps"], "left out where epochs are given")
             return {**fields, "epochs": None}
         return fields
 
@@ -99,7 +97,7 @@ class Recipe(Frozen):
     @model_validator(mode="after")
     def _some_length(self) -> Self:
         if self.epochs is None and self.steps is None:
-            raise InvalidValue("epochs", None, "at least 1, or a number of steps")
+            raise InvalidValue("epochs", None, "at least 1 unless steps are given")
         return self
 
 
@@ -129,7 +127,7 @@ class RunSpec(Frozen):
     def _check(self) -> Self:
         if self.decoder.direction != self.task.direction:
             raise InvalidValue(
-                "decoder", self.decoder.kind, f"one whose direction is {self.task.direction!r}, as the task's"
+                "decoder", self.decoder.kind, f"one whose direction is {self.task.direction!r}, like the task's"
             )
         for penalty in PENALTIES:
             weight = getattr(self.recipe, penalty)
@@ -170,14 +168,9 @@ class RunSpec(Frozen):
 
     def seeds(self, seeds: Iterable[int]) -> list[RunSpec]:
         """The same run for several seeds."""
-        example = "several whole numbers, as range(4) or [0, 1, 5]"
-        numbers = items("seeds", seeds, Integral, example=example, lone=False)
-        for position, seed in enumerate(numbers):
-            if isinstance(seed, bool):  # which Python counts among the whole numbers
-                raise InvalidValue(f"seeds[{position}]", seed, example)
-        return [self._seeded(seed) for seed in numbers]
+        return [self._seeded(seed) for seed in seeds]
 
-    def _seeded(self, seed: Integral) -> RunSpec:
+    def _seeded(self, seed: int) -> RunSpec:
         """A copy with another seed, which nothing else depends on: what is valid is not checked again."""
         if type(seed) is int and 0 <= seed < SEEDS:
             return self.model_copy(update={"seed": seed})

@@ -14,13 +14,12 @@ from recombine.cli.reproduce import written
 from recombine.page import report_explorer
 from recombine.papers import DEFAULT
 from recombine.reproduction.explorer import KeptDecoder, kept_decoders, packed
+from recombine.reproduction.figures import Section
 from recombine.reproduction.findings import Findings
-from recombine.reproduction.report.downloads import Download
-from recombine.reproduction.report.page import DrawnFigure
+from recombine.reproduction.report.page import Download, DrawnFigure
 from recombine.reproduction.report.page import page as page_of
 from recombine.reproduction.reporting import LARGEST_PAGE, MISSING
 from recombine.reproduction.results import Results
-from recombine.reproduction.sections import Section
 from tests.golden import PICTURES, RESULTS
 
 pytestmark = pytest.mark.browser

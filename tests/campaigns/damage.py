@@ -31,13 +31,13 @@ class Damaged:
         store = ["--store", str(self.folder)]
         return {
             "list": ["main", "runs", "list", *store],
-            "verify": ["main", "runs", "verify", *store],
-            "export": ["main", "runs", "export", f"{self.folder}.json", *store],
-            "table": ["text", f"{self.folder}.json"],
+            "verify": ["main", "verify", str(self.folder)],
+            "export": ["main", "runs", "export", f"{self.folder}.csv", *store],
+            "table": ["text", f"{self.folder}.csv"],
             "train": ["main", *SWEEP, *store],
             "weights": ["weights", str(self.folder)],
             "list again": ["main", "runs", "list", *store],
-            "verify again": ["main", "runs", "verify", *store],
+            "verify again": ["main", "verify", str(self.folder)],
         }
 
     def judged(self, case: Case, outcomes: dict[str, Any]) -> list[str]:
@@ -139,21 +139,6 @@ class DamagedResults(Damaged):
             if outcomes["verify again"]["code"] != 0:
                 wrong.append(f"still damaged after reproducing: {brief(outcomes['verify again'])}")
         return wrong
-
-
-class DamagedFigure(Damaged):
-    """A results folder with harmed files, of which a figure is drawn."""
-
-    def steps(self) -> dict[str, Step]:
-        drawn = str(self.folder / "drawn")
-        return {
-            "figure": ["main", "figure", "width", "--from", str(self.folder / "out"), "--out", drawn],
-            "drawing": ["text", f"{drawn}/width.svg"],
-        }
-
-    def judged(self, case: Case, outcomes: dict[str, Any]) -> list[str]:
-        differs = outcomes["figure"]["code"] == 0 and outcomes != self.whole
-        return ["another drawing with exit code 0"] if differs else []
 
 
 def abruptly(outcome: Outcome | str | None) -> str | None:

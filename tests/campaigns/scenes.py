@@ -49,7 +49,7 @@ class Scene:
 
     def readers(self) -> list[Step]:
         """Steps that only look."""
-        return [["main", "runs", name, "--store", str(self.folder)] for name in ("list", "verify")]
+        return [["main", "runs", "list", "--store", str(self.folder)], ["main", "verify", str(self.folder)]]
 
     def prepare(self) -> list[Step]:
         """Steps before the command."""
@@ -138,9 +138,11 @@ class Looking(Scene):
     @property
     def table(self) -> str:
         """What `export` writes, where no fault strikes."""
-        return str(self.log.with_name("table.json"))
+        return str(self.log.with_name("table.csv"))
 
     def words(self) -> list[str]:
+        if self.command == "verify":
+            return ["verify", str(self.folder)]
         return ["runs", self.command, *([self.table] if self.command == "export" else []), "--store", str(self.folder)]
 
     def contents(self) -> Step:
@@ -201,7 +203,7 @@ def leftovers(folder: Path) -> list[str]:
     for path in sorted(folder.rglob("*")):
         room = path.parent.name
         hidden = path.name.startswith(".")
-        if hidden or room in ("tmp", "checkpoints", "damaged") or (room == "locks" and path.name != "store"):
+        if hidden or room in ("tmp", "checkpoints", "damaged") or room == "locks":
             found.append(str(path.relative_to(folder)))
     return found
 

@@ -5,7 +5,7 @@ import pytest
 from tests.campaigns.faults import KILLS, every, sampled
 from tests.campaigns.scenes import grouped, struck, unacceptable
 
-SAMPLES = {"training": 16, "processes": 4, "reproduction": 3}
+SAMPLES = {"training": 8, "processes": 3, "reproduction": 1}
 
 
 @pytest.fixture(params=list(SAMPLES))

@@ -182,7 +182,7 @@ def _draw_empty_figures():
     from matplotlib import pyplot
 
     import recombine.reproduction.reporting as reporting
-    from recombine.reproduction.report.drawing import save_drawn
+    from recombine.reproduction.reporting import save_drawn
 
     def save_empty(spec, datasets, folder):
         return save_drawn(pyplot.figure(figsize=(1, 1)), folder, spec.name)
@@ -203,8 +203,9 @@ def warm(folder):
     torch.set_num_threads(1)
     _draw_empty_figures()
     main("train", *WARM_FLAGS, "--store", f"{folder}/store")
-    for command in ("list", "verify", f"export {folder}/table.json"):
+    for command in ("list", f"export {folder}/table.csv"):
         main("runs", *command.split(), "--store", f"{folder}/store")
+    main("verify", f"{folder}/store")
     main("reproduce", *STUDY, "--store", f"{folder}/store", "--out", f"{folder}/out")
     shutil.rmtree(folder)
 

@@ -59,8 +59,8 @@ def test_train_ends_with_a_table_and_serves_the_second_time(store_path, capsys):
     assert code == 0
     for heading in ("ID MSE", "OOD MSE", "ID/blank", "OOD/blank", "ID acc.", "OOD acc.", "±"):
         assert heading in first
-    assert re.search(r"^encoding=bump  2 ", first, re.MULTILINE)
-    assert re.search(r"^encoding=rate  2 ", first, re.MULTILINE)
+    assert re.search(r"^encoding=bump +2 ", first, re.MULTILINE)
+    assert re.search(r"^encoding=rate +2 ", first, re.MULTILINE)
     stamps = {path: path.stat().st_mtime_ns for path in store_path.glob("runs/*/*")}
     code, second, _ = run(line, capsys)
     assert second == first
@@ -95,20 +95,18 @@ def test_runs_commands(store_path, capsys, tmp_path):
     code, listed, _ = run("runs list", capsys)
     assert code == 0
     assert "2 finished runs" in listed
-    key = Store(store_path).summaries()[0][0]
+    key = Store(store_path).runs()[0].key
     assert key[:10] in listed
     code, shown, _ = run(f"runs show {key[:8]}", capsys)
     assert code == 0
     for part in (key, "task.sigma", "ood_over_blank", "torch", "precision"):
         assert part in shown
-    assert run("runs verify", capsys)[0] == 0
+    assert run(f"verify {store_path}", capsys)[0] == 0
 
     code, _, _ = run(f"runs export {tmp_path / 'table.csv'}", capsys)
     rows = list(csv.DictReader((tmp_path / "table.csv").open()))
     assert [row["seed"] for row in rows] == ["0", "1"]
     assert {"task.encoding.kind", "ood_over_blank", "key"} <= set(rows[0])
-    run(f"runs export {tmp_path / 'table.json'} {key}", capsys)
-    assert [row["key"] for row in json.loads((tmp_path / "table.json").read_text())] == [key]
     run(f"runs export {tmp_path / 'copy'}", capsys)
     assert len(Store(tmp_path / "copy").runs()) == 2
 
@@ -116,11 +114,11 @@ def test_runs_commands(store_path, capsys, tmp_path):
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    code, found, _ = run("runs verify", capsys)
+    code, found, _ = run(f"verify {store_path}", capsys)
     assert code == 1
     assert f"{key} weights.safetensors: content changed" in found
     run(f"train {SMALL} --seeds 2 --device cpu", capsys)
-    assert run("runs verify", capsys)[0] == 0
+    assert run(f"verify {store_path}", capsys)[0] == 0
     code, pruned, _ = run("runs prune --dry-run", capsys)
     assert "would delete 1 leftover, 0 runs" in pruned
     assert "deleted 1 leftover, 1 run, 0 checkpoints" in run(f"runs prune {key}", capsys)[1]
@@ -189,7 +187,6 @@ def test_reproduce_writes_a_report(store_path, tmp_path, capsys):
     assert "keeps no decoders" in page
     code, _, error = run(f"report {out} --store {store_path}", capsys)
     assert code == 2
-    assert "allowed: a store with networks behind" in error
     assert error.count("\n") == 1
 
 
@@ -199,9 +196,7 @@ def test_an_interruption_is_said(store_path, monkeypatch, capsys):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("recombine.cli.bench.measure", interrupted)
-    for words in (["bench"], ["runs", "list"]):
-        monkeypatch.setattr("recombine.cli.runs.Store", interrupted)
-        code, _, error = run(words, capsys)
-        assert code == 130
-        assert error.startswith("recombine: interrupted")
+    monkeypatch.setattr("recombine.cli.runs.Store", interrupted)
+    code, _, error = run("runs list", capsys)
+    assert code == 130
+    assert error.startswith("recombine: interrupted")

@@ -6,8 +6,7 @@ import torch
 import xarray
 from safetensors.torch import save_file
 
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.profile import stage_profile
+from recombine.reproduction.measuring import Batch, stage_profile
 from recombine.sweep import train
 from tests.command import captured as run
 from tests.metrics.comparison import assert_same_profile
@@ -60,7 +59,7 @@ def test_a_stored_run_needs_nothing_else(place, store_path, capsys):
     assert int(result["held_out"].sum()) == int(stored.spec.task.held_out.sum())
     profile = stage_profile(Batch([stored], torch.device("cpu")))
     assert_same_profile(result, {name: values[0] for name, values in profile.items()})
-    for words, expected in (("run:zzz", "run: 'zzz'"), (f"run:{stored.key} --grid x=0:7", "grid: 'x=0:7'")):
+    for words, expected in (("run:zzz", "zzz"), (f"run:{stored.key} --grid x=0:7", "grid")):
         code, _, err = run(f"diagnose {words}", capsys)
         assert code == 2
         assert expected in err
@@ -69,25 +68,20 @@ def test_a_stored_run_needs_nothing_else(place, store_path, capsys):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("nowhere:thing --grid x=0:7,y=0:7", "factory: 'nowhere:thing'"),
-        ("mycode:nothing --grid x=0:7,y=0:7", "factory: 'mycode:nothing'"),
-        ("mycode --grid x=0:7,y=0:7", "factory: 'mycode'"),
+        ("nowhere:thing --grid x=0:7,y=0:7", "nowhere"),
         ("mycode:number --grid x=0:7,y=0:7", "not int"),
         ("mycode:decoder", "grid"),
-        ("mycode:decoder --grid x=0", "grid: 'x=0'"),
+        ("mycode:decoder --grid x=0", "grid"),
         ("mycode:decoder --grid x=0:7,y=0:7", "takes the encoded grid"),
-        ("mycode:decoder --grid x=0:9,y=0:9 --encoding bump", "takes the encoded grid"),
-        ("mycode:decoder --grid x=0:7,y=0:7 --encoding braille", "encoding: 'braille'"),
-        ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --holdout center:2:9", "--holdout center:2:9: high: 9"),
-        ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --stages layer9", "stages: 'layer9'"),
-        ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --weights absent.safetensors", "weights: "),
-        ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --weights mycode.py", "weights: "),
+        ("mycode:decoder --grid x=0:7,y=0:7 --encoding braille", "encoding"),
+        ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --holdout center:2:9", "holdout.high"),
+        ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --stages layer9", "stages"),
+        ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --weights absent.safetensors", "weights"),
         ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --weights saved.pt", "safetensors.torch.save_file(module"),
-        ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --targets mycode.py", "targets: "),
-        ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --memory 0", "--memory: '0'"),
-        ("mycode:decoder --grid x=0:7,y=0:7 --encoding onehot --geometry exact", "geometry: 'exact'"),
-        ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --geometry none", "geometry: 'none'"),
-        ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --out mycode.py", "out: "),
+        ("mycode:decoder --grid x=0:7,y=0:7 --encoding onehot --geometry exact", "geometry"),
+        ("mycode:decoder --grid x=0:7,y=0:7 --encoding bump --out mycode.py", "out"),
+        ("mycode:decoder --grid x=0:7,y=0:7 --turn 3", "turn"),
+        ("mycode:decoder --data x.npz --grid x=0:7", "grid"),
     ],
 )
 def test_mistakes_are_one_line(place, capsys, words, expected):
@@ -96,4 +90,3 @@ def test_mistakes_are_one_line(place, capsys, words, expected):
     assert code == 2, err
     assert err.count("\n") == 1, err
     assert expected in err
-    assert "allowed" in err

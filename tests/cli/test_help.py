@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from recombine.benchmark import PARTS
 from recombine.cli import COMMANDS
 from recombine.cli.flags import PARTS as SPEC_PARTS
 from recombine.cli.flags import spec_flags
@@ -22,9 +21,8 @@ CHOICES = {
     "reproduce": [*DEFAULT.studies, list(DEFAULT.claims)[-1], "conventions", *DEFAULT.presets, *DEVICES],
     "figure": list(DEFAULT.figures),
     "claims": list(DEFAULT.claims),
-    "bench": [*PARTS, "tf32", *DEVICES],
 }
-ALL = [*COMMANDS, *(f"runs {name}" for name in ("list", "show", "verify", "prune", "export"))]
+ALL = [*COMMANDS, *(f"runs {name}" for name in ("list", "show", "prune", "export"))]
 
 
 def help_of(command, width, monkeypatch):

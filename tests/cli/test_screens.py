@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from recombine.screen import REPLACED, prepare_streams
 from tests.golden import MADE_HERE
 from tests.golden.screens import COMMANDS, SIZES, golden, screens
 
@@ -33,19 +32,3 @@ def test_nothing_is_wider_than_its_terminal(name):
     shape = SIZES[name.rpartition("_")[2]]
     lines = golden(name).read_text().splitlines()
     assert not shape or max(len(line) for line in lines) <= shape[0]
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_rows_are_named_on_every_screen(size):
-    train, listed = golden(f"train_{size}").read_text(), golden(f"runs_list_{size}").read_text()
-    for table in train.split("\n\n"):
-        assert "setting" in table
-        assert "seeds" in table
-        assert "width=8, encoding=rate" in table
-    for heading in ("key", "encoding", "decoder.width", "seed", "ID MSE", "OOD acc."):
-        assert heading in listed
-
-
-def test_rules_of_tables_in_ascii():
-    prepare_streams()
-    assert "a ─ b".encode("ascii", REPLACED) == b"a - b"

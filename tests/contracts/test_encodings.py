@@ -81,7 +81,7 @@ def test_a_code_that_knows_the_circle_is_the_same_after_a_period(factor):
 @pytest.mark.parametrize("value", [-1.0, 5.0])
 def test_a_one_hot_code_has_no_place_beyond_the_factors_values(value):
     """Zeros would say that the factor is absent."""
-    with pytest.raises(InvalidValue, match=r"values of x: .* allowed: 0 to 4"):
+    with pytest.raises(InvalidValue, match="0 to 4"):
         ENCODINGS.parse("onehot").code(torch.tensor([0.0, value]).double(), Factor("x", 0, 4, 5))
 
 

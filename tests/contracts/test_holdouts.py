@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from recombine.factors import Factor, FactorGrid
-from recombine.holdouts import HOLDOUTS, unseen_values
+from recombine.holdouts import HOLDOUTS, HoldoutSummary
 from recombine.tasks import BumpTask
 
 
@@ -24,7 +24,7 @@ def test_mask_covers_the_grid_and_keeps_every_single_value(holdout, grid):
     mask = holdout.mask(grid)
     assert mask.shape == grid.shape
     assert mask.dtype == torch.bool
-    assert unseen_values(mask, grid) == []
+    assert HoldoutSummary.of(mask, grid).every_value_seen
     assert not mask.all()
 
 

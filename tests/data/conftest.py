@@ -2,11 +2,11 @@
 
 import pytest
 
-from recombine.data import cache
+from recombine.data import opening
 
 
 @pytest.fixture(autouse=True)
 def cache_folder(tmp_path_factory, monkeypatch):
     folder = tmp_path_factory.mktemp("cache") / "data"
-    monkeypatch.setattr(cache, "folder", lambda: folder)
+    monkeypatch.setattr(opening, "folder", lambda: folder)
     return folder

@@ -66,43 +66,13 @@ def test_patterns_of_stages(run):
     assert "metric: finite differences, as asked for" in out.splitlines()
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (
-            "Lost --geometry exact",
-            "geometry: 'exact' is not allowed; allowed: auto or differences, since the derivative is",
-        ),
-        ("batch_statistics --geometry exact", "since the rows of a batch meet"),
-        ("batch_statistics --stages 2.*", "stages: '2.*'"),
-        ("lazy", "module: 'LazyLinear 0'"),
-    ],
-)
-def test_refusals_are_one_line(run, words, expected):
-    code, _, err = run(f"parts_of_mine:{words}")
-    assert code == 2
-    assert err.count("\n") == 1
-    assert expected in err
-
-
 def test_a_sample_and_a_plane(tmp_path, monkeypatch, capsys):
     (tmp_path / "mine.py").write_text("from torch import nn\nmodule = nn.Sequential(nn.Linear(18, 5), nn.Tanh())\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
-    words = [
-        "diagnose",
-        "mine.py:module",
-        "--grid",
-        "x=0:5,y=0:5,size=0:5",
-        "--encoding",
-        "bump",
-        "--points",
-        "100",
-        "--seed",
-        "1",
-    ]
+    words = "diagnose mine.py:module --grid x=0:5,y=0:5,size=0:5 --encoding bump --points 100 --seed 1"
     with pytest.raises(SystemExit) as caught:
-        main([*words, "--out", "drawn", "--plane", "x,size", "--at", "y=2"])
+        main([*words.split(), "--out", "drawn", "--plane", "x,size", "--at", "y=2"])
     out, err = capsys.readouterr()
     assert caught.value.code == 0, err
     assert "note: 100 of 216 points" in out
@@ -111,20 +81,12 @@ def test_a_sample_and_a_plane(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("--plane x,size --out drawn", "plane: ('x', 'size') is not allowed; allowed: two different factors of x, y"),
-        ("--plane x --out drawn", "plane: 'x' is not allowed; allowed: two factors, as x,size"),
-        ("--plane x,y", "plane: 'x,y' is not allowed; allowed: nothing without --out"),
-        ("--at x=1 --out drawn", "at: 'x' is not allowed; allowed: factors outside the plane: nothing"),
-        ("--at size --out drawn", "at: 'size' is not allowed; allowed: a factor and its value, as shape=0"),
-        ("--points 3", "points: '3' is not allowed; allowed: at least 20"),
-        ("--points many", "points: 'many' is not allowed; allowed: a whole number"),
-    ],
-)
-def test_samples_and_planes_that_cannot_be(run, tmp_path, words, expected):
-    code, _, err = run(f"parts_of_mine:Lost {words}")
+    "words",
+    ["Lost --geometry exact", "batch_statistics --stages 2.*", "lazy", "Lost --plane x,size --out drawn",
+     "Lost --at x=1 --out drawn", "Lost --points 3"],
+)  # fmt: skip
+def test_refusals_are_one_line_and_write_nothing(run, tmp_path, words):
+    code, _, err = run(f"parts_of_mine:{words}")
     assert code == 2
     assert err.count("\n") == 1
-    assert expected in err
     assert not (tmp_path / "drawn").exists()

@@ -1,13 +1,10 @@
 """Names of submodules are anything: they break no table, no note, no figure and no message."""
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import recombine
-from recombine.cli.tables import Column, Holds
-from recombine.errors import InvalidValue
 
 GRID = "x=0:3,y=0:3"
 NAMES = {
@@ -42,7 +39,6 @@ def test_the_table_has_a_row_per_stage(result):
     assert {len(cells) for cells in table.values()} == {len(NAMES) + 3}
     assert len(result.summary().splitlines()) == 1 + len(NAMES) + 3 + len(result.summary_lines())
     assert result.notes == ["not run: idle\\x0aname"]
-    assert Column("stage", table["stage"], Holds.NAMES).contents == table["stage"]
 
 
 @pytest.mark.filterwarnings("error:Glyph")
@@ -60,15 +56,3 @@ def test_the_command_prints_and_draws_it(tmp_path, monkeypatch, capsys):
     assert (caught.value.code, err) == (0, "")
     assert "parts.two  spaces  " in out
     assert "parts.line\\x0aend  " in out
-
-
-def test_a_message_about_stages_is_one_line():
-    with pytest.raises(InvalidValue, match="paths of submodules") as caught:
-        recombine.diagnose(Named(), GRID, stages=["nope"])
-    assert "\n" not in str(caught.value)
-
-
-def test_a_score_that_there_is_not_is_a_dash(result):
-    holed = result.assign(superposition=("prediction", [np.nan, 0.5]), prediction=["memorised", "averaged"])
-    assert "superposition memorised: –" in holed.summary_lines()
-    assert "superposition averaged: 0.5" in holed.summary_lines()

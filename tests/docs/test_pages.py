@@ -50,13 +50,6 @@ def test_links_lead_somewhere(path):
         assert not anchor or anchor in anchors(file), link
 
 
-def test_a_lost_link_is_noticed(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text("# A title, with `code`\n\n[there](page.md#a-title-with-code)\n\n```sh\n[no link](x.md)\n```\n")
-    assert LINK.findall(prose(page)) == ["page.md#a-title-with-code"]
-    assert anchors(page) == {"a-title-with-code"}
-
-
 def entries(path):
     """Pages that a page's tables of contents name."""
     for block in re.findall(r"^```\{toctree\}\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
@@ -69,17 +62,6 @@ def test_every_page_is_in_a_table_of_contents():
     listed = [own for page in PAGES for own in entries(page)]
     assert sorted(listed) == sorted(set(listed))
     assert set(listed) == {*PAGES} - {DOCS / "index.md"}
-
-
-def test_tutorials_are_listed_in_order(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", [str(DOCS / "extensions"), *sys.path])
-    from notebooks import MARK, contents
-
-    assert MARK in (DOCS / "tutorials" / "index.md").read_text(encoding="utf-8")
-    assert contents(tmp_path) == ""
-    for name in ("another", "fix_my_model", "reproduce_a_figure"):
-        (tmp_path / f"{name}.ipynb").touch()
-    assert contents(tmp_path).splitlines()[4:-1] == ["reproduce_a_figure", "fix_my_model", "another"]
 
 
 def test_the_command_line_is_in_the_reference(monkeypatch):
@@ -100,8 +82,3 @@ def test_every_public_name_is_in_the_reference_once():
     text = "\n".join(path.read_text(encoding="utf-8") for path in sorted((DOCS / "api").glob("*.md")))
     names = [name.removeprefix("recombine.") for name in AUTODOC.findall(text) + DATA.findall(text)]
     assert sorted(names) == sorted([*rc.__all__, *recombine.metrics.__all__])
-
-
-@pytest.mark.parametrize("path", DOCUMENTS, ids=named)
-def test_readers_see_no_means_of_tests(path):
-    assert "getfixture" not in path.read_text(encoding="utf-8")

@@ -79,16 +79,6 @@ def test_long_names_and_many_stages(count):
     assert_readable(volume_figure(result))
 
 
-@pytest.mark.parametrize("draw", [profile_figure, volume_figure])
-def test_metric_and_notes_are_written_on_the_figures(draw):
-    figure = draw(diagnosis(6))
-    written = " ".join((figure._suptitle.get_text() + " " + figure._supxlabel.get_text()).split())
-    assert "metric: finite differences, since the derivative is lost at inner.unet.up_blocks.0" in written
-    assert "each row was run alone" in written
-    assert "not run: inner.head" in written
-    pyplot.close(figure)
-
-
 def test_no_empty_panel_for_one_factor():
     figure = profile_figure(diagnosis(6, ("angle",)))
     assert [ax.get_title("left") for ax in figure.axes] == ["probe R²", "tuning"]
@@ -136,13 +126,6 @@ def test_names_are_no_formulas(draw):
     drawn = {text._preprocess_math(text.get_text()) for text in texts}
     assert {(stage, False) for stage in stages[1:3]} <= drawn
     assert all(not formula for _, formula in drawn)
-    pyplot.close(figure)
-
-
-def test_the_common_path_is_quoted():
-    figure = profile_figure(diagnosis(6))
-    written = " ".join(figure._supxlabel.get_text().split())
-    assert 'shown without the "inner.unet." that they have in common' in written
     pyplot.close(figure)
 
 

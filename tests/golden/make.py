@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from recombine.digests import Digests
+from recombine.manifest import Manifest
 from recombine.papers import DEFAULT
 from recombine.reproduction.reproduce import reproduce
 from recombine.reproduction.results import Results
@@ -30,8 +30,9 @@ def main() -> None:
         preset = DEFAULT.preset_named("quick").changed(TINY)
         reproduce(list(DEFAULT.studies.values()), preset, os.path.join(folder, "runs"), out, device="cpu", processes=2)
         shutil.rmtree(HERE / "results", ignore_errors=True)
-        shutil.copytree(out / "data", HERE / "results" / "data")
-        Digests(HERE / "results").adopt()
+        Manifest(HERE / "results").replace(
+            {f"data/{path.name}": path.read_bytes() for path in (out / "data").iterdir()}
+        )
     results = Results.existing(HERE / "results")
     shutil.rmtree(HERE / "pictures", ignore_errors=True)
     (HERE / "pictures").mkdir()

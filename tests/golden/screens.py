@@ -32,7 +32,7 @@ REPRODUCED = "--set size=8 --set width=4 --set steps=3 --set samples=40 --proces
 COMMANDS = {
     "train": f"train {TRAINED} --encoding bump --encoding rate --width 4 --width 8 --seeds 2",
     "runs_list": "runs list",
-    "runs_list_where": "runs list --where encoding=rate --where width=8 --where seed=0",
+    "runs_list_where": "runs list --where encoding=='rate'and(width==8)and(seed==0)",
     "diagnose": "diagnose run:{key}",
     "reproduce": f"reproduce encodings {REPRODUCED}",
     "claims": "claims c1 --from report",
@@ -51,7 +51,7 @@ def screens() -> Iterator[tuple[str, str]]:
             for size, shape in SIZES.items():
                 if name == "reproduce":
                     shutil.rmtree("report", ignore_errors=True)  # measured again, so that it says so
-                key = Store("runs", create=False).summaries()[0][0] if "{key}" in words else ""
+                key = Store("runs", create=False).runs()[0].key if "{key}" in words else ""
                 yield f"{name}_{size}", normalised(written(words.format(key=key).split(), shape))
 
 

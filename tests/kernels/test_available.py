@@ -3,8 +3,6 @@
 import importlib
 import inspect
 import os
-import subprocess
-import sys
 import weakref
 
 import pytest
@@ -14,8 +12,6 @@ from recombine import kernels
 from recombine.kernels.cpp import build
 from recombine.training import kernels_name
 from tests.kernels.compiled import needs_compiler
-
-SAYS = "from recombine import kernels; print(kernels.available('cpu'), kernels.why_not('cpu'))"
 
 
 def test_a_device_and_its_type_are_the_same_question():
@@ -66,39 +62,9 @@ def test_nothing_is_used_where_the_environment_says_no(monkeypatch):
         assert kernels.implementation("adamw", torch.device(kind)) is None
 
 
-def said(environment):
-    done = subprocess.run(
-        [sys.executable, "-c", SAYS], capture_output=True, text=True, check=True, env={**os.environ, **environment}
-    )
-    return done.stdout.strip()
-
-
 def test_continuous_integration_has_kernels():
     if "CI" in os.environ:
         assert kernels.why_not("cpu") is None
-
-
-def test_without_a_compiler_there_are_none(tmp_path):
-    assert said({"CXX": str(tmp_path / "none")}) == f"False no C++ compiler ({tmp_path / 'none'})"
-
-
-def test_a_failing_compiler_is_one_line(tmp_path):
-    fake = tmp_path / "cc"
-    fake.write_text("#!/bin/sh\necho 'x.cpp: error: bad' >&2\nexit 1\n")
-    fake.chmod(0o755)
-    text = said({"CXX": f"{fake} -pthread", "RECOMBINE_CACHE": str(tmp_path / "cache")})
-    assert text == "False cc failed: x.cpp: error: bad"
-    assert not list((tmp_path / "cache").iterdir())
-
-
-@pytest.mark.parametrize("word", ["0", "False"])
-def test_a_variable_does_without(word):
-    assert said({"RECOMBINE_KERNELS": word}) == "False RECOMBINE_KERNELS says so"
-
-
-@needs_compiler
-def test_another_alphabet_is_no_trouble():
-    assert said({"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "POSIX"}) == "True None"
 
 
 def test_asking_often_for_what_is_not_there_keeps_nothing(monkeypatch, tmp_path):

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from recombine import kernels
 from recombine.decoders import LowRank
-from recombine.kernels.cpp import signatures
+from recombine.kernels.cpp import build
 from recombine.kernels.cpp.narrow import NarrowConvolution
 from recombine.training import Ensemble
 from recombine.training.adamw import adamw_update
@@ -116,16 +116,16 @@ TYPES = {
 def test_signatures_are_those_of_the_sources():
     """Every function that the library exports, argument by argument."""
     declared = {}
-    for source in sorted(Path(signatures.__file__).parent.glob("*.cpp")):
+    for source in sorted(Path(build.__file__).parent.glob("*.cpp")):
         for name, arguments in re.findall(r"void recombine_(\w+)\(([^)]*)\)", source.read_text()):
             words = [re.sub(r"\bconst |\b__restrict ", "", " ".join(part.split())) for part in arguments.split(",")]
             declared[name] = tuple(TYPES[word.rsplit(" ", 1)[0]] for word in words)
-    assert declared == signatures.SIGNATURES
+    assert declared == build.SIGNATURES
 
 
 @needs_compiler
 def test_arguments_that_do_not_fit_are_refused():
     with pytest.raises(ctypes.ArgumentError):
-        signatures.call("adamw", *[0] * 4, 0, *["1"] * 7)
+        build.call("adamw", *[0] * 4, 0, *["1"] * 7)
     with pytest.raises(TypeError):
-        signatures.call("adamw", *[0] * 4)
+        build.call("adamw", *[0] * 4)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from recombine.decoders import LowRankEmbedding
-from recombine.decoders.low_rank_parts import PlainParts
+from recombine.decoders.low_rank import PlainParts
 from recombine.kernels.triton import adamw, convolution
 from recombine.kernels.triton.distance import PixelMeans
 from recombine.kernels.triton.narrow import NarrowConvolution
@@ -20,9 +20,7 @@ from recombine.specs import RunSpec
 from recombine.tasks import BumpTask
 from recombine.training import Ensemble
 from recombine.training.adamw import adamw_update
-from recombine.training.dispatch import cnn
-from recombine.training.dispatch.low_rank import KernelParts
-from recombine.training.layout import FlatLayout
+from recombine.training.dispatch import FlatLayout, KernelParts, grouped, resized
 
 DEVICE = torch.device(sys.argv[1])
 TIMES = int(sys.argv[2]) if len(sys.argv) > 2 else 4
@@ -161,8 +159,8 @@ def networks(size, depth, seed):
     inputs = ensemble.examples.inputs[:6].unflatten(0, (2, 3))
     images = TransposedConvolutions.apply(weights, inputs, layout.shapes, torch.float32)
     ways = [
-        cnn.resized(decoder, images[:, :, None]),
-        cnn.grouped(decoder, layout.unflatten_members(weights), inputs),
+        resized(decoder, images[:, :, None]),
+        grouped(decoder, layout.unflatten_members(weights), inputs),
     ]
     close(*ways)
     scale = torch.randn(ways[0].shape, generator=torch.Generator(DEVICE).manual_seed(seed), device=DEVICE)
@@ -196,7 +194,7 @@ if __name__ == "__main__":
     optimiser()
     convolutions()
     narrow_convolutions()
-    narrow_convolution(1, 2, 30, 31, 2, 16, 0)  # sums that take several turns
+    narrow_convolution(1, 1, 17, 17, 1, 16, 0)  # sums that take several turns: more than 16 parts of 16 pixels
     embeddings()
     for vectors, strengths in ((1, 1), (0, 0), (0, 1), (1e-13, 1), (1, 1e-7), (1, 1e-20)):
         for unit in (True, False)[:TIMES]:

@@ -70,16 +70,6 @@ def test_a_pixel_off_is_aligned_and_two_are_not():
     assert band_alignment(stripes(), torch.full((2, SIZE), inside)).item() == pytest.approx(3 / SIZE)
 
 
-def test_noise_is_aligned_by_chance_and_its_bands_are_weak():
-    images = random(200, 2, SIZE, SIZE, SIZE)
-    share, pixels = band_alignment(images), torch.arange(SIZE)
-    band = band_position(images)
-    chance = ((band.position[..., None] - pixels).abs() <= 1).double().mean() / 2  # any value, either axis
-    assert share.shape == (200,)
-    assert share.mean().item() == pytest.approx(chance.item(), abs=0.015)
-    assert band_alignment(images, weakest=0.5).max().item() == 0
-
-
 def test_a_dark_and_a_bright_flank_have_the_coordinate_between_them():
     images = torch.zeros(2, SIZE, SIZE, SIZE)
     for value in range(2, SIZE - 2):
@@ -93,8 +83,6 @@ def test_what_lies_at_the_border_is_left_out():
     images[0, :, :, 0] = images[1, :, 0] = 9.0
     assert band_alignment(images).item() < 0.5
     assert band_alignment(images, border=1).item() == 1
-    with pytest.raises(InvalidValue, match="border"):
-        band_alignment(images, border=SIZE)
 
 
 def test_blank_embeddings_are_not_aligned():
@@ -102,12 +90,6 @@ def test_blank_embeddings_are_not_aligned():
     images[0] = 0
     assert band_alignment(images).item() == 0.5
     assert band_alignment(torch.zeros(2, 3, 4, 4)).item() == 0
-
-
-@pytest.mark.parametrize("shape", [(0, 3, 4, 4), (2, 0, 4, 4), (2, 3, 0, 4)])
-def test_no_image_has_no_band(shape):
-    with pytest.raises(InvalidValue, match="at least one image of at least one pixel"):
-        band_alignment(torch.zeros(shape), axes=(1, 0)[: shape[0]])
 
 
 def test_axes_are_one_for_each_factor():

@@ -7,12 +7,11 @@ import torch
 
 import recombine as rc
 from recombine.factors import Factor, FactorGrid
-from recombine.metrics import factorization_tests
+from recombine.metrics import theory_metrics
 from recombine.metrics.profile import stage_profile
 from recombine.metrics.registry import Stage
-from recombine.theory.factorization import linear_factorization
-from recombine.theory.modularity import unit_selectivity
-from recombine.theory.point_grams import both_grams, point_coordinates
+from recombine.theory.factorization import linear_factorization, unit_selectivity
+from recombine.theory.projections import both_grams, point_coordinates
 
 NAMES = ("linear_factorization", "partial_grouping", "unit_selectivity")
 
@@ -82,8 +81,8 @@ def test_what_cannot_be_tested_has_no_number():
 
 
 def test_a_flow_is_trained_when_a_diagnosis_is_thorough(monkeypatch):
-    short = partial(factorization_tests.nonlinear_factorization, steps=20, permutations=0)
-    monkeypatch.setattr(factorization_tests, "nonlinear_factorization", short)
+    short = partial(theory_metrics.nonlinear_factorization, steps=20, permutations=0)
+    monkeypatch.setattr(theory_metrics, "nonlinear_factorization", short)
     module = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False))
     with torch.no_grad():
         module[0].weight.copy_(torch.tensor([[1.0, 1.0], [1.0, -1.0]]))

@@ -4,8 +4,6 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from recombine.decoders import DECODERS
 from recombine.errors import InvalidValue
@@ -54,15 +52,6 @@ def test_ideal_bump_has_half_pi_at_the_centre():
     assert torch.allclose(local_factorization(metric), torch.ones(2, dtype=torch.float64), atol=1e-6)
 
 
-def test_on_a_pixel_the_lattice_shows():
-    """Sums over pixels are not integrals: at an integer centre g is 0.2 % below π/2, and just the lattice sum."""
-    k = torch.arange(-14.0, 14.0, dtype=torch.float64)
-    lattice = (k**2 * torch.exp(-(k**2))).sum() * torch.exp(-(k**2)).sum()
-    metric = metric_tensor(drawing(BumpTask()), torch.tensor([[14.0, 14.0]], dtype=torch.float64))["output"][0]
-    assert metric[0, 0].item() == pytest.approx(lattice.item(), abs=1e-9)
-    assert metric[0, 0].item() == pytest.approx(GOLDEN, rel=2e-3)
-
-
 def test_ideal_bump_by_finite_differences_is_a_third_low():
     task = BumpTask()
     images = task.render(task.grid.points).flatten(1)
@@ -90,18 +79,6 @@ def test_a_shear_has_its_own_factorization(shear):
     assert metric[0].tolist() == [[1, shear], [shear, 1 + shear**2]]
     assert local_factorization(metric).item() == pytest.approx(1 - shear / (2 + shear**2))
     assert volume_element(metric).item() == pytest.approx(1)
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.integers(0, 10**6), st.integers(2, 4), st.integers(1, 30))
-def test_factorization_lies_between_a_half_and_one(seed, factors, size):
-    jacobian = torch.randn(5, size, factors, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    metric = jacobian.mT @ jacobian
-    value = local_factorization(metric)
-    assert (value >= 0.5 - 1e-9).all()
-    assert (value <= 1 + 1e-9).all()
-    for averaging in ("points", "means"):
-        assert 0.5 - 1e-9 <= mean_factorization(metric, averaging).item() <= 1 + 1e-9
 
 
 def test_the_two_averages_differ_as_they_should():
@@ -192,14 +169,19 @@ def test_finite_differences_against_a_loop():
             assert torch.allclose(found[a, b], jacobian.T @ jacobian)
 
 
-def test_mistakes_are_one_line():
-    with pytest.raises(InvalidValue, match="at least 2"):
-        local_factorization(torch.ones(3, 1, 1))
-    with pytest.raises(InvalidValue, match="at least 2 values"):
-        finite_difference_metric(torch.zeros(3, 2), (3, 1))
+@pytest.mark.parametrize("factors", [2, 3, 4])
+def test_factorization_lies_between_a_half_and_one(factors):
+    jacobian = torch.randn(500, 5, factors, generator=torch.Generator().manual_seed(factors), dtype=torch.float64)
+    metric = jacobian.mT @ jacobian
+    value = local_factorization(metric)
+    assert (value >= 0.5 - 1e-9).all()
+    assert (value <= 1 + 1e-9).all()
+    for averaging in ("points", "means"):
+        assert 0.5 - 1e-9 <= mean_factorization(metric, averaging).item() <= 1 + 1e-9
+
+
+def test_codes_without_a_derivative_are_refused():
     onehot = BumpTask(size=8, encoding="onehot")
     reader = decoder_reader(small_spec("mlp").module(), lambda values: onehot.codes(values).float())
     with pytest.raises(InvalidValue, match="finite differences only"):
         metric_tensor(reader, onehot.grid.points)
-    with pytest.raises(InvalidValue, match="real-valued"):
-        onehot.codes(torch.tensor([[1.5, 2.0]], dtype=torch.float64))

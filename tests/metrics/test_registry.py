@@ -12,10 +12,8 @@ from recombine.metrics import ensemble_reader, metric_tensor
 from recombine.metrics.profile import read_stages, stage_profile
 from recombine.metrics.registry import STAGE_METRICS, Column, Need, Stage, StageMetric, stage_metric, versions
 from recombine.papers import DEFAULT
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.measuring import tabulate
-from recombine.reproduction.profile import STAGE_DIMS
-from recombine.reproduction.profile import stage_profile as study_profile
+from recombine.reproduction.measuring import STAGE_DIMS, Batch, tabulate
+from recombine.reproduction.measuring import stage_profile as study_profile
 from recombine.reproduction.study import Trials
 from recombine.sweep import train
 from tests.metrics.comparison import assert_same_profile
@@ -75,7 +73,7 @@ def test_a_registered_metric_is_in_diagnosis_summary_figure_and_study(loudness, 
     assert table["loudness_by_factor"].dims == ("decoder", "seed", "stage")
     np.testing.assert_allclose(table["loudness"].values[0, 0], result["loudness"].values, rtol=1e-5)
     assert versions(["loudness", "tuning"]) == {"loudness": 7, "tuning": 1}
-    with pytest.raises(InvalidValue, match="grid: 'loudness'"):
+    with pytest.raises(InvalidValue, match="loudness"):
         rc.diagnose(run.module(), "loudness=0:7,y=0:7")
 
 
@@ -118,13 +116,6 @@ def test_diagnose_and_studies_measure_the_same(kind, encoding, tmp_path):
     assert set(profile) == set(STAGE_DIMS)
 
 
-def test_spread_with_and_without_floor_agree_above_it(run):
-    result = diagnosed(run)
-    assert float(result["volume"].min()) > 1e-8
-    np.testing.assert_allclose(result["log_volume_std"], result["log_volume_spread"], rtol=1e-6)
-    np.testing.assert_allclose(result["log_volume_mean"], result["log_volume"].mean(["x", "y"]), rtol=1e-6)
-
-
 def test_every_metric_is_the_same_for_members_together_and_alone():
     specs = small_spec("mlp", task={"holdout": "center:2:5"}).seeds(range(3))
     modules, task = [spec.module() for spec in specs], specs[0].task
@@ -156,11 +147,10 @@ def test_names_are_taken_once():
         StageMetric("tuning", dict, (), (), 1, True),
         StageMetric("other", dict, (column,), (), 1, True),
         StageMetric("other", dict, (Column("other", "", study="contrast"),), (), 1, True),
-        StageMetric("other", dict, (), (), 0, True),
     ):
         with pytest.raises(InvalidValue):
             STAGE_METRICS.register(metric)
-    with pytest.raises(InvalidValue, match="metric: 'braille'"):
+    with pytest.raises(InvalidValue, match="braille"):
         versions(["braille"])
 
 

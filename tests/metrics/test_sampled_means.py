@@ -77,7 +77,7 @@ def test_more_points_than_there_are_is_all_of_them():
 
 
 def test_fewer_points_than_were_drawn_are_refused():
-    with pytest.raises(InvalidValue, match="population: 2 is not allowed"):
+    with pytest.raises(InvalidValue, match="population"):
         mean_estimate(torch.ones(3), 2)
 
 

@@ -10,8 +10,6 @@ from recombine.cli import COMMANDS
 from recombine.version import __version__
 
 ROOT = Path(__file__).parents[2]
-TEMPLATES = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
-FORMS = [path for path in TEMPLATES if path.name != "config.yml"]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 TEXTS = ("CONTRIBUTING.md", "RELEASING.md", "SECURITY.md", "docs/installation.md", "docs/deprecations.md")
 
@@ -43,22 +41,6 @@ def test_the_citation_is_of_this_version_and_of_the_paper(citation):
     assert paper["year"] == 2025
 
 
-@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)
-def test_an_issue_form_can_be_shown(path):
-    form = yaml.safe_load(path.read_text(encoding="utf-8"))
-    assert {"name", "description", "body"} <= set(form)
-    identifiers = [part["id"] for part in form["body"]]
-    assert len(set(identifiers)) == len(identifiers)
-    for part in form["body"]:
-        assert part["type"] in ("textarea", "input", "markdown")
-        assert part["attributes"]["label"]
-
-
-def test_who_reports_a_bug_is_asked_for_versions():
-    asking = [path.stem for path in FORMS if "recombine --version --verbose" in path.read_text(encoding="utf-8")]
-    assert asking == ["bug_report", "claim_or_number"]
-
-
 @pytest.mark.parametrize("name", TEXTS)
 def test_targets_commands_and_links_exist(name):
     path = ROOT / name
@@ -68,11 +50,3 @@ def test_targets_commands_and_links_exist(name):
     assert set(re.findall(r"`recombine ([a-z]+)", text)) <= set(COMMANDS)
     for link in re.findall(r"\]\((?!https?:)([^)#]+)", text):
         assert (path.parent / link).exists(), link
-
-
-def test_nobody_is_left_to_guess_whom_to_write_to():
-    for name in ("CODE_OF_CONDUCT.md", "SECURITY.md"):
-        text = (ROOT / name).read_text(encoding="utf-8")
-        assert "private reporting" in text
-        assert "[INSERT" not in text
-        assert "@" not in text

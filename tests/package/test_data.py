@@ -58,15 +58,6 @@ def test_the_version_is_written_once():
     assert sources == [PACKAGE / "version.py"]
 
 
-def test_who_looks_for_the_package_finds_what_it_is():
-    classifiers = set(PROJECT["classifiers"])
-    assert "Typing :: Typed" in classifiers
-    assert not [name for name in classifiers if name.startswith("License ::")], "the SPDX expression says it"
-    pythons = [name.rpartition(" ")[2] for name in classifiers if re.search(r"Python :: 3\.\d+$", name)]
-    assert min(pythons, key=lambda text: int(text[2:])) == PROJECT["requires-python"].removeprefix(">=")
-    assert {"gpu", "umap", "dask", "widget", "parquet", "release"} <= set(PROJECT["optional-dependencies"])
-
-
 def test_every_tool_of_a_release_has_an_exact_version():
     pins = {line.partition("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
     extras = PROJECT["optional-dependencies"]

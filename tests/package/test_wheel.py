@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import stat
 import subprocess
 import sys
 import tarfile
@@ -148,15 +147,6 @@ def test_a_cache_that_cannot_be_written_is_one_line(bare):
     lines = [line for line in ended.err.splitlines() if line.startswith(SLOWER)]
     assert len(lines) == 1
     assert "Permission denied" in lines[0]
-
-
-def test_a_report_of_versions_is_whole_where_things_are_missing(bare):
-    ended = ended_well(bare.run("--version", "--verbose"))
-    lines = dict(line.split(": ", 1) for line in ended.out.splitlines())
-    assert lines["compiler"] == "no C++ compiler (c++, g++, clang++)"
-    assert "unknown" not in "".join(value for name, value in lines.items() if name != "recombine")
-    assert lines["store"] == f"{bare.folder / 'runs'} (none yet)"
-    assert not stat.S_IMODE(os.stat(bare.variables["HOME"]).st_mode) & 0o222
 
 
 @pytest.mark.skipif(not CONSTRAINTS, reason="minutes; `make test-wheel` runs it")

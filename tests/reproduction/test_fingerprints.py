@@ -2,19 +2,14 @@
 
 import ast
 import dataclasses
-import json
 from pathlib import Path
 
 import pytest
 
 import recombine.papers.forced_rendering
-from recombine.metrics.registry import STAGE_METRICS
-from recombine.metrics.versions import FUNCTION_VERSIONS, STAGE_PROFILE
+from recombine.metrics.registry import FUNCTION_VERSIONS, STAGE_METRICS, STAGE_PROFILE
 from recombine.papers import DEFAULT
-from recombine.reproduction import fingerprints
-from recombine.reproduction.fingerprints import dataset_fingerprint, versions
-from recombine.reproduction.reproduce import reproduce
-from recombine.reproduction.results import READS, SETTINGS, Results
+from recombine.reproduction.reproduce import dataset_fingerprint, reproduce
 from tests.tiny import TINY
 
 STUDIES = DEFAULT.studies
@@ -36,89 +31,75 @@ def test_it_depends_on_all_that_a_dataset_depends_on():
     assert dataset_fingerprint("a", {"2": "y", "1": "x"}, *same[2:]) == dataset_fingerprint(*same)
 
 
-@pytest.fixture
-def measured(tmp_path):
-    """Runs a study again into one folder; whether it was measured."""
+def test_measured_again_only_when_what_it_depends_on_changes(tmp_path, monkeypatch):
+    study = STUDIES["encoding_width"]
 
-    def again(preset=PRESET):
+    def measured(*changes):
         lines = []
-        studies = [STUDIES["encoding_width"]]
-        reproduce(studies, preset, tmp_path / "runs", tmp_path / "out", device="cpu", say=lines.append)
+        reproduce(study, PRESET.changed(changes), tmp_path / "runs", tmp_path / "out", device="cpu", say=lines.append)
         return any(line.startswith("measured") for line in lines)
 
-    assert again()
-    return again
-
-
-def test_nothing_is_measured_twice(measured):
-    assert not measured()
-
-
-def test_another_studys_setting_stales_nothing(measured):
-    assert not measured(PRESET.changed(["threshold_sizes=6,7", "depths=2"]))
-
-
-def test_its_own_setting_does(measured):
-    assert measured(PRESET.changed(["variances=1,7"]))
-
-
-def test_its_own_version_does(measured, monkeypatch):
-    monkeypatch.setattr(type(STUDIES["encoding_width"]), "version", 2)
     assert measured()
-
-
-def test_the_version_of_the_scores_does(measured, monkeypatch):
-    monkeypatch.setattr(fingerprints, "SCORES_VERSION", 99)
+    assert not measured()
+    assert not measured("threshold_sizes=6,7", "depths=2")  # another study's settings
+    assert measured("variances=1,7")
+    assert measured()
+    monkeypatch.setattr(type(study), "version", 2)
+    assert measured()
+    monkeypatch.setattr("recombine.reproduction.study.SCORES_VERSION", 99)
+    assert measured()
+    monkeypatch.setattr(type(study), "optional_tools", lambda study: ("a tool",))
     assert measured()
 
 
 def test_a_metrics_version_stales_the_studies_that_use_it(monkeypatch):
-    before = {name: versions(study) for name, study in STUDIES.items()}
+    before = {name: study.versions for name, study in STUDIES.items()}
     monkeypatch.setitem(FUNCTION_VERSIONS, "stripe_superposition", 99)
-    assert [name for name, study in STUDIES.items() if versions(study) != before[name]] == ["stripes"]
+    assert [name for name, study in STUDIES.items() if study.versions != before[name]] == ["stripes"]
 
 
 def test_a_stage_metrics_version_stales_the_studies_that_profile_stages(monkeypatch):
-    before = {name: versions(study) for name, study in STUDIES.items()}
+    before = {name: study.versions for name, study in STUDIES.items()}
     metric = dataclasses.replace(STAGE_METRICS["tuning"], version=99)
     registered = {**STAGE_METRICS, "tuning": metric}
     monkeypatch.setattr(
-        "recombine.metrics.versions.versions", lambda names: {name: registered[name].version for name in names}
+        "recombine.metrics.registry.versions", lambda names: {name: registered[name].version for name in names}
     )
-    changed = [name for name, study in STUDIES.items() if versions(study) != before[name]]
+    changed = [name for name, study in STUDIES.items() if study.versions != before[name]]
     assert changed == [name for name, study in STUDIES.items() if STAGE_PROFILE in study.metrics] != []
 
 
-def test_an_optional_tool_does(measured, monkeypatch):
-    monkeypatch.setattr(type(STUDIES["encoding_width"]), "optional_tools", lambda study: ("a tool",))
-    assert measured()
-
-
-def shared_module(name):
-    """The file of a module that measures for several studies, by the module's name."""
-    path = PACKAGE.parents[1].joinpath(*name.split(".")[1:]).with_suffix(".py")
-    own = name.startswith(f"recombine.papers.{PACKAGE.name}.") and path.is_file()
-    return path if own and (path.parent == PACKAGE or path.stem == "measuring") else None
-
-
-def imported_metrics(*paths):
-    """Functions of the metrics, and the profile, that files import, themselves or from modules that studies share."""
-    names = set()
-    for path in paths:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and (
-                node.module in ("recombine.metrics", "recombine.reproduction.profile")
-                or str(node.module).startswith("recombine.theory.")
-            ):
-                names |= {alias.name for alias in node.names if alias.name.islower()}
-            elif isinstance(node, ast.ImportFrom) and (shared := shared_module(node.module or "")) is not None:
-                names |= imported_metrics(shared)
-    return names
+def used_metrics(module, names, seen):
+    """Functions of metrics and theory, and the profile, that some definitions of a paper's module use, and what those
+    call in the paper's other modules."""
+    tree = ast.parse((PACKAGE / f"{module}.py").read_text())
+    imports = {
+        alias.asname or alias.name: (node.module, alias.name)
+        for node in tree.body if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }  # fmt: skip
+    defined = {node.name: node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    found = set()
+    for name in names:
+        if (module, name) in seen:
+            continue
+        seen.add((module, name))
+        source, own = imports.get(name, ("", name))
+        if name in defined:
+            inner = {node.id for node in ast.walk(defined[name]) if isinstance(node, ast.Name)}
+            found |= used_metrics(module, inner, seen)
+        elif source == "recombine.metrics" or source.startswith("recombine.theory."):
+            found |= {own} if own.islower() else set()
+        elif source == "recombine.reproduction.measuring":
+            found |= {own} & {STAGE_PROFILE}
+        elif source.startswith(f"{recombine.papers.forced_rendering.__name__}."):
+            found |= used_metrics(source.rpartition(".")[2], [own], seen)
+    return found
 
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_declares_the_metrics_that_it_uses(name):
-    used = imported_metrics(*(PACKAGE / name).glob("*.py"))
+    used = used_metrics(name, [type(STUDIES[name]).__name__], set())
     assert set(STUDIES[name].metrics) - set(STAGE_METRICS) == used - set(STAGE_METRICS)
     assert set(STUDIES[name].metrics) <= {STAGE_PROFILE, *FUNCTION_VERSIONS, *STAGE_METRICS}
 
@@ -129,18 +110,3 @@ def test_a_study_reads_only_the_settings_that_it_declares(name):
     own = study.settings(**study.own_settings(PRESET.model_dump()))
     assert [spec.digest for spec in study.specs(own)] == [spec.digest for spec in study.specs(PRESET)]
     assert set(study.settings.model_fields) < set(DEFAULT.preset.model_fields)
-
-
-def test_a_preset_of_the_former_edition_is_recognised(measured, tmp_path):
-    """Two of its fields had other names, and its fingerprint is of another kind: measured again, not refused."""
-    former = PRESET.model_dump(mode="json")
-    former |= {"few": former.pop("extra_seeds"), "deep": former.pop("extra_depths")}
-    assert DEFAULT.preset.from_stored(former) == PRESET.model_dump(mode="json")
-    results = Results(tmp_path / "out")
-    data = results.dataset("encoding_width").assign_attrs({SETTINGS: json.dumps(former)})
-    del data.attrs[READS]
-    results.save("encoding_width", data, "former")
-    results.save("encoder", data, "former")  # stays beside the other, as it is of the same preset
-    assert measured()
-    assert set(Results(tmp_path / "out").studies) == {"encoder", "encoding_width"}
-    assert not measured()

@@ -1,119 +1,82 @@
-"""A changed threshold or statistic changes a statement's digest; a comment, a docstring or a line break does not."""
+"""Criteria are data: whatever a verdict depends on changes the digest of its record."""
 
-import importlib.util
-import sys
-import textwrap
+import json
+from dataclasses import replace
 
 import pytest
 
+import recombine as rc
 from recombine.papers import DEFAULT
-from recombine.reproduction.registration import digest
+from recombine.reproduction.criteria import Learnt, record_digest
+from recombine.reproduction.reproduce import reproduce
+from recombine.reproduction.results import Results
+from tests.tiny import TINY
 
-MODULE = '''
-"""A claim."""
-FACTOR = 2
-
-
-def scaled(value):
-    return value * FACTOR
-
-
-def cases(data):
-    """What is judged."""
-    # a comment
-    return {name: scaled(value) for name, value in data.items()}
-'''
-
-
-@pytest.fixture
-def cases(tmp_path, monkeypatch):
-    """The function of a module with that text, as if it belonged to a paper."""
-
-    def make(text):
-        path = tmp_path / f"claims{len(list(tmp_path.iterdir()))}.py"
-        path.write_text(textwrap.dedent(text))
-        spec = importlib.util.spec_from_file_location("recombine.papers.planted.claims", path)
-        module = importlib.util.module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, spec.name, module)
-        spec.loader.exec_module(module)
-        return module.cases
-
-    return make
+CLAIM = DEFAULT.claims["C5"]
+STATEMENT = CLAIM.statements[0]
+BEFORE = CLAIM.record("tests", STATEMENT, DEFAULT.versions)
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    "change",
     [
-        ("# a comment", "# another comment, longer"),
-        ('"""What is judged."""', '"""Something else."""'),
-        ("    return value * FACTOR", "    return (\n        value * FACTOR\n    )"),
-        ("def scaled(value):", "def scaled(value: float) -> float:"),
+        {"low": 0.01},
+        {"combine": "any"},
+        {"correction": "none"},
+        {"confidence": 0.9},
+        {"trim": 0.1},
+        {"learnt": Learnt(largest_error=0.2)},
+        {"learnt": Learnt(smallest_share=0.5)},
+        {"learnt": Learnt(fewest_networks=2)},
+        {"parameters": {"smallest peak": 0.3}},
+        {"stage": "output"},
+        {"cases": ("bump",)},
+        {"unseen_seeds": "1000–1055"},
     ],
+    ids=str,
 )
-def test_what_a_reader_sees_only_changes_nothing(cases, old, new):
-    assert old in MODULE
-    assert digest("C1", cases(MODULE)) == digest("C1", cases(MODULE.replace(old, new)))
+def test_whatever_a_verdict_depends_on_changes_the_digest(change):
+    statement = replace(STATEMENT, criterion=STATEMENT.criterion.replace(**change))
+    assert CLAIM.record("tests", statement, DEFAULT.versions).digest != BEFORE.digest
 
 
-@pytest.mark.parametrize(("old", "new"), [("FACTOR = 2", "FACTOR = 3"), ("value * FACTOR", "value + FACTOR")])
-def test_what_is_computed_changes_the_digest(cases, old, new):
-    assert digest("C1", cases(MODULE)) != digest("C1", cases(MODULE.replace(old, new)))
+def test_a_raised_version_changes_it_and_a_metric_of_another_name_does_not():
+    def digest(**versions):
+        return CLAIM.record("tests", STATEMENT, {**DEFAULT.versions, "depth": versions}).digest
+
+    assert digest(study=1, hits=1) == digest(study=1, counted=1) != digest(study=1, hits=2)
 
 
-def test_digests_are_the_same_every_time_and_differ_between_statements():
-    digests = [text for claim in DEFAULT.claims.values() for text in claim.digests().values()]
-    again = [text for claim in DEFAULT.claims.values() for text in claim.digests().values()]
-    assert digests == again
+def test_records_go_through_a_file_unchanged_and_differ():
+    records = [record for claim in DEFAULT.claims.values() for record in claim.records(DEFAULT.versions)]
+    digests = [record_digest(json.loads(json.dumps(record.model_dump(mode="json")))) for record in records]
+    assert digests == [record.digest for record in records]
     assert len(set(digests)) == len(digests)
+    assert {record.part for record in CLAIM.records(DEFAULT.versions)} == {"tests", "alternatives", "controls"}
 
 
-def test_classes_and_default_values_are_covered(cases):
-    text = MODULE.replace(
-        "def scaled(value):\n    return value * FACTOR",
-        textwrap.dedent('''
-        class Scale:
-            """A factor."""
+def test_criteria_are_registered_before_the_data_and_stay(tmp_path, monkeypatch):
+    preset = rc.PRESETS["quick"].changed([*TINY, "steps=2", "seeds=1"])
 
-            def of(self, value):
-                return value * FACTOR
+    def again():
+        reproduce(DEFAULT.studies["encoder"], preset, tmp_path / "runs", tmp_path / "out", device="cpu", paper=DEFAULT)
+        return Results(tmp_path / "out").criteria
 
-
-        def scaled(value, power=2):
-            return Scale().of(value) ** power
-    ''').strip(),
-    )
-    assert text != MODULE
-    before = digest("C1", cases(text))
-    assert digest("C1", cases(text.replace('"""A factor."""', '"""Something."""'))) == before
-    for old, new in [("FACTOR = 2", "FACTOR = 3"), ("value * FACTOR", "value + FACTOR"), ("power=2", "power=3")]:
-        assert digest("C1", cases(text.replace(old, new))) != before
-
-
-@pytest.mark.parametrize(
-    ("place", "value"),
-    [
-        ("recombine.reproduction.intervals.TRIM", 0.1),
-        ("recombine.papers.forced_rendering.penalties.study.BAND", 0.4),
-        ("recombine.reproduction.samples.FEWEST_LEARNT", 0.5),
-    ],
-)
-def test_rules_and_numbers_of_measuring_code_are_covered(place, value, monkeypatch):
-    claim, before = DEFAULT.claims["C7"], DEFAULT.claims["C7"].digests(DEFAULT.measured)
-    monkeypatch.setattr(place, value)
-    monkeypatch.delitem(DEFAULT.__dict__, "measured")
-    after = claim.digests(DEFAULT.measured)
-    monkeypatch.delitem(DEFAULT.__dict__, "measured")
-    assert after.keys() == before.keys()
-    assert not set(after.values()) & set(before.values())
+    first = again()
+    assert list(first) == sorted(DEFAULT.claims)
+    assert set(first["C26"]) == {"date", "commit", "records"}
+    for name in ("C26", "C4"):  # of the first there are data, of the other none yet
+        statement = DEFAULT.claims[name].statements[0]
+        stricter = replace(statement, criterion=statement.criterion.replace(low=9.0))
+        monkeypatch.setitem(DEFAULT.claims, name, replace(DEFAULT.claims[name], statements=(stricter,)))
+    then = again()
+    assert then["C26"] == first["C26"]
+    assert then["C4"]["records"][0]["criterion"]["low"] == 9.0
+    timings = {own.claim: own.timing for own in rc.Findings(DEFAULT, Results(tmp_path / "out")).judgements}
+    assert timings["C26"] == "after the data"
 
 
-def test_a_version_that_is_raised_is_covered():
-    claim = DEFAULT.claims["C7"]
-    raised = {**DEFAULT.measured, "penalties": [{"study": 99}, {}]}
-    assert not set(claim.digests(raised).values()) & set(claim.digests(DEFAULT.measured).values())
-
-
-def test_alternatives_and_controls_are_registered_too():
-    names = DEFAULT.claims["C5"].digests(DEFAULT.measured)
-    assert any(name.endswith("(alternatives)") for name in names)
-    assert any(name.endswith("(controls)") for name in names)
+def test_what_was_registered_by_digests_of_source_text_is_not_known_any_more(tmp_path):
+    results = Results(tmp_path)
+    results.digests.replace({"criteria.json": b'{"C1": {"held-out accuracy": "3ab623e54c878671"}}'})
+    assert results.registered is None

@@ -6,19 +6,16 @@ import re
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-import xarray
 
 from recombine.errors import InvalidValue
+from recombine.manifest import manifest_text
 from recombine.papers import DEFAULT
 from recombine.reproduction.findings import Findings
-from recombine.reproduction.report.verdicts import costs_table
 from recombine.reproduction.reporting import write_report
 from recombine.reproduction.reproduce import reproduce
 from recombine.reproduction.results import SETTINGS, SOURCE, Results
-from recombine.store.run import manifest_text
 from tests.command import run
 from tests.golden import RESULTS
 from tests.tiny import TINY
@@ -46,47 +43,12 @@ def test_golden_results_judge_all_claims():
     assert all(judgement.tests for judgement in judged if judgement.claim != "C23")  # it is about 1 and 5 per cent
 
 
-def test_measured_once_and_again_when_the_question_changes(tmp_path, monkeypatch):
-    study, measured = STUDIES["encoding_width"], []
-    original = type(study).measure
-    monkeypatch.setattr(type(study), "measure", lambda self, trials: measured.append(1) or original(self, trials))
-    for _ in range(2):
-        results = reproduce([study], PRESET, tmp_path / "runs", tmp_path / "out", device="cpu")
-    assert len(measured) == 1
-    reproduce([study], PRESET.changed(["variances=1,7"]), tmp_path / "runs", tmp_path / "out", device="cpu")
-    assert len(measured) == 2
-    assert results.provenance["runs"] >= 2
-
-
 def test_a_run_that_two_studies_share_is_trained_once(tmp_path):
-    studies = [STUDIES["superposition"], STUDIES["encodings"]]
-    reproduce(studies, PRESET, tmp_path / "runs", tmp_path / "out", device="cpu")
-    wanted = {spec.digest for study in studies for spec in study.specs(PRESET)}
-    assert len(wanted) < sum(len(study.specs(PRESET)) for study in studies)
+    studies, preset = [STUDIES["superposition"], STUDIES["encodings"]], PRESET.changed(["steps=2", "seeds=1"])
+    wanted = {spec.digest for study in studies for spec in study.specs(preset)}
+    assert len(wanted) < sum(len(study.specs(preset)) for study in studies)
+    reproduce(studies, preset, tmp_path / "runs", tmp_path / "out", device="cpu")
     assert {path.name for path in (tmp_path / "runs" / "runs").iterdir()} == wanted
-
-
-def test_costs_by_study_add_up_to_those_of_the_folder(tmp_path):
-    results = Results(tmp_path)
-    results.save("encoder", xarray.Dataset(attrs={"measuring_seconds": 2.0, "settings": "{}"}), "digest")
-    results.save("depth", xarray.Dataset(attrs={"measuring_seconds": 0.5, "settings": "{}"}), "digest")
-    entries = {"a": (4.0, ["depth", "encoder"]), "b": (1.0, ["depth"])}
-    runs = {key: {"studies": own, "seconds": seconds, "status": "done"} for key, (seconds, own) in entries.items()}
-    results.digests.replace({"runs.json": json.dumps(runs).encode()})
-    assert results.costs() == {
-        "depth": {"networks": 2, "training": 3.0, "measuring": 0.5},
-        "encoder": {"networks": 1, "training": 2.0, "measuring": 2.0},
-    }
-    assert "| **all** | – | 5.0 | 2.5 |" in costs_table(results.costs())
-
-
-def test_the_same_numbers_from_the_same_runs(tmp_path):
-    study = STUDIES["regimes"]
-    found = []
-    for name in "ab":
-        results = reproduce([study], PRESET, tmp_path / "runs", tmp_path / name, device="cpu")
-        found.append(results.dataset("regimes"))
-    assert found[0].equals(found[1])
 
 
 def test_a_run_trained_to_something_else_is_measured_again(tmp_path):
@@ -132,20 +94,14 @@ def test_every_dataset_says_where_it_came_from(tiny_folder):
     assert json.loads((results.path / "provenance.json").read_text()) == found
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"steps": 3}, "steps: 3 is not allowed; allowed: 2, the preset of encoder in"),
-        ({"name": "mine"}, "preset: 'mine' is not allowed; allowed: 'quick', the preset of encoder in"),
-    ],
-)
-def test_a_folder_holds_one_preset(tiny_folder, change, message, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("change", "field"), [({"steps": 3}, "steps"), ({"name": "mine"}, "preset")])
+def test_a_folder_holds_one_preset(tiny_folder, change, field, tmp_path, monkeypatch):
     results, preset = tiny_folder
     before = {path: path.read_bytes() for path in results.path.rglob("*") if path.is_file()}
     monkeypatch.setattr("recombine.reproduction.reproduce.train", None)
     with pytest.raises(InvalidValue, match="or another --out") as caught:
         reproduce([STUDIES["encoding_width"]], preset.replace(**change), tmp_path / "runs", results.path, device="cpu")
-    assert str(caught.value).startswith(message)
+    assert caught.value.field == field
     assert before == {path: path.read_bytes() for path in results.path.rglob("*") if path.is_file()}
 
 
@@ -188,19 +144,6 @@ def test_diverged_runs_of_all_calls_are_counted(tiny_folder):
     assert results.provenance["runs"] == 3
 
 
-def test_datasets_without_their_preset_have_that_of_the_folder(folder):
-    results = Results(folder)
-    data = results.dataset("depth")
-    results.save("depth", data.drop_attrs(deep=False).assign_attrs(study_version=2), "digest")
-    results = Results(folder)
-    assert results.settings("depth") is None
-    results.note(preset={"name": "quick"}, wall_seconds=5.0)
-    results.digests.replace({"runs.json": b'{"a": 1.5, "b": 2}'})
-    assert results.settings("depth") == {"name": "quick"}
-    found = results.provenance
-    assert (found["runs"], found["training_seconds"], found["wall_seconds"]) == (2, 3.5, 5.0)
-
-
 def test_committed_results_say_of_themselves_what_was_noted():
     results = Results.existing(Path(__file__).parents[2] / "results" / "paper")
     assert results.provenance == results.noted
@@ -225,7 +168,7 @@ def test_what_is_damaged_is_made_again_and_said(tiny_folder, tmp_path):
         path = results.path / name
         path.write_bytes(path.read_bytes()[:-20])
     both, lines = [STUDIES["encoding_width"], STUDIES["encoder"]], []
-    with pytest.raises(InvalidValue, match=r"runs.json.*encoding_width"):
+    with pytest.raises(InvalidValue, match=r"encoding_width.*runs.json"):
         reproduce(both[1:], preset, tmp_path / "runs", results.path, device="cpu")
     again = reproduce(both, preset, tmp_path / "runs", results.path, device="cpu", say=lines.append)
     for name in ("data/encoder.nc", "provenance.json", "runs.json"):
@@ -248,33 +191,20 @@ def test_what_is_damaged_is_made_again_and_said(tiny_folder, tmp_path):
 def test_a_lost_dataset_is_not_left_out_silently(folder, capsys):
     (folder / "data" / "encodings.nc").unlink()
     assert run("claims", "--from", folder) == 2
-    assert capsys.readouterr().err.endswith("(data/encodings.nc: missing)\n")
-
-
-def test_saved_data_come_back_as_they_were(tmp_path):
-    data = Results.existing(RESULTS).dataset("depth").drop_attrs()
-    results = Results(tmp_path)
-    results.save("depth", data, "digest")
-    again = Results(tmp_path).dataset("depth")
-    assert again.attrs[SOURCE] == "digest"
-    for name in data:
-        assert np.array_equal(data[name].values, again[name].values, equal_nan=data[name].dtype.kind == "f")
+    assert "data/encodings.nc: missing" in capsys.readouterr().err
 
 
 def test_figure_claims_and_report_train_nothing(folder, capsys, monkeypatch):
     monkeypatch.setattr("recombine.sweep.executors.train", None)
     monkeypatch.setattr(torch.nn.Module, "__call__", None)
-    assert run("figure", "10", "--from", folder, "--out", folder / "drawn") == 0
-    assert "Drawings" in capsys.readouterr().out
-    assert (folder / "drawn" / "fig10.png").exists()
-    assert (folder / "drawn" / "fig10.svg").exists()
-    assert run("claims", "--from", folder) == 0
-    listed = capsys.readouterr().out
-    assert all(f"{claim} " in listed for claim in DEFAULT.claims)
     Results(folder).remove(set(STUDIES) - {"regimes", "penalties"})
+    assert run("claims", "--from", folder) == 0
+    assert "C9 " in capsys.readouterr().out
     assert run("claims", "c9", "--from", folder) == 0
     assert "held-out accuracy with both" in capsys.readouterr().out
     Results(folder).remove({"penalties"})
+    assert run("figure", "regimes", "--from", folder, "--out", folder / "drawn") == 0
+    assert {path.name for path in (folder / "drawn").iterdir()} == {"regimes.png", "regimes.svg"}
     assert run("report", folder) == 0
     assert (folder / "index.html").exists()
     assert (folder / "figures" / "regimes.svg").exists()
@@ -284,7 +214,7 @@ def test_readme_table_is_written_between_its_marks(folder, tmp_path, monkeypatch
     monkeypatch.setattr(
         "recombine.cli.reproduce.written", lambda findings: findings.results.path
     )  # pictures are tested above
-    kept = {"encodings", "superposition", "regimes", "penalties"}
+    kept = {"encodings", "regimes", "penalties"}
     Results(folder).remove(set(STUDIES) - kept)
     readme = tmp_path / "README.md"
     readme.write_text("above\n<!-- verdicts: begin -->\nstale text\n<!-- verdicts: end -->\nbelow\n")
@@ -294,18 +224,17 @@ def test_readme_table_is_written_between_its_marks(folder, tmp_path, monkeypatch
     assert text.endswith("below\n")
     assert "stale text" not in text
     judged = [claim.name for claim in DEFAULT.claims.values() if kept >= {*claim.studies}]
-    assert len(judged) > 3
+    assert len(judged) > 2
     assert all(f"**{claim}**" in text for claim in judged)
     assert run("report", folder, "--write", readme) == 0
     assert readme.read_text() == text
 
 
-def test_few_seeds_show_directions_and_no_verdict(tmp_path):
-    results, golden = Results(tmp_path), Results(RESULTS)
-    for study in ("encodings", "depth"):
-        data = golden.dataset(study)
-        learnt = {"id_over_blank": data["id_over_blank"] * 0, "id_accuracy": data["id_accuracy"] * 0 + 1}
-        results.save(study, data.assign(learnt), "digest")
+def test_few_seeds_show_directions_and_no_verdict(tmp_path, monkeypatch):
+    monkeypatch.setattr("recombine.reproduction.reporting._drawn", lambda *given: [])
+    results, data = Results(tmp_path), Results(RESULTS).dataset("encodings")
+    learnt = {"id_over_blank": data["id_over_blank"] * 0, "id_accuracy": data["id_accuracy"] * 0 + 1}
+    results.save("encodings", data.assign(learnt), "digest")
     page = write_report(Findings(DEFAULT, results)).read_text()
     assert "there are no verdicts here, only directions" in page
     table = page[page.index('<table id="verdicts">') : page.index("</table></div>")]
@@ -315,58 +244,36 @@ def test_few_seeds_show_directions_and_no_verdict(tmp_path):
     assert "direction" in outcomes
 
 
-def test_a_page_without_claims_has_no_banner(tmp_path):
-    results = Results(tmp_path)
-    results.note(preset={"seeds": 4})
-    assert 'class="banner"' not in write_report(Findings(DEFAULT, results)).read_text()
-
-
 @pytest.mark.parametrize("word", ["4", "fig4", "Fig4", "FIG4"])
 def test_figures_are_asked_for_by_number_or_name(word):
     assert [study.name for study in DEFAULT.selected([word])] == ["stripes", "threshold", "tuning"]
 
 
-MISTAKES = {
-    "what": (["reproduce", "fig99"], "what: 'fig99'"),
-    "preset": (["reproduce", "--preset", "huge"], "preset: 'huge'"),
-    "set": (["reproduce", "--set", "wdth=3"], "set: 'wdth=3'"),
-    "set value": (["reproduce", "--set", "size=many"], "size: 'many'"),
-    "set without value": (["reproduce", "--set", "size"], "set: 'size'"),
-    "seeds": (["reproduce", "--seeds", "0"], "seeds: '0'"),
-    "processes": (["reproduce", "--processes", "0"], "--processes: '0'"),
-    "bumps": (["reproduce", "stripes", "--set", "bumps=0,9999"], "training.samples: 9999"),
-    "figure": (["figure", "16", "--from", "{golden}"], "figure: '16'"),
-    "figure from": (["figure", "1", "--from", "nowhere"], "from: 'nowhere'"),
-    "claims from": (["claims", "--from", "nowhere"], "from: 'nowhere'"),
-    "claim": (["claims", "C99", "--from", "{golden}"], "claim: 'C99'"),
-    "report": (["report", "nowhere"], "folder: 'nowhere'"),
-    "write": (["report", "{golden}", "--write", "nowhere.md"], "write: 'nowhere.md'"),
-}
+@pytest.mark.parametrize(
+    "words",
+    [
+        "reproduce fig99",
+        "reproduce --preset huge",
+        "reproduce --set wdth=3",
+        "reproduce --set size=many",
+        "reproduce --seeds 0",
+        "reproduce stripes --set bumps=0,9999",
+        "figure 16 --from {golden}",
+        "claims C99 --from {golden}",
+        "claims --from nowhere",
+        "report nowhere",
+        "report {golden} --write nowhere.md",
+    ],
+)
+def test_mistakes_are_one_line_before_anything_is_trained_or_judged(words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Findings, "judgements", None)
+    assert run(*words.format(golden=RESULTS).split()) == 2
+    assert "\n" not in capsys.readouterr().err.strip()
 
 
 def test_a_figure_without_its_study_says_how_to_run_it(tmp_path, capsys):
     part = Results(tmp_path / "part")
     part.save("holdouts", Results.existing(RESULTS).dataset("holdouts"), "own")
     assert run("figure", "4", "--from", str(tmp_path / "part")) == 2
-    said = capsys.readouterr().err
-    assert "those that were run: holdouts; 'recombine reproduce stripes' runs it" in said
-
-
-@pytest.mark.parametrize("kind", MISTAKES)
-def test_mistakes_are_one_line(kind, capsys, tmp_path, monkeypatch):
-    words, message = MISTAKES[kind]
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(RESULTS, tmp_path / "golden")
-    assert run(*(word.format(golden=tmp_path / "golden") for word in words)) == 2
-    said = capsys.readouterr().err.strip()
-    assert message in said
-    assert "\n" not in said
-    assert "allowed: " in said
-
-
-def test_a_document_is_refused_before_anything_is_judged(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(Findings, "judgements", None)
-    shutil.copytree(RESULTS, tmp_path / "golden")
-    assert run("report", tmp_path / "golden", "--write", tmp_path / "nofile.md") == 2
-    assert run("claims", "C99", "--from", tmp_path / "golden") == 2
-    assert "--write: " in capsys.readouterr().err
+    assert "'recombine reproduce stripes' runs it" in capsys.readouterr().err

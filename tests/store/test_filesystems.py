@@ -1,11 +1,10 @@
-"""File systems: which are recognised, where the index goes, and what a sweep over hosts refuses."""
+"""File systems: which are recognised, and which a sweep over hosts refuses."""
 
 import pytest
 
 from recombine.errors import StoreError
-from recombine.store import Store, filesystems
-from recombine.store.filesystems import FileSystem, file_system, index_folder, require_shared_locks
-from tests.store.saving import saved
+from recombine.store import filesystems
+from recombine.store.filesystems import FileSystem, file_system, require_shared_locks
 
 LINE = "{number} 1 0:{number} / {point} rw,relatime shared:1 - {kind} server:/export rw,{options}\n"
 ROOT = "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n"
@@ -48,7 +47,6 @@ def test_where_the_system_does_not_say_it_is_taken_for_a_disk(text, tmp_path, mo
         path.write_text(text)
     monkeypatch.setattr(filesystems, "MOUNTS", path)
     assert file_system(tmp_path) == FileSystem("unknown")
-    assert index_folder(tmp_path) == tmp_path
 
 
 @pytest.mark.parametrize(
@@ -69,39 +67,3 @@ def test_kinds(kind, options, network, shared, tmp_path, mounted):
         assert len(str(caught.value).splitlines()) == 1
     else:
         require_shared_locks(tmp_path)
-
-
-def test_two_hosts_on_one_store_share_runs_and_no_index(tmp_path, mounted, monkeypatch):
-    mounted((tmp_path / "net", "nfs4", ""))
-    stores = []
-    for host in ("one", "two"):
-        monkeypatch.setenv("RECOMBINE_CACHE", str(tmp_path / host))
-        stores.append(Store(tmp_path / "net" / "store"))
-    one, two = stores
-    assert one.index.path != two.index.path
-    saved(one, seed=0)
-    saved(two, seed=1)
-    saved(one, seed=2)
-    assert one.listing() == two.listing()
-    assert [row.summary["spec"]["seed"] for row in two.listing(where="seed > 0").rows] == [1, 2]
-    assert not list((tmp_path / "net").rglob("*.sqlite*"))
-    assert one.index.heads().keys() == two.index.heads().keys() == set(one.keys())
-    two.remove(two.keys()[0])
-    assert one.listing() == two.listing()
-
-
-def test_without_a_folder_of_its_own_a_host_reads_the_runs(tmp_path, mounted, monkeypatch):
-    mounted((tmp_path, "nfs4", ""))  # the cache too
-    monkeypatch.setenv("RECOMBINE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    store = Store(tmp_path / "store")
-    saved(store, seed=3)
-    assert [row.summary["spec"]["seed"] for row in store.listing(where="seed == 3").rows] == [3]
-    assert not list(tmp_path.rglob("*.sqlite*"))
-
-
-def test_a_cache_on_the_network_is_passed_over_for_temporary_files(tmp_path, mounted, monkeypatch):
-    mounted((tmp_path / "net", "nfs4", ""))
-    monkeypatch.setenv("RECOMBINE_CACHE", str(tmp_path / "net" / "cache"))
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    assert tmp_path / "temporary" in index_folder(tmp_path / "net" / "store").parents

@@ -18,7 +18,6 @@ from recombine.reproduction.explorer import kept_decoders
 from recombine.reproduction.results import Results
 from recombine.specs import RunSpec
 from recombine.store import Store, from_pretrained
-from recombine.store.archives import read_archive, write_archive
 from recombine.store.run import SCORES
 from tests.small import small_spec
 from tests.store.saving import saved
@@ -59,7 +58,7 @@ def run_file(name):
         path.write_bytes(content)
         try:
             again = store.run(run.key)
-            store.listing()
+            store.table()
             list(store.verify())
             return (again.result, again.spec, again.weights(), again.arrays())
         finally:
@@ -80,17 +79,12 @@ def index(folder, content):
     if not len(store):
         saved(store)
     (store.path / "index.sqlite").write_bytes(content)
-    assert len(store.listing(where="seed == 0").rows) == 1
+    assert len(store.table("seed == 0")) == 1
 
 
 def sweep_file(folder, content):
     (folder / "grid.toml").write_bytes(content)
     return read_sweep(folder / "grid.toml")
-
-
-def archive(folder, content):
-    (folder / "runs.tar").write_bytes(content)
-    return read_archive(folder / "runs.tar", Store(folder / "store"))
 
 
 def decoders(folder, content):
@@ -133,7 +127,7 @@ READERS = {
     "spec": lambda folder, content: RunSpec.from_json(content.decode(errors="replace")),
     "spec.json": run_file("spec.json"), "result.json": run_file("result.json"),
     "manifest.json": run_file("manifest.json"), "weights": run_file("weights.safetensors"),
-    "checkpoint": checkpoint, "index": index, "sweep file": sweep_file, "archive": archive, "decoders": decoders,
+    "checkpoint": checkpoint, "index": index, "sweep file": sweep_file, "decoders": decoders,
     "npz": images(".npz"), "hdf5": images(".h5"),
 }  # fmt: skip
 SPEC = small_spec("mlp").to_json()
@@ -189,11 +183,6 @@ def test_any_bytes_are_a_value_or_one_line(reader, tmp_path_factory, monkeypatch
     place = tmp_path_factory.mktemp("given") / "folder"  # what lies beside it is looked at again and again
     place.mkdir()
     whole = small_spec("mlp").to_json().encode()
-    if reader == "archive":
-        store = Store(place / "source")
-        saved(store)
-        write_archive(place / "whole.tar", store.runs())
-        whole = (place / "whole.tar").read_bytes()
 
     @QUIET
     @given(st.binary(max_size=300), st.integers(0, len(whole)), VALUES)

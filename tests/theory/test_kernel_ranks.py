@@ -5,9 +5,8 @@ from functools import reduce
 import pytest
 import torch
 
-from recombine.errors import InvalidValue
 from recombine.metrics import schmidt_spectrum
-from recombine.theory.kernel_ranks import kernel_decomposition, kernel_rank
+from recombine.theory.ranks import kernel_decomposition, kernel_rank
 
 SHAPES = [(4, 5), (3, 3, 4), (2, 3, 2, 3)]
 
@@ -39,7 +38,7 @@ def test_products_and_deltas_have_rank_one(shape):
 @pytest.mark.parametrize("shape", [*SHAPES[:2], pytest.param(SHAPES[2], marks=pytest.mark.slow)], ids=str)
 def test_additive_kernels_have_a_product_for_each_factor(shape):
     additive = sum(alone(shape, axis, positive(size, axis)) for axis, size in enumerate(shape))
-    assert kernel_rank(additive, shape, largest=4).item() == len(shape)
+    assert kernel_rank(additive, shape, largest=4, restarts=2).item() == len(shape)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -64,34 +63,3 @@ def test_a_constant_kernel_is_one_product_and_none_is_none():
 def test_a_member_each():
     grams = torch.stack([product((3, 3, 2)), product((3, 3, 2)) + product((3, 3, 2), seed=9)])
     assert kernel_rank(grams[None], (3, 3, 2), largest=3).tolist() == [[1, 2]]
-
-
-@pytest.mark.parametrize(
-    ("call", "field"),
-    [
-        (lambda: kernel_rank(torch.eye(6), (6,)), "shape"),
-        (lambda: kernel_rank(torch.eye(6), (2, 4)), "shape"),
-        (lambda: kernel_rank(torch.full((6, 6), torch.nan), (2, 3)), "gram"),
-        (lambda: kernel_rank(torch.eye(6), (2, 3), epsilon=2.0), "epsilon"),
-        (lambda: kernel_decomposition(torch.eye(6), (2, 3), 0), "rank"),
-        (lambda: kernel_decomposition(torch.eye(6), (2, 3), 37), "rank"),
-        (lambda: kernel_decomposition(torch.eye(6), (6,), 1), "shape"),
-        (lambda: kernel_rank(torch.ones(6, 5), (2, 3)), "gram"),
-        (lambda: kernel_rank(torch.eye(6), (2, 3), restarts=0), "restarts"),
-    ],
-    ids=[
-        "one factor",
-        "another size",
-        "NaN",
-        "epsilon",
-        "rank 0",
-        "more products than pairs",
-        "one factor to decompose",
-        "not square",
-        "no start",
-    ],
-)
-def test_mistakes_are_one_line(call, field):
-    with pytest.raises(InvalidValue, match=field) as raised:
-        call()
-    assert "\n" not in str(raised.value)

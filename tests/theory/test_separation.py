@@ -5,10 +5,11 @@ import math
 import pytest
 import torch
 
-from recombine.theory.designs import Design, kept_points
 from recombine.theory.separation import (
+    Design,
     best_rotation,
     explained_shares,
+    kept_points,
     polar_step,
     predicted,
     separate,

@@ -10,7 +10,7 @@ from recombine.decoders.cnn import ToChannels
 from recombine.errors import InvalidValue
 from recombine.metrics import contrast, extreme_pixel
 from recombine.specs import Recipe, RunSpec
-from recombine.training import Ensemble, evaluate, fit, scores
+from recombine.training import Ensemble, evaluate, scores
 from tests.coloured import ALL, COLUMNS, ROWS, ColouredBumps
 from tests.small import small_decoder
 
@@ -24,9 +24,9 @@ def colour_spec(name, **task):
     return RunSpec(task=ColouredBumps(**fields), decoder=decoder, recipe=Recipe(steps=3, batch=6, **penalties))
 
 
-@pytest.mark.parametrize("shape", [(4,), (1, 4, 4), (2, 3, 4, 4), (0, 4)])
+@pytest.mark.parametrize("shape", [(4,), (1, 4, 4), (2, 3, 4, 4)])
 def test_shapes_that_no_image_has(shape):
-    with pytest.raises(InvalidValue, match="image_shape: "):
+    with pytest.raises(InvalidValue, match="image_shape"):
         Interface((3,), shape)
 
 
@@ -95,18 +95,7 @@ def test_a_convolution_to_several_channels_is_a_convolution():
     torch.testing.assert_close(module(channels), expected)
 
 
-@pytest.mark.parametrize("name", DECODERS)
-def test_training_in_colour_lowers_the_error(name):
-    spec = colour_spec(name, factors=("x", "hue"), training="each")
-    spec = spec.replace(recipe=spec.recipe.replace(steps=60, lr=3e-3, entropy=0.0, variance=0.0))
-    ensemble = Ensemble([spec], CPU)
-    state = ensemble.initial()
-    for _ in fit(ensemble, state):
-        pass
-    assert state.errors[0][-5:].mean() < 0.9 * state.errors[0][:5].mean()
-
-
-@pytest.mark.parametrize("count", range(1, 6))
+@pytest.mark.parametrize("count", [1, 2, 5])
 @pytest.mark.parametrize("grey", [True, False])
 def test_low_rank_embeddings_render_each_factor_in_colour(count, grey):
     task = ColouredBumps(factors=ALL[:count], grey=grey, thin=True, holdout="none", encoding="onehot")
@@ -153,7 +142,7 @@ def test_the_extreme_pixel_finds_a_bump_of_any_colour(polarity, hue):
 
 
 @pytest.mark.parametrize("polarity", ["bright", "dark"])
-@pytest.mark.parametrize("count", range(1, 6))
+@pytest.mark.parametrize("count", [1, 2, 5])
 @pytest.mark.parametrize("direction", ["decode", "encode"])
 def test_scores_of_perfect_and_blank_outputs(polarity, count, direction):
     task = ColouredBumps(

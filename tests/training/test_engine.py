@@ -9,7 +9,6 @@ import torch
 from recombine import kernels
 from recombine.decoders import CNN, DECODERS
 from recombine.errors import InvalidValue
-from recombine.specs import Recipe
 from recombine.streams import stream
 from recombine.training import Ensemble, State, fit
 from recombine.training.adamw import adamw_update
@@ -83,7 +82,6 @@ def test_member_ends_as_its_solo_run_bit_for_bit(kind):
     penalties = {"entropy": 0.3, "variance": 0.0} if first.decoder.penalised else {}
     specs = [
         first,
-        small_spec(kind, seed=1),
         small_spec(kind, seed=1, lr=5e-3, weight_decay=0.5, absolute=0.2, **penalties),
         small_spec(kind, seed=2, task={"training": "draws:23", "sigma": 1.5, "holdout": "corner", "polarity": "dark"}),
         small_spec(kind, epochs=2),
@@ -100,33 +98,17 @@ def test_member_ends_as_its_solo_run_bit_for_bit(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_batched_way_gives_the_same_gradients(kind):
-    specs = [small_spec(kind, seed=seed, absolute=0.1 * seed) for seed in range(3)]
-    ensemble = Ensemble(specs, CPU)
-    weights = ensemble.initial().weights
-    rows = torch.stack([schedule.table[:16] for schedule in ensemble.schedules])
-    batch = (ensemble.examples.inputs[rows], ensemble.examples.targets[rows], torch.full((3, 16), 1 / 16))
-    in_turn, slow = ensemble.gradients_in_turn(weights, *batch, torch.ones(3, dtype=torch.bool))
-    batched, fast = ensemble.batched_gradients(weights, *batch)
-    assert torch.allclose(in_turn.total, batched.total, rtol=1e-5)
-    assert torch.allclose(in_turn.error, batched.error, rtol=1e-5)
-    assert torch.allclose(slow, fast, atol=1e-5, rtol=1e-4)
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_interrupted_anywhere_it_goes_on_to_the_same_bits(kind):
     specs = [small_spec(kind, seed=seed) for seed in range(2)]
     _, whole = trained(specs)
-    for stop in (1, 5):
-        _, state = trained(specs, steps=stop)
-        assert 0 < int(state.step[0]) < specs[0].recipe.steps
-        kept = [{name: part.clone() for name, part in state.member(index).items()} for index in range(2)]
-        again = Ensemble(specs, CPU)
-        resumed = State.stack(kept, CPU)
-        for _ in fit(again, resumed):
-            pass
-        assert torch.equal(resumed.weights, whole.weights)
-        assert all(torch.equal(a, b) for a, b in zip(resumed.errors, whole.errors, strict=True))
+    _, state = trained(specs, steps=5)
+    assert 0 < int(state.step[0]) < specs[0].recipe.steps
+    kept = [{name: part.clone() for name, part in state.member(index).items()} for index in range(2)]
+    resumed = State.stack(kept, CPU)
+    for _ in fit(Ensemble(specs, CPU), resumed):
+        pass
+    assert torch.equal(resumed.weights, whole.weights)
+    assert all(torch.equal(a, b) for a, b in zip(resumed.errors, whole.errors, strict=True))
 
 
 def test_members_may_resume_from_different_steps():
@@ -139,15 +121,6 @@ def test_members_may_resume_from_different_steps():
     for _ in fit(Ensemble(specs, CPU), state):
         pass
     assert torch.equal(state.weights, whole.weights)
-
-
-def test_a_diverging_member_does_not_disturb_its_neighbours():
-    calm, wild = small_spec("mlp", steps=40), small_spec("mlp", seed=1, lr=1e18, steps=40)
-    _, state = trained([calm, wild, calm.replace(seed=2)])
-    assert state.alive.tolist() == [True, False, True]
-    assert int(state.step[1]) < 40
-    for index, spec in ((0, calm), (2, calm.replace(seed=2))):
-        assert torch.equal(state.weights[index], trained([spec])[1].weights[0])
 
 
 def test_a_diverged_member_stays_where_it_was_while_others_go_on():
@@ -195,7 +168,7 @@ def test_epochs_cover_the_training_set_once_each():
     schedule = ensemble.schedules[0]
     assert schedule.steps_per_epoch == 3
     assert schedule.total == 9
-    from recombine.training.schedule import batches_of
+    from recombine.training.tables import batches_of
 
     rows, shares, active = batches_of([schedule], [0], 10)
     assert active[:, 0].tolist() == [True] * 9 + [False]
@@ -209,12 +182,6 @@ def test_epochs_cover_the_training_set_once_each():
         for span in range(1, 11 - first):
             for part, whole in zip(batches_of([schedule], [first], span), (rows, shares, active), strict=True):
                 assert torch.equal(part, whole[first : first + span])
-
-
-def test_published_recipe_takes_sixty_three_steps_an_epoch():
-    spec = small_spec("mlp").replace(task=small_spec("mlp").task.replace(training="draws:2000"), recipe=Recipe())
-    schedule = Ensemble([spec], CPU).schedules[0]
-    assert (schedule.steps_per_epoch, schedule.total) == (63, 3150)
 
 
 def test_a_loss_that_can_fall_falls():

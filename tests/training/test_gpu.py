@@ -7,8 +7,7 @@ import torch
 import recombine
 from recombine import kernels
 from recombine.decoders import CNN, DECODERS, LowRank
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.profile import stage_profile
+from recombine.reproduction.measuring import Batch, stage_profile
 from recombine.store import Store
 from recombine.sweep import train
 from recombine.tasks import ArrayTask, SpriteTask

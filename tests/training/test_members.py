@@ -29,7 +29,7 @@ def test_which_decoders_have_a_faster_way(name):
     assert (DECODERS[name] in FORWARDS) == (name in FASTER)
 
 
-CNNS = [(size, f"cnn:width=5:depth={depth}") for size in (6, 7, 14, 20, 28) for depth in (1, 3)]
+CNNS = [(size, f"cnn:width=5:depth={depth}") for size, depth in ((6, 1), (14, 3), (20, 3))]
 
 
 @pytest.mark.parametrize(("size", "decoder"), [*CNNS, *((8, small_decoder(name)) for name in sorted(FASTER))])

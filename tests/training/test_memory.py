@@ -49,12 +49,6 @@ def test_a_single_member_that_does_not_fit_is_an_error(monkeypatch, tmp_path):
         train(SPECS[:1], tmp_path, device="cpu")
 
 
-@pytest.mark.parametrize("memory", [0, -1.0, float("nan")])
-def test_a_budget_is_positive(memory, tmp_path):
-    with pytest.raises(InvalidValue, match="memory"):
-        train(SPECS, tmp_path, device="cpu", memory=memory)
-
-
 def test_a_budget_needs_a_gpu(tmp_path):
-    with pytest.raises(InvalidValue, match=r"memory.*cuda"):
+    with pytest.raises(InvalidValue, match="memory"):
         train(SPECS, tmp_path, device="cpu", memory=1.0)

@@ -47,14 +47,6 @@ def test_a_wheel_of_the_folder_is_installed_and_can_be_imported_at_once(python, 
     assert done.stdout.strip() == str(tmp_path / "installed" / "recombine.py")
 
 
-def test_a_wheel_may_lie_elsewhere(python, tmp_path):
-    write_wheel(tmp_path, "0.2")
-    path = tmp_path / "recombine-0.2-py3-none-any.whl"
-    done = python(CELL.replace('WHEEL = ""', f"WHEEL = {str(path)!r}") + THEN)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "installed" / "recombine.py").is_file()
-
-
 def test_without_a_wheel_one_line_says_what_to_do(python):
     done = python(CELL)
     assert done.stderr.splitlines()[-1].startswith("FileNotFoundError: no recombine-*.whl in this folder: upload")

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import signal
 import sys
+import traceback
 from typing import NoReturn
 
 from cyclopts import App, CycloptsError
 
-from recombine.cli.imports import EPILOGUE, without_imports
-from recombine.cli.mistakes import message, parser_message
-from recombine.errors import Interrupted, RecombineError, RunsFailed
-from recombine.screen import OutputLost, console, flush_output, prepare_streams, silence, write_error
+from recombine.cli.imports import FLAG as IMPORT
+from recombine.cli.imports import without_imports
+from recombine.errors import Interrupted, RecombineError, RunsFailed, from_pydantic
+from recombine.screen import ReaderLeft, console, prepare_streams, silence, write_error
 
 WRONG, MISUSED, STOPPED, READER_LEFT = 1, 2, 130, 141
 """Exit codes: runs that failed; a mistake of the user's, or output that cannot be written; an interruption; a reader
 that left early."""
+TRACEBACK = "--traceback"
+EPILOGUE = (
+    f"Every command takes {IMPORT} MODULE, a module of yours that registers parts (docs/extending.md), and "
+    f"{TRACEBACK}, which shows where an error was raised."
+)
 
 app = App(
     name="recombine",
@@ -28,20 +34,20 @@ app = App(
 COMMANDS = {
     "train": (
         "train",
-        "Train ensembles; what is trained already is served from the store.\n\n"
+        "Train ensembles; completed runs are loaded from the store.\n\n"
         "Every flag of the task, decoder and recipe may be given several times: all combinations are trained, each "
         "with all seeds. Ends with a table.\n\n"
         "Example: recombine train --encoding bump --encoding rate --width 16 --depth 3 --seeds 4",
     ),
     "sweep": (
         "sweep",
-        "Train the runs of a file; what is trained already is served from the store.\n\n"
+        "Train the runs of a file; completed runs are loaded from the store.\n\n"
         "The file is TOML: each [[grid]] has the names of the flags of 'train' with a value or a list of values, and "
         "seeds; all combinations of a grid are trained, and all grids. It may name a store, device, processes or a "
         "scheduler as well; flags count for more.\n\n"
         "Example: recombine sweep grid.toml --dry-run",
     ),
-    "runs": ("app", "List, query, show, verify, prune, export and import the runs of a store."),
+    "runs": ("app", "List, show, prune and export the runs of a store."),
     "diagnose": (
         "diagnose",
         "Measure a module of your own.\n\n"
@@ -59,7 +65,7 @@ COMMANDS = {
     "reproduce": (
         "reproduce",
         "Train, measure and judge figures and claims of the paper; write a report.\n\n"
-        "What is trained already is served from the store.",
+        "Completed runs are loaded from the store.",
     ),
     "figure": ("figure", "Draw a figure again from stored results, as PNG and SVG, and print its caption."),
     "claims": ("claims", "Judge the claims again from stored results; with names, case by case."),
@@ -70,21 +76,13 @@ COMMANDS = {
         "verdicts, verdicts_in_brief, causes, claims (case by case), provenance, costs, and caption_NAME for every "
         "figure.",
     ),
-    "verify": ("verify", "Compare the files of results or a store with their digests; exit with 1 if any differs."),
-    "bench": (
-        "bench",
-        "Time the engine beside a plain loop and the machine's limits; or write documents from such runs.",
-    ),
-    "completion": (
-        "completion",
-        "Print a script that completes commands and flags in a shell; nothing is installed.\n\n"
-        "Example: recombine completion bash > ~/.local/share/bash-completion/completions/recombine",
-    ),
+    "verify": ("verify", "Compare the files of results or a store with their manifest; exit with 1 if any differs."),
 }
 """Each command with the name of what runs it and its help."""
 MODULES = {"figure": "reproduce", "claims": "reproduce", "report": "reproduce"}
 """Where commands are, other than in a module of their own name."""
 
+app.register_install_completion_command(add_to_startup=False)
 for name, (attribute, text) in COMMANDS.items():
     app.command(f"recombine.cli.{MODULES.get(name, name)}:{attribute}", name=name, help=text)
 app.command(
@@ -103,31 +101,37 @@ def main(words: list[str] | None = None) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     words = sys.argv[1:] if words is None else words
     try:
-        rest = without_imports(words)
-        code = app(rest, console=console(), exit_on_error=False, print_error=False, result_action="return_value")
-        flush_output()
-    except CycloptsError as error:
-        _fail(parser_message(error, words, list(COMMANDS)), MISUSED)
-    except Interrupted as error:
-        _fail(str(error), STOPPED)
-    except RunsFailed as error:
-        _fail(str(error), WRONG)
-    except RecombineError as error:
-        _fail(message(error, words), MISUSED)
-    except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and "alloc" not in str(error) and "out of memory" not in str(error):
-            raise
-        _fail("memory: not enough for this spec; allowed: a smaller size, width, batch or number of members", MISUSED)
-    except KeyboardInterrupt:
-        _fail("interrupted; the same command goes on from here", STOPPED)
-    except OutputLost as error:
+        code = _run([word for word in words if word != TRACEBACK])
+    except ReaderLeft:
         silence(sys.stdout)
-        if error.reader_left:
-            sys.exit(READER_LEFT)
-        _fail(f"output: cannot be written ({error}); what was done is kept", MISUSED)
-    sys.exit(code if isinstance(code, int) else 0)
-
-
-def _fail(line: str, code: int) -> NoReturn:
-    write_error(f"recombine: {' '.join(line.split())}")
+        sys.exit(READER_LEFT)
+    except (Exception, KeyboardInterrupt) as error:
+        line, code = _explained(error)
+        if TRACEBACK in words:
+            traceback.print_exc()
+        write_error(f"recombine: {' '.join(line.split())}")
     sys.exit(code)
+
+
+def _run(words: list[str]) -> int:
+    rest = without_imports(words)
+    code = app(rest, console=console(), exit_on_error=False, print_error=False, result_action="return_value")
+    return code if isinstance(code, int) else 0
+
+
+def _explained(error: BaseException) -> tuple[str, int]:
+    """One line and the exit code for what went wrong; what is nobody's mistake but ours is raised again."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted; the same command goes on from here", STOPPED
+    if isinstance(error, RecombineError | CycloptsError):
+        code = STOPPED if isinstance(error, Interrupted) else WRONG if isinstance(error, RunsFailed) else MISUSED
+        return str(error), code
+    if type(error).__name__ == "ValidationError":  # pydantic's, which takes long to import
+        return str(from_pydantic(error, ())), MISUSED
+    if isinstance(error, OSError):
+        silence(sys.stdout)  # what could not be written, to a full disk for example
+        return f"{error}; what was done is kept", MISUSED
+    full = isinstance(error, RuntimeError) and ("alloc" in str(error) or "out of memory" in str(error))
+    if full or isinstance(error, MemoryError):
+        return "not enough memory; try a smaller size, width, batch or number of members", MISUSED
+    raise error

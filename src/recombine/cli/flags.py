@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from cyclopts import Group, Parameter, Token
+from cyclopts import Group, Parameter
 from pydantic.fields import FieldInfo
 
 from recombine.cli.options import SHORT
 from recombine.decoders import DECODERS
 from recombine.encodings import ENCODINGS
 from recombine.errors import InvalidValue, listed, typed
-from recombine.frozen import Variant
 from recombine.holdouts import HOLDOUTS
 from recombine.registry import Registry
 from recombine.specs import Recipe, RunSpec
@@ -56,26 +54,14 @@ class Flag:
         """The flag as a parameter of a command."""
         long = "--" + self.name.replace("_", "-")
         names = [long, f"--{SHORT[self.name]}"] if self.name in SHORT else [long]
-        described: dict[str, Any] = {
-            "name": names,
-            "help": self.help,
-            "group": PANELS[self.group],
-            "show_default": False,
-        }
-        several = Parameter(**described, negative=(), allow_leading_hyphen=True, converter=_by_one_name)
-        kind: Any = Annotated[list[str] | None, several]
-        if self.switch:
-            kind = Annotated[bool | None, Parameter(**described)]
+        group = PANELS[self.group]
+        kind: Any = Annotated[bool | None, Parameter(name=names, help=self.help, group=group, show_default=False)]
+        if not self.switch:
+            several = Parameter(
+                name=names, help=self.help, group=group, show_default=False, negative=(), allow_leading_hyphen=True
+            )
+            kind = Annotated[list[str] | None, several]
         return inspect.Parameter(self.python_name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-
-
-def _by_one_name(_: Any, tokens: Sequence[Token]) -> list[str]:
-    """The values of a flag, which is to be called by one of its names only."""
-    first = tokens[0].keyword
-    for token in tokens:
-        if token.keyword != first:
-            raise InvalidValue(str(token.keyword), token.value, f"one name for a flag: {first} is the same one")
-    return [token.value for token in tokens]
 
 
 def spec_flags() -> list[Flag]:
@@ -148,94 +134,61 @@ def with_spec_flags(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def specs_from(flags: Mapping[str, list[str]], seeds: list[int]) -> list[RunSpec]:
-    """A spec for every combination of the flags' values and every seed."""
-    specs: list[RunSpec] = []
+    """A spec for every combination of the flags' values and every seed, each once."""
+    specs: dict[str, RunSpec] = {}
     tasks: dict[tuple[Any, ...], Any] = {}
-    for choice in _combinations(flags):
-        specs += _spec(choice, tasks).seeds(seeds)
-    seen: set[str] = set()
-    for spec in specs:
-        if spec.digest in seen:
-            raise InvalidValue("flags", _repeated(flags), "different values for a flag given several times")
-        seen.add(spec.digest)
-    return specs
-
-
-def _combinations(flags: Mapping[str, list[str]]) -> Iterator[dict[str, str]]:
     for values in itertools.product(*flags.values()):
-        yield dict(zip(flags, values, strict=True))
-
-
-def _repeated(flags: Mapping[str, list[str]]) -> str:
-    return " ".join(f"--{name} {value}" for name, values in flags.items() if len(values) > 1 for value in values)
+        choice = dict(zip(flags, values, strict=True))
+        specs |= {spec.digest: spec for spec in _spec(choice, tasks).seeds(seeds)}
+    return list(specs.values())
 
 
 def _spec(choice: Mapping[str, str], tasks: dict[tuple[Any, ...], Any]) -> RunSpec:
     """The spec of a choice; a task that another choice had is taken from `tasks`, as most time goes into making one."""
-    defaults = {**{n: i.default for n, i in RunSpec.model_fields.items()}, **_task_defaults(choice)}
-    parts: dict[str, Any] = {}
-    for part, registry in PARTS.items():
-        value = registry.parse(choice[part]) if part in choice else defaults[part]
-        changed = {n.split(".")[1]: v for n, v in choice.items() if n.startswith(f"{part}.")}
-        for name in changed:
-            if name not in type(value).model_fields:
-                fields = listed(n for n in type(value).model_fields if n != "kind")
-                raise InvalidValue(f"{part}.{name}", changed[name], f"fields that {part} {value.kind!r} has: {fields}")
-            if part in choice and name in value.model_fields_set:
-                raise InvalidValue(f"{part}.{name}", changed[name], f"one value: --{part} {choice[part]} gives one too")
-        parts[part] = _changed(part, value, changed) if changed else value
-    task = {n: choice[n] for n in _fields(TASKS) if n in choice}
-    task |= {n: parts[n] for n in ("encoding", "holdout", "training")}
-    recipe = {n: choice[n] for n in Recipe.model_fields if n in choice}
-    kind = _task_kind(choice)
-    own = {name: name.replace("_", "-") for name in TASKS[kind].model_fields if name != "kind"}
-    for name in task:
-        if name not in own:
-            raise InvalidValue(name, choice[name], f"fields that task {kind!r} has: {listed(own.values())}")
+    usual = ArrayTask.kind_name() if "data" in choice else RunSpec.model_fields["task"].default.kind
+    kind = choice.get("task", usual)
+    fields = {**RunSpec.model_fields, **TASKS[kind].model_fields}
+    parts = {part: _part(part, choice, fields[part].default) for part in PARTS}
+    task = {name: choice[name] for name in _fields(TASKS) if name in choice}
+    task |= {name: parts[name] for name in ("encoding", "holdout", "training")}
     same = (kind, *task.items())
     if same not in tasks:
         tasks[same] = TASKS[kind](**task)
-    return RunSpec(task=tasks[same], decoder=parts["decoder"], recipe=Recipe(**recipe))
+    recipe = Recipe(**{name: choice[name] for name in Recipe.model_fields if name in choice})
+    return RunSpec(task=tasks[same], decoder=parts["decoder"], recipe=recipe)
 
 
-def _task_defaults(choice: Mapping[str, str]) -> dict[str, Any]:
-    return {name: info.default for name, info in TASKS[_task_kind(choice)].model_fields.items()}
-
-
-def _task_kind(choice: Mapping[str, str]) -> str:
-    """The task that was named; where data are given, the one of data."""
-    usual = ArrayTask.kind_name() if "data" in choice else RunSpec.model_fields["task"].default.kind
-    return choice.get("task", usual)
-
-
-def _changed(part: str, value: Variant, fields: Mapping[str, str]) -> Variant:
+def _part(part: str, choice: Mapping[str, str], default: Any) -> Any:
+    """An encoding, hold-out, training rule or decoder, with the fields that flags of their own give."""
+    value = PARTS[part].parse(choice[part]) if part in choice else default
+    changed = {name.split(".")[1]: own for name, own in choice.items() if name.startswith(f"{part}.")}
+    if not changed:
+        return value
+    if part in choice and (twice := value.model_fields_set & set(changed)):
+        raise InvalidValue(f"{part}.{min(twice)}", changed[min(twice)], f"left out with --{part} {choice[part]}")
     try:
-        return value.replace(**fields)
+        return value.replace(**changed)
     except InvalidValue as error:
         raise InvalidValue(f"{part}.{error.field}", error.value, error.allowed) from None
 
 
-def parse_seeds(words: list[str] | None) -> list[int]:
-    """`8` is 0 … 7, `0..31` both ends included, `3,5,9` those; several are joined and may not overlap."""
-    allowed = "a number of seeds (8), a range (0..31) or a list (3,5,9) of whole numbers from 0 on"
-    seeds: list[int] = []
+def parse_seeds(words: Iterable[str] | None) -> list[int]:
+    """`8` is 0 … 7, `0..31` both ends included, `3,5,9` those; several are joined."""
+    seeds: dict[int, None] = {}
     for word in words or ["1"]:
         try:
-            if ".." in word:
-                first, last = (int(part) for part in word.split(".."))
-                further = list(range(first, min(last, first + MOST_SEEDS) + 1))
-            elif "," in word:
-                further = [int(part) for part in word.split(",")]
-            else:
-                further = list(range(min(int(word), MOST_SEEDS + 1)))
-        except ValueError:
+            further = _seeds(word)
+            if not (further and min(further) >= 0 and len(further) <= MOST_SEEDS):
+                raise ValueError
+        except (ValueError, OverflowError):
+            allowed = f"a number of seeds (8), a range (0..31) or a list (3,5,9), at most {MOST_SEEDS}"
             raise InvalidValue("seeds", word, allowed) from None
-        if not further or min(further) < 0:
-            raise InvalidValue("seeds", word, allowed)
-        if len(further) > MOST_SEEDS:
-            raise InvalidValue("seeds", word, f"{MOST_SEEDS} seeds at most")
-        seeds += further
-    if len(set(seeds)) < len(seeds):
-        twice = sorted(seed for seed, count in Counter(seeds).items() if count > 1)[:3]
-        raise InvalidValue("seeds", " ".join(words or []), f"seeds that do not overlap ({listed(twice)} comes twice)")
-    return seeds
+        seeds |= dict.fromkeys(further)
+    return list(seeds)
+
+
+def _seeds(word: str) -> range | list[int]:
+    if ".." in word:
+        first, last = (int(part) for part in word.split(".."))
+        return range(first, last + 1)
+    return [int(part) for part in word.removesuffix(",").split(",")] if "," in word else range(int(word))

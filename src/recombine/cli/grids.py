@@ -21,142 +21,100 @@ from typing import Any
 
 from recombine.cli.flags import parse_seeds, spec_flags, specs_from
 from recombine.cli.options import SHORT
-from recombine.errors import InvalidValue, listed, nearest, typed
+from recombine.errors import InvalidValue, nearest, typed
 from recombine.files import read_given
+from recombine.frozen import Frozen
 from recombine.specs import RunSpec
 
-SETTINGS: dict[str, tuple[type, ...]] = {
-    "store": (str,), "device": (str,), "processes": (int,), "members": (int,), "memory": (int, float),
-    "checkpoint": (int, float), "scheduler": (str,), "scheduler_file": (str,),
-}  # fmt: skip
-"""What a file may say beside its grids, as the flags of that name do."""
-WORDS = {str: "a text", int: "a whole number", float: "a number"}
 MOST_RUNS = 1_000_000
 MOST_BYTES = 10_000_000
 
 
-@dataclass(frozen=True)
-class Grid:
-    """One grid of a file: values by flag, and seeds."""
+class Settings(Frozen):
+    """What a file may say beside its grids, as the flags of that name do."""
 
-    where: str
-    """File and number, for messages."""
-    flags: Mapping[str, list[str]]
-    seeds: list[int]
+    store: str | None = None
+    device: str | None = None
+    processes: int | None = None
+    members: int | None = None
+    memory: float | None = None
+    checkpoint: float | None = None
+    scheduler: str | None = None
+    scheduler_file: str | None = None
 
 
 @dataclass(frozen=True)
 class SweepFile:
     """What a sweep file says."""
 
-    grids: list[Grid]
+    name: str
+    grids: list[tuple[dict[str, list[str]], list[int]]]
+    """Of each grid, values by flag and seeds."""
     settings: Mapping[str, Any]
 
     def specs(self, usual: Mapping[str, list[str]]) -> list[RunSpec]:
         """The specs of all grids, each once, with usual values for flags that a grid does not have."""
         specs: dict[str, RunSpec] = {}
-        for grid in self.grids:
+        for number, (flags, seeds) in enumerate(self.grids, 1):
             try:
-                for spec in specs_from({**usual, **grid.flags}, grid.seeds):
-                    specs.setdefault(spec.digest, spec)
+                specs |= {spec.digest: spec for spec in specs_from({**usual, **flags}, seeds)}
             except InvalidValue as error:
-                raise InvalidValue(f"{grid.where}{error.field}", error.value, error.allowed) from None
+                raise _located(f"{self.name}: grid {number}", error) from None
         return list(specs.values())
 
 
 def read_sweep(path: Path) -> SweepFile:
-    """The grids and settings of a file; a mistake in it is one line with the file, the field and what is allowed."""
-    table = _table(path)
-    settings = {name.replace("-", "_"): value for name, value in table.items() if name not in ("grid", "seeds")}
-    for name, value in settings.items():
-        if name not in SETTINGS:
-            known = [*SETTINGS, "seeds", "grid"]
-            raise InvalidValue(f"{path.name}: {name}", value, f"{_nearest(name, known)}; runs are in [[grid]]")
-        if not isinstance(value, SETTINGS[name]) or isinstance(value, bool):
-            raise InvalidValue(f"{path.name}: {name}", value, WORDS[SETTINGS[name][-1]])
-    grids = table.get("grid", [])
-    grids = [grids] if isinstance(grids, dict) else grids
-    if not isinstance(grids, list) or not grids or not all(isinstance(grid, dict) for grid in grids):
-        raise InvalidValue(f"{path.name}: grid", table.get("grid"), "one or several tables, as [[grid]]")
-    read = []
-    for number, grid in enumerate(grids, 1):
-        where = f"{path.name}: " if len(grids) == 1 else f"{path.name}: grid {number}: "
-        read.append(_grid(where, grid, table.get("seeds")))
-    return SweepFile(read, settings)
-
-
-def _table(path: Path) -> dict[str, Any]:
-    """The file's content."""
+    """The grids and settings of a file; a mistake in it is one line with the file, the field and what it must be."""
     content = read_given(path, "file")
     if len(content) > MOST_BYTES:
         raise InvalidValue("file", str(path), f"a file of at most {MOST_BYTES // 1_000_000} MB")
     try:
-        return tomllib.loads(content.decode())
+        table = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise InvalidValue("file", str(path), f"a TOML file in UTF-8 ({' '.join(reason.split())[:120]})") from None
+        raise InvalidValue("file", str(path), f"a TOML file in UTF-8 ({' '.join(str(error).split())[:120]})") from None
+    given = {name.replace("-", "_"): value for name, value in table.items() if name not in ("grid", "seeds")}
+    tables = table.get("grid", [])
+    tables = [tables] if isinstance(tables, dict) else tables
+    if not (isinstance(tables, list) and tables and all(isinstance(grid, dict) for grid in tables)):
+        raise InvalidValue(f"{path.name}: grid", table.get("grid"), "one or several tables, as [[grid]]")
+    grids, where = [], path.name
+    try:
+        settings = Settings(**given).model_dump(exclude_none=True)
+        for number, grid in enumerate(tables, 1):
+            where = f"{path.name}: grid {number}"
+            grids.append(_grid({"seeds": table.get("seeds", 1), **grid}))
+    except InvalidValue as error:
+        raise _located(where, error) from None
+    return SweepFile(path.name, grids, settings)
 
 
-def _grid(where: str, table: Mapping[str, Any], usual_seeds: Any) -> Grid:
+def _located(where: str, error: InvalidValue) -> InvalidValue:
+    return InvalidValue(f"{where}: {error.field}", error.value, error.allowed)
+
+
+def _grid(table: dict[str, Any]) -> tuple[dict[str, list[str]], list[int]]:
     names = {name: flag.name for flag in spec_flags() for name in (flag.name, flag.name.replace("_", "-"))}
     names |= {short: name for name, short in SHORT.items()}
+    seeds = parse_seeds([typed(table.pop("seeds"))])  # a list is of the seeds themselves
     flags: dict[str, list[str]] = {}
     for name, value in _flattened(table).items():
-        if name == "seeds":
-            continue
         if name not in names:
-            raise InvalidValue(f"{where}{name}", value, _nearest(name, [*names, "seeds"]))
+            raise InvalidValue("flag", name, nearest(name, names) or "one of 'recombine train'")
         if names[name] in flags:
-            raise InvalidValue(f"{where}{name}", value, f"one name for a flag: {names[name]} is the same one")
-        flags[names[name]] = _values(f"{where}{name}", value)
-    try:
-        seeds = parse_seeds(_seed_words(f"{where}seeds", table.get("seeds", usual_seeds)))
-    except InvalidValue as error:
-        raise InvalidValue(f"{where}seeds", error.value, error.allowed) from None
+            raise InvalidValue(name, value, f"left out, since {names[name]} is the same flag")
+        values = value if isinstance(value, list) else [value]
+        if not values or not all(isinstance(own, str | int | float | list) for own in values):
+            raise InvalidValue(name, value, "a string, a number, true or false, or a list of them")
+        flags[names[name]] = [own if isinstance(own, str) else typed(own) for own in values]
     count = math.prod(len(values) for values in flags.values()) * len(seeds)
     if count > MOST_RUNS:
-        raise InvalidValue(f"{where}grid", f"{count} runs", f"at most {MOST_RUNS}")
-    return Grid(where, flags, seeds)
+        raise InvalidValue("grid", f"{count} runs", f"at most {MOST_RUNS} runs")
+    return flags, seeds
 
 
-def _flattened(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flattened(table: Mapping[str, Any]) -> dict[str, Any]:
     """Values by dotted name, however they were written: `decoder.width = 8`, `decoder = {width = 8}`."""
     flat: dict[str, Any] = {}
     for name, value in table.items():
-        if isinstance(value, dict) and value and not prefix:
-            flat |= _flattened(value, f"{name}.")
-        else:
-            flat[prefix + name] = value
+        flat |= {f"{name}.{own}": part for own, part in value.items()} if isinstance(value, dict) else {name: value}
     return flat
-
-
-def _values(field: str, value: Any) -> list[str]:
-    """The words that a flag would be given."""
-    values = value if isinstance(value, list) else [value]
-    if not values:
-        raise InvalidValue(field, value, "at least one value")
-    return [_word(field, value) for value in values]
-
-
-def _word(field: str, value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    parts = value if isinstance(value, list) else [value]
-    if not all(isinstance(part, str | int | float | list) for part in parts):
-        raise InvalidValue(field, value, "a text, a number, true or false, or a list of them")
-    return typed(value)
-
-
-def _seed_words(field: str, value: Any) -> list[str] | None:
-    """Seeds as the flag takes them: a number of them or a text; a list is of the seeds themselves."""
-    if value is None:
-        return None
-    if isinstance(value, list) and value and all(isinstance(seed, int) for seed in value):
-        return [",".join(str(seed) for seed in value) + ("," if len(value) == 1 else "")]
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        raise InvalidValue(field, value, 'a number of seeds (8), a range ("0..31") or a list ([3, 5, 9])')
-    return [str(value)]
-
-
-def _nearest(name: str, known: list[str]) -> str:
-    return nearest(name, known) or f"a flag of 'recombine train', or {listed(known[-1:])}"

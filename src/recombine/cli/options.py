@@ -12,25 +12,21 @@ from recombine.errors import InvalidValue
 
 SHORT = {"decoder.width": "width", "decoder.depth": "depth", "training.samples": "samples"}
 """Dotted flags that everybody uses, by a short name."""
-FLAGS = {**SHORT, "checkpoint_seconds": "checkpoint"}
-"""What a field is called on the command line, where that differs."""
 
 
 def _whole(_: Any, tokens: Sequence[Token]) -> int:
     """The number that was typed, where the parser would round a fraction."""
-    token = tokens[0]
     try:
-        return int(token.value)
+        return int(tokens[0].value)
     except ValueError:
-        raise InvalidValue(str(token.keyword), token.value, "a whole number") from None
+        raise ValueError(f"must be an integer, got {tokens[0].value!r}") from None
 
 
 def _path(_: Any, tokens: Sequence[Token]) -> Path:
     """The path that was typed; nothing is not the current folder."""
-    token = tokens[0]
-    if not token.value:
-        raise InvalidValue(token.keyword or "path", token.value, "a path")
-    return Path(token.value)
+    if not tokens[0].value:
+        raise ValueError("must be a path, got nothing")
+    return Path(tokens[0].value)
 
 
 Whole = Annotated[int, Parameter(converter=_whole)]
@@ -56,20 +52,12 @@ SchedulerFile = Annotated[
     ),
 ]  # fmt: skip
 ResultsPath = Annotated[SomePath, Parameter(name="--from", help="Folder written by reproduce.")]
-Where = Annotated[
-    list[str] | None,
-    Parameter(
-        name="--where", negative=(),
-        help="Only runs whose field has this value, as decoder=mlp, size=8 or holdout=center:low=6. "
-        "Several: all must hold; of several for one field, any.",
-    ),
-]  # fmt: skip
 
 
 def chosen_scheduler(address: str | None, file: Path | None) -> str | Path | None:
     """Where the scheduler is, if one was named."""
     if address is not None and file is not None:
-        raise InvalidValue("scheduler_file", str(file), "nothing together with --scheduler")
+        raise InvalidValue("scheduler_file", str(file), "left out together with --scheduler")
     if address is not None and not address.partition("://")[2]:
         raise InvalidValue("scheduler", address, "an address as tcp://HOST:PORT")
     return address if file is None else file

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -27,31 +27,27 @@ from recombine.files import write as write_file
 from recombine.papers import DEFAULT as PAPER
 from recombine.reproduction.claims import Judgement
 from recombine.reproduction.findings import Findings
-from recombine.reproduction.report.markdown import escaped
-from recombine.reproduction.report.sentences import interval_text, network_count, robustness, sentence, verdict_text
-from recombine.reproduction.report.verdicts import (
-    brief_table,
-    causes_table,
-    claim_by_claim,
-    costs_table,
-    evidence,
-    markdown_table,
-    provenance_table,
-    with_blocks,
-)
+from recombine.reproduction.report import verdicts
 from recombine.reproduction.results import Results
 from recombine.screen import console, paragraph, say
 from recombine.store import store_path
 from recombine.store.names import MARKER
-from recombine.sweep.bar import TrainingBar
+from recombine.sweep.progress import TrainingBar
 from recombine.training import DEVICES
 
 COLORS = {
     "supported": "green", "partly supported": "yellow", "not supported": "red", "reversed": "red",
     "undecided": "yellow", "not decidable": "yellow", "direction only": "", "exploratory": "",
 }  # fmt: skip
-BLOCKS = ("verdicts", "verdicts_in_brief", "causes", "claims", "provenance", "costs")
-"""Names of marked blocks of a document, other than captions."""
+BLOCKS: Mapping[str, Callable[[Findings], str]] = {
+    "verdicts": lambda own: verdicts.markdown_table(own.judgements),
+    "verdicts_in_brief": lambda own: verdicts.brief_table(own.judgements, PAPER.sections),
+    "causes": lambda own: verdicts.causes_table(own.judgements),
+    "claims": lambda own: verdicts.claim_by_claim(own.judgements),
+    "provenance": lambda own: verdicts.provenance_table(own.results.provenance),
+    "costs": lambda own: verdicts.costs_table(own.results.costs()),
+}
+"""Marked blocks of a document, other than captions."""
 
 
 def reproduce(
@@ -69,7 +65,7 @@ def reproduce(
     store: StorePath = None,
     out: SomePath = Path("report"),
 ) -> None:
-    """Re-run the paper's figures and claims; write a report. What is trained already is served from the store.
+    """Re-run the paper's figures and claims; write a report. Completed runs are loaded from the store.
 
     Parameters
     ----------
@@ -78,19 +74,19 @@ def reproduce(
     changes
         A field of the preset, as NAME=VALUE; may be given several times.
     members
-        Most networks in one program on a GPU.
+        Maximum number of networks trained together on a GPU.
     processes
         Training processes of one thread each, on a CPU. Default: one per core.
     out
         Folder for datasets, figures and the page.
     """
-    settings = PAPER.preset_named(preset).changed(_changes(changes or [], seeds))
+    settings = PAPER.preset_named(preset).changed([*(changes or []), *([] if seeds is None else [f"seeds={seeds}"])])
     studies = PAPER.selected(what or ("all",))
     if processes is not None and processes < 1:
         raise InvalidValue("processes", processes, "at least 1")
     cluster = chosen_scheduler(scheduler, scheduler_file)
     if cluster is not None and processes is not None:
-        raise InvalidValue("processes", processes, "nothing together with a scheduler, whose workers are the processes")
+        raise InvalidValue("processes", processes, "left out with a scheduler, whose workers are the processes")
     if (out / MARKER).exists() or out.absolute() == store_path(store).absolute():
         raise InvalidValue("out", str(out), "a folder for a report, not a directory of runs")
 
@@ -99,7 +95,7 @@ def reproduce(
     with TrainingBar() as bar:
         results = run(
             studies, settings, store, out, device=device, members=members,
-            processes=processes or (available_cores() if cluster is None else None), scheduler=cluster, watch=bar,
+            processes=processes or (_cores() if cluster is None else None), scheduler=cluster, watch=bar,
             say=bar.say, paper=PAPER,
         )  # fmt: skip
         findings = Findings(PAPER, results)
@@ -111,19 +107,7 @@ def reproduce(
     say(f"report: {page}")
 
 
-def _changes(changes: Sequence[str], seeds: int | None) -> list[str]:
-    """Changes of a preset, each field once."""
-    fields: dict[str, str] = {}
-    for change in [*changes, *([] if seeds is None else [f"seeds={seeds}"])]:
-        field = change.partition("=")[0]
-        if field in fields:
-            both = f"--set {fields[field]} and " + (f"--seeds {seeds}" if change not in changes else f"--set {change}")
-            raise InvalidValue(field, change.partition("=")[2], f"one value ({both} contradict each other)")
-        fields[field] = change
-    return list(fields.values())
-
-
-def available_cores() -> int:
+def _cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -143,10 +127,10 @@ def written(findings: Findings, note: Callable[[str], None] = lambda line: None)
 def _print_verdicts(judgements: Sequence[Judgement]) -> None:
     columns = [
         Column("claim", [judgement.claim for judgement in judgements], Holds.NAMES),
-        Column("verdict", [Text(verdict_text(j), style=COLORS[j.verdict]) for j in judgements], Holds.NAMES),
-        Column("learnt", [network_count(judgement) for judgement in judgements]),
-        Column("evidence", [sentence(judgement) for judgement in judgements], Holds.PROSE),
-        Column("robustness", [robustness(judgement) for judgement in judgements], Holds.PROSE),
+        Column("verdict", [Text(verdicts.verdict_text(j), style=COLORS[j.verdict]) for j in judgements], Holds.NAMES),
+        Column("learnt", [verdicts.network_count(judgement) for judgement in judgements]),
+        Column("evidence", [verdicts.sentence(judgement) for judgement in judgements], Holds.PROSE),
+        Column("robustness", [verdicts.robustness(judgement) for judgement in judgements], Holds.PROSE),
     ]
     if any(judgement.verdict == "direction only" for judgement in judgements):
         columns.insert(2, Column("reference", [judgement.reference or "–" for judgement in judgements], Holds.NAMES))
@@ -181,19 +165,19 @@ def report(
     _require_present(findings, findings.outdated)
     captions = [f"caption_{name}" for name in findings.figures]
     texts = {path: marked_document(path, [*BLOCKS, *captions]) for path in write or []}
-    blocks = _blocks(findings) if texts else {}
     if store is not None:
         _collect(findings, store)
+    blocks = _blocks(findings) if texts else {}
     page = written(findings)
     for path, text in texts.items():
-        write_file(path, with_blocks(text, blocks).encode(), "write")
+        write_file(path, verdicts.with_blocks(text, blocks).encode(), "write")
     if telling is not None:
-        from recombine.papers.forced_rendering.markers.telling import write_telling
+        from recombine.papers.forced_rendering.markers_ranking import write_telling
 
         write_telling(findings.results, findings.judgements, telling)
     if reference is not None:
-        verdicts = {judgement.claim: judgement.verdict for judgement in findings.judgements}
-        write_file(reference, f"{json.dumps(verdicts, indent=1)}\n".encode(), "reference")
+        judged = {judgement.claim: judgement.verdict for judgement in findings.judgements}
+        write_file(reference, f"{json.dumps(judged, indent=1)}\n".encode(), "reference")
     say(f"report: {page}")
 
 
@@ -220,13 +204,8 @@ def _require_present(findings: Findings, outdated: Sequence[str]) -> None:
 
 def _blocks(findings: Findings) -> dict[str, str]:
     """Everything that can stand between marks."""
-    judgements, provenance = findings.judgements, findings.results.provenance
-    texts = (
-        markdown_table(judgements), brief_table(judgements, PAPER.sections), causes_table(judgements),
-        claim_by_claim(judgements), provenance_table(provenance), costs_table(findings.results.costs()),
-    )  # fmt: skip
-    captions = {f"caption_{name}": escaped(findings.caption(spec)) for name, spec in findings.figures.items()}
-    return {**dict(zip(BLOCKS, texts, strict=True)), **captions}
+    blocks = {name: made(findings) for name, made in BLOCKS.items()}
+    return blocks | {f"caption_{n}": verdicts.escaped(findings.caption(own)) for n, own in findings.figures.items()}
 
 
 def figure(
@@ -237,7 +216,7 @@ def figure(
     out: Annotated[SomePath | None, Parameter(help="Folder for the files. Default: the figures of --from.")] = None,
 ) -> None:
     """Draw one figure again from stored results, as PNG and SVG, and print its caption."""
-    from recombine.reproduction.report.drawing import save_figure
+    from recombine.reproduction.reporting import save_figure
 
     spec = PAPER.figure_named(name)
     findings = Findings(PAPER, Results.existing(source))
@@ -254,33 +233,34 @@ def claims(
     *names: Annotated[str, Parameter(help=f"Any of {listed(PAPER.claims)}.")], source: ResultsPath = Path("report")
 ) -> None:
     """Judge the claims again from stored results; with names, case by case."""
-    for name in names:
-        if name.upper() not in PAPER.claims:
-            raise InvalidValue("claim", name, listed(PAPER.claims))
+    wanted = [name.upper() for name in names] or list(PAPER.claims)
+    for name in wanted:
+        if name not in PAPER.claims:
+            raise InvalidValue("claim", name, f"one of {listed(PAPER.claims)}")
     findings = Findings(PAPER, Results.existing(source))
-    wanted = {study for name in names or PAPER.claims for study in PAPER.claims[name.upper()].studies}
-    _require_present(findings, [study for study in findings.outdated if study in wanted])
+    read = {study for name in wanted for study in PAPER.claims[name].studies}
+    _require_present(findings, [study for study in findings.outdated if study in read])
     judgements = {judgement.claim: judgement for judgement in findings.judgements}
-    for name in names:  # known, but perhaps without its study here
-        if name.upper() not in judgements:
-            raise InvalidValue("claim", name, f"one that was judged: {listed(judgements)}")
     if not names:
-        _print_verdicts(list(judgements.values()))
-    for name in names:
-        _print_cases(judgements[name.upper()])
+        return _print_verdicts(list(judgements.values()))
+    for name in wanted:  # known, but perhaps without its study here
+        if name not in judgements:
+            raise InvalidValue("claim", name, f"one of those that were judged: {listed(judgements)}")
+        _print_cases(judgements[name])
+    return None
 
 
 def _print_cases(judgement: Judgement) -> None:
     paragraph(f"{judgement.claim}: {judgement.text} ({judgement.where})")
-    tests = [(kind, test) for kind, tests in evidence(judgement) for test in tests]
+    tests = [(kind, test) for kind, tests in verdicts.evidence(judgement) for test in tests]
     columns = [
         Column("", [kind for kind, _ in tests]),
         Column("case", [test.case for _, test in tests], Holds.NAMES),
         Column("outcome", [test.outcome for _, test in tests], Holds.NAMES),
         Column("learnt", [f"{test.learnt}/{test.trained}" for _, test in tests]),
-        Column("estimate [95 % interval]", [interval_text(test.interval) for _, test in tests]),
+        Column("estimate [95 % interval]", [verdicts.interval_text(test.interval) for _, test in tests]),
         Column("claimed", [f"{test.statistic} {test.claimed}" for _, test in tests], Holds.PROSE),
     ]
     if tests:
         write_table(console(), columns)
-    say(f"verdict: {verdict_text(judgement)}")
+    say(f"verdict: {verdicts.verdict_text(judgement)}")

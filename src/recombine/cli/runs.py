@@ -1,43 +1,50 @@
-"""`recombine runs`: look after a store. Nothing here imports torch."""
+"""`recombine runs`: the runs of a store. Nothing here imports torch."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
+from rich.table import Table
+from rich.text import Text
 
-from recombine.checks import whole_number
-from recombine.cli.exports import export_runs, import_runs, require_whole
-from recombine.cli.listing import Row, difference, matching, train_command
-from recombine.cli.options import StorePath, Where, Whole
-from recombine.cli.tables import HEADINGS, INDENT, Column, Holds, score_text, write_fields, write_table
-from recombine.errors import StoreError, typed
+from recombine.cli.destinations import require_file
+from recombine.cli.listing import train_command
+from recombine.cli.options import SomePath, StorePath, Whole
+from recombine.cli.tables import HEADINGS, Column, Holds, score_text, write_table
+from recombine.errors import InvalidValue, StoreError, listed, shortened, typed
+from recombine.files import one_line_errors, write
 from recombine.keys import REVISION
-from recombine.screen import console, counted, paragraph, say
-from recombine.store import Listing, Run, Store, flattened
-from recombine.store.names import is_key
+from recombine.screen import console, counted, paragraph, say, visible
+from recombine.store import Run, Store, flattened
+from recombine.store.maintenance import delete_leftover, leftovers
+
+if TYPE_CHECKING:
+    import pandas
 
 TWO_SIDED = 1.96
 """Standard errors to either side of a 95 % interval."""
-
-app = App(
-    name="runs",
-    help="List, query, show, verify, prune, export and import the runs of a store.",
-    help_format="plaintext",
-)
-app.command(export_runs, name="export")
-app.command(import_runs, name="import")
-
-Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
 FOUND_WRONG, MISUSED = 1, 2
 KEY_DIGITS, FEW = 10, 4
 """How much of a key is listed, and how many of the keys that have no row."""
+LONGEST_CELL = 40
 IN_USE = "kept, it is in use:"
 NEWEST = 100
-"""Runs that are listed where nothing else is asked for."""
+"""Runs that are listed by default."""
+TABLES = (".csv", ".parquet")
+
+app = App(name="runs", help="List, show, prune and export the runs of a store.", help_format="plaintext")
+
+Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
+Where = Annotated[
+    str | None,
+    Parameter(
+        help="Only runs that meet an expression, as \"encoding == 'bump' and depth >= 4 and ood_accuracy > 0.9\": "
+        "names of the flags of train and of scores; and, or, not, in, comparisons.",
+    ),
+]
 
 
 @app.command(name="list")
@@ -45,60 +52,39 @@ def list_runs(
     *, where: Where = None, newest: Whole = NEWEST, everything: Annotated[Switch, Parameter(name="--all")] = False,
     store: StorePath = None,
 ) -> int:  # fmt: skip
-    """List the finished runs, oldest first: in what they differ, and their scores; and the unfinished ones.
+    """List the finished runs, oldest first, with the fields in which they differ and their scores; and the unfinished.
 
     Parameters
     ----------
     newest
-        Most runs that are listed, the newest of all or of those that meet the conditions.
+        Maximum number of runs that are listed, the newest ones.
     everything
         List all of them.
     """
-    whole_number("newest", newest)
+    if newest < 1:
+        raise InvalidValue("newest", newest, "at least 1")
     opened = Store(store, create=False)
-    listing = opened.listing(None if everything or where else newest)
-    chosen = matching([(row.key, row.summary) for row in listing.rows], where)
-    matched = len(chosen) if where else None
-    return _say_listing(opened, listing, chosen if everything else chosen[-newest:], matched)
-
-
-@app.command
-def query(
-    expression: str, /, *, newest: Whole = NEWEST, everything: Annotated[Switch, Parameter(name="--all")] = False,
-    store: StorePath = None,
-) -> int:  # fmt: skip
-    """List the finished runs that meet an expression, oldest first.
-
-    Parameters
-    ----------
-    expression
-        As "encoding == 'bump' and depth >= 4 and ood_accuracy > 0.9": names of the flags of train and of scores, and,
-        or, not, comparisons, in.
-    newest
-        Most runs that are listed, the newest.
-    everything
-        List all of them.
-    """
-    whole_number("newest", newest)
-    opened = Store(store, create=False)
-    listing = opened.listing(None if everything else newest, expression)
-    return _say_listing(opened, listing, [(row.key, row.summary) for row in listing.rows], listing.met)
-
-
-def _say_listing(store: Store, listing: Listing, chosen: Sequence[Row], matched: int | None) -> int:
-    """Write runs, of how many they are the newest, and what could not be listed; the exit code."""
-    if chosen:
-        _write_listing(chosen)
-    if len(chosen) < (listing.total if matched is None else matched):
-        least = listing.total if matched is None else matched
-        say(f"the newest {len(chosen)} of {least}; --all lists all, 'recombine runs query' chooses")
-    unfinished = store.unfinished()
+    table = opened.table()
+    unreadable = table.attrs["unreadable"]
+    met = table if where is None else _selected(table, where)
+    shown = met if everything else met.tail(newest)
+    if len(shown):
+        _write_listing(shown)
+    if len(shown) < len(met):
+        say(f"the newest {len(shown)} of {len(met)}; --all lists all, --where selects")
+    unfinished = opened.unfinished()
     tail = f", {len(unfinished)} unfinished ({_some(unfinished)})" if unfinished else ""
-    count = counted(listing.total, "finished run")
-    say(f"{count if matched is None else f'{matched} of {count}'} in {store.path}{tail}")
-    if listing.unreadable:
-        say(f"cannot be listed: {_some(listing.unreadable)}; 'recombine runs verify' says why")
-    return _code(store, listing.unreadable)
+    count = counted(len(table), "finished run")
+    say(f"{count if where is None else f'{len(met)} of {count}'} in {opened.path}{tail}")
+    if unreadable:
+        say(f"cannot be listed: {_some(unreadable)}; 'recombine verify {opened.path}' says why")
+    return _code(opened, unreadable)
+
+
+def _selected(table: pandas.DataFrame, where: str) -> pandas.DataFrame:
+    from recombine.store.table import selected
+
+    return selected(table, where)
 
 
 def _code(store: Store, unlisted: Sequence[str]) -> int:
@@ -109,16 +95,30 @@ def _code(store: Store, unlisted: Sequence[str]) -> int:
         return MISUSED
 
 
-def _write_listing(rows: Sequence[Row]) -> None:
+def _write_listing(table: pandas.DataFrame) -> None:
     """Write the fields in which runs differ, their scores, and what is common to all."""
-    differing, common = difference(rows)
-    columns = [Column("key", [key[:KEY_DIGITS] for key, _ in rows], Holds.NAMES)]
-    columns += [Column(name, cells, Holds.NAMES) for name, cells in differing.items()]
-    for name, heading in HEADINGS.items():
-        columns.append(Column(heading, [score_text(name, summary["scores"][name]) for _, summary in rows]))
+    from recombine.store.table import short_name
+
+    fields = [name for name in table if name not in (*HEADINGS, "finished")]
+    # A field that only some kinds have says no more than the kind does.
+    kinds_differ = any(name.endswith("kind") and table[name].nunique() > 1 for name in fields)
+    columns, common = [Column("key", [key[:KEY_DIGITS] for key in table.index], Holds.NAMES)], []
+    for name in fields:
+        cells = [_cell(value) for value in table[name]]
+        if table[name].nunique(dropna=kinds_differ) > 1:
+            columns.append(Column(short_name(name), cells, Holds.NAMES))
+        elif len(set(cells)) == 1 and cells[0] not in ("–", "false"):
+            common.append(f"{short_name(name)}={cells[0]}")
+    columns += [Column(head, [score_text(name, v) for v in table[name]]) for name, head in HEADINGS.items()]
     write_table(console(), columns)
-    same = ", ".join(f"{name}={value}" for name, value in common.items())
-    paragraph(f"\n{'this run' if len(rows) == 1 else 'all of them'}: {same}")
+    paragraph(f"\n{'this run' if len(table) == 1 else 'all of them'}: {', '.join(common)}")
+
+
+def _cell(value: Any) -> str:
+    """A field's value; integers of a column in which some are missing come as floats."""
+    if value is None or value != value:
+        return "–"
+    return f"{value:.6g}" if isinstance(value, float) else shortened(typed(value), LONGEST_CELL)
 
 
 def _some(keys: Sequence[str]) -> str:
@@ -136,7 +136,8 @@ def show(run: str, /, *, store: StorePath = None) -> None:
         Its key, or the first digits of it.
     """
     stored = Store(store, create=False).resolve(run)
-    require_whole(stored)
+    if problems := stored.damage():
+        raise InvalidValue("run", stored.key, f"a run whose files are whole ({problems[0]})")
     say(f"{stored.key} {stored.status} after {counted(stored.result['steps'], 'step')}")
     spec = stored.spec_fields
     sections = {
@@ -146,14 +147,19 @@ def show(run: str, /, *, store: StorePath = None) -> None:
     }
     for title, fields in sections.items():
         say(f"\n{title}")
-        write_fields(console(), {name: typed(value) for name, value in fields.items()}, INDENT)
-    if command := train_command({"status": stored.status, "spec": spec}):
-        say(f"\ntrained by{_other_revision(spec)}: {command}")
+        grid = Table.grid(padding=(0, 2))
+        for name, value in fields.items():
+            grid.add_row(f"  {name}", Text(visible(typed(value)), overflow="fold"))
+        console().print(grid)
+    if command := train_command(spec):
+        revision = spec.get("revision", REVISION)
+        other = "" if revision == REVISION else f" revision {revision} of the code (the current one is {REVISION})"
+        say(f"\ntrained by{other}: {command}")
     say(f"files: {stored.path}")
 
 
 def _scores(run: Run) -> dict[str, str | None]:
-    """Scores, with the 95 % interval of those that come from some of a grid's points."""
+    """Scores, with a 95 % interval where only some points of a grid were evaluated."""
     errors = run.standard_errors
     texts = {name: None if v is None else f"{v:.5g}" for name, v in run.result["scores"].items()}
     if "points" not in run.result:
@@ -162,38 +168,18 @@ def _scores(run: Run) -> dict[str, str | None]:
     return {**shown, "points": f"{run.result['points']} drawn at random; ± is a 95 % interval"}
 
 
-def _other_revision(spec: Mapping[str, Any]) -> str:
-    """Which revision of the training code made a run, where that is not this one."""
-    revision = spec.get("revision", REVISION)
-    return "" if revision == REVISION else f" revision {revision} of the code (this one is {REVISION})"
-
-
-@app.command
-def verify(*, store: StorePath = None) -> int:
-    """Compare every byte with what was written; exit with 1 if any differs."""
-    opened = Store(store, create=False)
-    checked = 0
-    kinds: Counter[str] = Counter()
-    for name, problems in opened.verify():
-        checked += is_key(name)
-        kinds.update({problem.kind for problem in problems})
-        for problem in problems:
-            say(f"{name} {problem}" if problem.kind != "stray" else f"{problem}")
-    kept = "; what is damaged is trained again when it is next asked for" if kinds["damage"] else ""
-    unread = f", {kinds['unreadable']} could not be read" if kinds["unreadable"] else ""
-    say(f"{checked} checked, {kinds['damage']} damaged{unread}{kept}")
-    return FOUND_WRONG if kinds["damage"] else MISUSED if kinds["unreadable"] else 0
+def _readable(provenance: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: datetime.fromtimestamp(value).isoformat(" ", "seconds") if name in ("started", "finished") else value
+        for name, value in provenance.items()
+    }
 
 
 @app.command
 def prune(
-    *runs: str,
-    unfinished: Switch = False,
-    diverged: Switch = False,
-    dry_run: Switch = False,
-    store: StorePath = None,
-) -> None:
-    """Delete what no run needs (damaged and half-written files), and what is named.
+    *runs: str, unfinished: Switch = False, diverged: Switch = False, dry_run: Switch = False, store: StorePath = None,
+) -> None:  # fmt: skip
+    """Delete what no run needs (damaged and half-written files), and the runs that are named.
 
     Parameters
     ----------
@@ -204,19 +190,18 @@ def prune(
     diverged
         Also delete runs whose loss stopped being a finite number.
     dry_run
-        Only say what would be deleted.
+        Only print what would be deleted.
     """
     opened = Store(Store(store, create=False).path)  # folders that a copy has lost are made again
     keys = {opened.resolve(run).key for run in runs}
-    if diverged:
-        diverged_keys = [key for key, summary in opened.summaries() if summary["status"] == "diverged"]
-        keys |= {key for key in diverged_keys if opened.run(key).status == "diverged"}
-    paths = opened.leftovers()
+    if diverged:  # as the run says itself: the index is only a cache
+        keys |= {key for key in opened.table("status == 'diverged'").index if opened.run(key).status == "diverged"}
+    paths = leftovers(opened)
     checkpoints = opened.unfinished() if unfinished else []
     verb = "would delete" if dry_run else "deleted"
     counts = {"leftover": 0, "run": 0, "checkpoint of": 0}
     for path in paths:
-        done = dry_run or opened.delete_leftover(path)
+        done = dry_run or delete_leftover(opened, path)
         counts["leftover"] += done
         say(f"{verb if done else IN_USE} {path}")
     for key in [*sorted(keys), *checkpoints]:
@@ -228,8 +213,63 @@ def prune(
     say(f"{verb} {', '.join([*deleted, counted(counts['checkpoint of'], 'checkpoint')])}")
 
 
-def _readable(provenance: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: datetime.fromtimestamp(value).isoformat(" ", "seconds") if name in ("started", "finished") else value
-        for name, value in provenance.items()
-    }
+@app.command
+def export(
+    to: SomePath, /, *runs: str, where: Where = None, layout: Literal["store", "huggingface"] = "store",
+    store: StorePath = None,
+) -> None:  # fmt: skip
+    """Copy runs to another store (a directory), or write their specs and scores as a table (.csv, .parquet).
+
+    Or one run to a directory in the layout of the Hugging Face hub: model.safetensors, config.json and a model card.
+
+    Parameters
+    ----------
+    to
+        A directory that does not exist yet or is a store; or a file ending in .csv or .parquet.
+    runs
+        Keys, or first digits. Default: all runs.
+    layout
+        Of a directory: a store, or huggingface for one run, which recombine.from_pretrained loads.
+    """
+    if to.suffix and to.suffix not in TABLES and not to.is_dir():
+        raise InvalidValue("to", str(to), f"a directory, or a file ending in {listed(TABLES)}")
+    is_table = to.suffix in TABLES
+    if is_table:
+        require_file(to, "to")
+    if is_table and layout != "store":
+        raise InvalidValue("to", str(to), f"a directory for layout {layout}")
+    opened = Store(store, create=False)
+    with one_line_errors(to, "to"):
+        if to.exists() and to.samefile(opened.path):
+            raise InvalidValue("to", str(to), "another directory than the store")
+    table = opened.table(where)
+    keys = [opened.resolve(run).key for run in runs]
+    if unreadable := [key for key in table.attrs["unreadable"] if key in keys or not keys]:
+        raise InvalidValue("run", unreadable[0], "a run that can be read")
+    if keys:
+        table = table.loc[table.index.isin(keys)]
+    if is_table:
+        _write(to, table)
+    elif layout == "huggingface":
+        if len(table) != 1:
+            raise InvalidValue("runs", len(table), "one run, as a folder of the hub holds one model")
+        opened.run(table.index[0]).save_pretrained(to)
+    else:
+        _copy([opened.run(key) for key in table.index], to)
+    say(f"{counted(len(table), 'run')} exported to {to}")
+
+
+def _copy(runs: Sequence[Run], to: SomePath) -> None:
+    """Copy runs to a store, made where there is none; refusals name this argument."""
+    try:
+        other = Store(to)
+    except StoreError as error:
+        raise StoreError(str(error).replace("store", "to", 1)) from None
+    for run in runs:
+        other.adopt(run)
+
+
+def _write(to: SomePath, table: pandas.DataFrame) -> None:
+    from recombine.store.table import PARQUET, parquet
+
+    write(to, parquet(table) if to.suffix == PARQUET else table.to_csv().encode(), "to")

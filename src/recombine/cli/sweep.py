@@ -32,7 +32,7 @@ def sweep(
     store: StorePath = None,
     members: Whole | None = None,
     memory: Memory = None,
-    checkpoint: str | None = None,
+    checkpoint: float | None = None,
     processes: Whole | None = None,
     check: Check = "names",
     scheduler: SchedulerAddress = None,
@@ -43,14 +43,13 @@ def sweep(
     Parameters
     ----------
     members
-        Most members in one program. Default: the file's, or by device.
+        Maximum number of models trained together. Default: the file's, or by device.
     checkpoint
         Seconds between checkpoints.
     processes
-        On a CPU, train with so many processes of one thread each.
+        Number of single-threaded worker processes, on a CPU.
     check
-        How runs that are in the store already are looked at: bytes reads each whole, and trains damaged ones again;
-        names takes them for whole ("recombine runs verify" reads them).
+        How completed runs are checked: "bytes" reads every file and trains damaged runs again; "names" trusts them.
     """
     content = read_sweep(file)
     settings: dict[str, Any] = dict(content.settings)
@@ -69,14 +68,10 @@ def sweep(
     _describe(specs, store_path(folder), whole=dry_run)
     if not dry_run:
         train_and_show(
-            specs, folder, device=chosen_device, members=settings.get("members"), memory=_text(settings.get("memory")),
-            checkpoint=str(settings.get("checkpoint", CHECKPOINT_SECONDS)), processes=settings.get("processes"),
+            specs, folder, device=chosen_device, members=settings.get("members"), memory=settings.get("memory"),
+            checkpoint=settings.get("checkpoint", CHECKPOINT_SECONDS), processes=settings.get("processes"),
             scheduler=cluster, check=check,
         )  # fmt: skip
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
 
 
 def _describe(specs: list[RunSpec], folder: Path, *, whole: bool) -> None:

@@ -7,19 +7,18 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from recombine.checks import one_of
 from recombine.cli.flags import parse_seeds, specs_from, with_spec_flags
 from recombine.cli.listing import field_text
 from recombine.cli.options import SchedulerAddress, SchedulerFile, StorePath, Whole, chosen_scheduler
 from recombine.cli.tables import write_summary
-from recombine.errors import InvalidValue, listed
+from recombine.errors import listed
 from recombine.screen import console, counted, paragraph, say
 from recombine.specs import RunSpec
 from recombine.store import store_path, summarize
 from recombine.sweep import train as train_specs
-from recombine.sweep.bar import TrainingBar
 from recombine.sweep.executors import CHECKPOINT_SECONDS
 from recombine.sweep.local import Check
+from recombine.sweep.progress import TrainingBar
 from recombine.training import DEFAULT_PRECISION, resolve_device
 from recombine.training.devices import DEVICES
 
@@ -31,15 +30,15 @@ MOST_HOLDOUTS = 8
 
 Device = Annotated[str, Parameter(help=f"{listed(DEVICES)}.")]
 Members = Annotated[
-    Whole | None, Parameter(help="Most members in one program. Default: by device.", show_default=False)
+    Whole | None, Parameter(help="Maximum number of models trained together. Default: by device.", show_default=False)
 ]  # fmt: skip
 Memory = Annotated[
-    str | None, Parameter(help="Most GiB of a GPU's memory. Default: what is free.", show_default=False)
+    float | None, Parameter(help="GPU memory limit in GiB. Default: all that is free.", show_default=False)
 ]  # fmt: skip
 Processes = Annotated[
     Whole | None,
     Parameter(
-        help="On a CPU, train with so many processes of one thread each. Default: this one, with all threads.",
+        help="Number of single-threaded worker processes, on a CPU. Default: this process, with all threads.",
         show_default=False,
     ),
 ]
@@ -57,7 +56,7 @@ def train(
     store: StorePath = None,
     members: Members = None,
     memory: Memory = None,
-    checkpoint: Annotated[str, Parameter(help="Seconds between checkpoints.")] = str(CHECKPOINT_SECONDS),
+    checkpoint: Annotated[float, Parameter(help="Seconds between checkpoints.")] = CHECKPOINT_SECONDS,
     processes: Processes = None,
     scheduler: SchedulerAddress = None,
     scheduler_file: SchedulerFile = None,
@@ -73,10 +72,7 @@ def train(
 
 def usual_flags(device: str, cluster: object) -> dict[str, list[str]]:
     """Flags that depend on where is trained; what a cluster's workers have is known to `device` only."""
-    if cluster is None:
-        kind = resolve_device(device).type
-    else:
-        kind = "cuda" if one_of("device", device, DEVICES) == "cuda" else "cpu"
+    kind = resolve_device(device).type if cluster is None else "cuda" if device == "cuda" else "cpu"
     return {"precision": [DEFAULT_PRECISION[kind]]}
 
 
@@ -86,19 +82,17 @@ def train_and_show(
     *,
     device: str,
     members: int | None,
-    memory: str | None,
-    checkpoint: str,
+    memory: float | None,
+    checkpoint: float,
     processes: int | None,
     scheduler: str | Path | None,
     check: Check = "bytes",
 ) -> None:
     """Train specs, with a bar, and print a table, unless there are too many runs for one."""
-    gigabytes = _number("memory", memory, "a number of GiB") if memory is not None else None
-    seconds = _number("checkpoint", checkpoint, "a number of seconds")
     with TrainingBar() as bar:
         runs = train_specs(
-            specs, store, device=device, members=members, checkpoint_seconds=seconds, watch=bar, processes=processes,
-            memory=gigabytes, scheduler=scheduler, say=bar.say, check=check,
+            specs, store, device=device, members=members, checkpoint_seconds=checkpoint, watch=bar, processes=processes,
+            memory=memory, scheduler=scheduler, say=bar.say, check=check,
         )  # fmt: skip
     if len(runs) <= MOST_SUMMARISED:
         write_summary(console(), summarize(runs))
@@ -114,10 +108,3 @@ def _holdout_lines(specs: list[RunSpec]) -> list[str]:
         return [f"{len(tasks)} hold-outs"]
     texts = {task: field_text(task.holdout.model_dump(mode="json")) for task in tasks.values()}
     return [f"hold-out {text}: {task.holdout_summary}" for task, text in texts.items()]
-
-
-def _number(field: str, word: str, allowed: str) -> float:
-    try:
-        return float(word)
-    except ValueError:
-        raise InvalidValue(field, word, allowed) from None

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recombine.checks import number
 from recombine.errors import InvalidValue, listed
 from recombine.factors import LARGEST_GRID, TURN, Factor, FactorGrid, Form
 
@@ -44,14 +43,10 @@ class Arrangement(NamedTuple):
 
 def column_of(field: str, values: Any, rows: int) -> np.ndarray:
     """A column as float64 numbers or texts, a value for each row."""
-    try:
-        array = np.asarray(values)
-    except Exception:  # what a user's own sequence raises, or lists of different lengths
-        raise InvalidValue(field, values, "a list of numbers or of texts") from None
-    if array.ndim != 1 or array.dtype.kind not in "biufUS":
-        is_text = array.ndim == 1 and array.dtype.kind in "OT" and all(isinstance(value, str) for value in array)
-        if not is_text:
-            raise InvalidValue(field, array if array.ndim != 1 else str(array.dtype), "a list of numbers or of texts")
+    array = np.asarray(values)
+    is_text = array.ndim == 1 and array.dtype.kind in "OT" and all(isinstance(value, str) for value in array)
+    if array.ndim != 1 or (array.dtype.kind not in "biufUS" and not is_text):
+        raise InvalidValue(field, array if array.ndim != 1 else str(array.dtype), "a list of numbers or of strings")
     if len(array) != rows:
         raise InvalidValue(field, len(array), f"{rows} values, one per image")
     if array.dtype.kind in "biuf":
@@ -70,10 +65,10 @@ def check_names(field: str, names: Iterable[str]) -> None:
     """Refuse names that no factor can have, before anything is read."""
     names = list(names)
     for name in names:
-        if not (isinstance(name, str) and name.isidentifier()):
-            raise InvalidValue(field, name, "names of factors of letters, digits and underscores")
+        if not name.isidentifier():
+            raise InvalidValue(field, name, "factors' names of letters, digits and underscores")
     if len(set(names)) < len(names):
-        raise InvalidValue(field, names, "different names of factors")
+        raise InvalidValue(field, names, "different names")
 
 
 def factor_of(name: str, column: np.ndarray, form: Form = "number", turn: float = TURN, field: str = "data") -> Levels:
@@ -88,7 +83,7 @@ def factor_of(name: str, column: np.ndarray, form: Form = "number", turn: float 
     """
     is_text = column.dtype.kind == "U"
     if is_text and form == "angle":
-        raise InvalidValue(f"{field}.{name}", str(column[0]), "numbers, since the factor is angular")
+        raise InvalidValue(f"{field}.{name}", str(column[0]), "numbers, since the factor is an angle")
     values, positions = np.unique(column, return_inverse=True)
     levels, count = tuple(values.tolist()), len(values)
     if is_text or form == "category":
@@ -105,7 +100,7 @@ def factor_of(name: str, column: np.ndarray, form: Form = "number", turn: float 
 
 def _period(field: str, values: np.ndarray, turn: float) -> float:
     """A full turn; exactly the span of the values where they go from 0 to a full one, but for rounding."""
-    turn, span = number("turn", turn, above=0), float(values[-1] - values[0])
+    span = float(values[-1] - values[0])
     if span > turn * (1 + WRITTEN):
         raise InvalidValue(field, [float(values[0]), float(values[-1])], f"angles within one turn ({turn:g})")
     return span if abs(span - turn) <= WRITTEN * turn else turn

@@ -9,11 +9,10 @@ from recombine.decoders.base import (
     build_seeded,
 )
 from recombine.decoders.cnn import CNN
-from recombine.decoders.coordinate import CoordinateMLP
 from recombine.decoders.encoder import ConvEncoder
 from recombine.decoders.low_rank import LowRank, LowRankEmbedding
 from recombine.decoders.mlp import MLP
-from recombine.decoders.transformer import Transformer
+from recombine.decoders.tokens import CoordinateMLP, Transformer
 
 __all__ = [
     "CNN",

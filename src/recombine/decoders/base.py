@@ -21,7 +21,6 @@ import torch
 from pydantic import BeforeValidator, SerializeAsAny
 from torch import Tensor, nn
 
-from recombine.checks import checked, whole_number
 from recombine.errors import InvalidValue
 from recombine.frozen import Variant
 from recombine.registry import Registry
@@ -37,8 +36,6 @@ class Interface:
     """Rows and columns; of colour images channels, rows and columns. One channel is grey and has no axis."""
 
     def __post_init__(self) -> None:
-        for count in self.image_shape:
-            whole_number("image_shape", count)
         if len(self.image_shape) not in (2, 3) or (len(self.image_shape) == 3 and self.image_shape[0] == 1):
             raise InvalidValue("image_shape", self.image_shape, "(y, x), or (channel, y, x) of two channels or more")
 
@@ -81,13 +78,9 @@ class StagedDecoder(nn.Module):
     {'hidden': (5, 4), 'output': (5, 3)}
     """
 
-    @checked
     def __init__(self, stages: Mapping[str, nn.Module]) -> None:
         super().__init__()
-        try:
-            self.stages = nn.ModuleDict(stages)
-        except KeyError as error:  # a name with a dot in it, or one that torch needs itself
-            raise InvalidValue("stages", list(stages), f"names of modules ({error})") from error
+        self.stages = nn.ModuleDict(stages)
 
     @property
     def stage_names(self) -> tuple[str, ...]:

@@ -18,23 +18,19 @@ Variances are over the pixel index and divide by its length.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, cast
 
 import torch
 from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
+from torch.nn import functional
 
-from recombine.checks import checked, whole_number
 from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDecoder, ToImage
-from recombine.decoders.low_rank_parts import PlainParts
-from recombine.errors import InvalidValue
 
 Convention = Literal["unit", "raw"]
-LARGEST_SIDE = 2**16
-"""Largest number of values of a factor, of pixels of a side, and of ranks."""
-LARGEST_EMBEDDING = 2**30
-"""Largest number of components of all vectors of an embedding."""
 
 
 @DECODERS.register
@@ -111,7 +107,6 @@ class LowRankEmbedding(nn.Module):
     torch.Size([8, 2, 8, 8])
     """
 
-    @checked
     def __init__(
         self,
         code_sizes: tuple[int, ...],
@@ -120,16 +115,9 @@ class LowRankEmbedding(nn.Module):
         vectors: Convention = "unit",
     ) -> None:
         super().__init__()
-        rank = min(image_shape[-2:], default=0) if rank is None else rank
-        for field, sizes in (("code_sizes", code_sizes), ("image_shape", image_shape), ("rank", (rank,))):
-            for size in sizes:
-                whole_number(field, size, at_most=LARGEST_SIDE)
-        if not code_sizes:
-            raise InvalidValue("code_sizes", code_sizes, "a code of at least one factor")
+        rank = min(image_shape[-2:]) if rank is None else rank
         ends = Interface(tuple(code_sizes), tuple(image_shape))
         self.channels, (rows, columns) = ends.channels, ends.plane
-        if sum(code_sizes) * self.channels * rank * (rows + columns) > LARGEST_EMBEDDING:
-            raise InvalidValue("rank", rank, f"embeddings of at most {LARGEST_EMBEDDING} numbers")
         self.code_sizes = tuple(code_sizes)
         self.vectors = vectors
         each = [size for size in code_sizes for _ in range(self.channels)]
@@ -163,3 +151,74 @@ class LowRankEmbedding(nn.Module):
 
     def forward(self, codes: Float[Tensor, "batch code"]) -> Float[Tensor, "batch rendered y x"]:
         return self.parts().rendered(codes)
+
+
+@dataclass(frozen=True)
+class EmbeddingParts(ABC):
+    """An embedding's parameters as they are used, images to be mixed and penalties, however they are computed.
+
+    Vectors are `(*member, value, rank, pixel)` and strengths `(*member, value, rank)`, one tensor per factor and, where
+    images have colour, channel: factor by factor, a factor's channels together.
+    """
+
+    rows: list[Tensor]
+    columns: list[Tensor]
+    strengths: list[Tensor]
+    channels: int
+    """Tensors of one factor, one for each colour channel."""
+
+    @abstractmethod
+    def images(self) -> list[Tensor]:
+        """W(v) = Σ λ v uᵀ, `(*member, value, y, x)`."""
+
+    @abstractmethod
+    def entropy(self) -> Tensor:
+        """−Σ λ̃ ln λ̃ over all values of all factors, one number per member."""
+
+    @abstractmethod
+    def variance(self) -> Tensor:
+        """Var v + Var u over pixels, summed over ranks, values and factors; one number per member."""
+
+    def rendered(self, codes: Tensor) -> Tensor:
+        """Codes `(*member, batch, code)` to one image per factor and channel, `(*member, batch, factor, y, x)`."""
+        blocks = codes.split([s.shape[-2] for s in self.strengths[:: self.channels]], dim=-1)
+        mixed = [
+            (blocks[k // self.channels] @ images.flatten(-2)).unflatten(-1, images.shape[-2:])
+            for k, images in enumerate(self.images())
+        ]
+        return torch.stack(mixed, dim=-3)
+
+    def penalties(self) -> dict[str, Tensor]:
+        """Both penalties by name, as the recipe weighs them into the loss."""
+        return {"entropy": self.entropy(), "variance": self.variance()}
+
+
+@dataclass(frozen=True)
+class PlainParts(EmbeddingParts):
+    """By torch; `rows` and `columns` have unit norm."""
+
+    penalised: list[Tensor]
+    """The vectors whose variance is penalised."""
+
+    @classmethod
+    def of(
+        cls, rows: list[Tensor], columns: list[Tensor], strengths: list[Tensor], unit: bool, channels: int = 1
+    ) -> PlainParts:
+        """From parameters; the variance penalised is that of the unit vectors, or of the raw ones."""
+        units = [functional.normalize(v, dim=-1) for v in rows], [functional.normalize(u, dim=-1) for u in columns]
+        return cls(*units, strengths, channels, [*units[0], *units[1]] if unit else rows + columns)
+
+    def images(self) -> list[Tensor]:
+        return [(s[..., None] * v).mT @ u for s, v, u in zip(self.strengths, self.rows, self.columns, strict=True)]
+
+    def spectra(self) -> list[Tensor]:
+        """Normalised squared strengths λ̃."""
+        return [functional.normalize(strength**2, p=1, dim=-1) for strength in self.strengths]
+
+    def entropy(self) -> Tensor:
+        tiny = torch.finfo(torch.float32).tiny  # 0 ln 0 = 0, with a finite gradient: strengths may reach zero
+        return torch.stack([-(s * s.clamp(min=tiny).log()).sum(dim=(-1, -2)) for s in self.spectra()]).sum(dim=0)
+
+    def variance(self) -> Tensor:
+        centred = [v - v.mean(dim=-1, keepdim=True) for v in self.penalised]  # faster than `var`
+        return torch.stack([v.square().mean(dim=-1).sum(dim=(-1, -2)) for v in centred]).sum(dim=0)

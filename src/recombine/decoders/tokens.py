@@ -1,12 +1,22 @@
-"""Pixel tokens: the code, repeated at every pixel, plus a fixed two-dimensional sinusoidal position; and back."""
+"""Decoders of pixel tokens: the code, repeated at every pixel, plus a fixed two-dimensional sinusoidal position.
+
+`Transformer` takes them through the original post-norm encoder layers with ReLU; no dropout, so that a member's result
+does not depend on its neighbours' random numbers. `CoordinateMLP`, the "spatially aware" one, has per-token layers
+(linear + PReLU) and no attention. Both end in a linear map to the colour of each pixel. Stages: `tokens`, `layer1` …
+and `output`.
+"""
 
 from __future__ import annotations
 
+from typing import Annotated, Literal, Self
+
 import torch
 from jaxtyping import Float
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from recombine.decoders.base import Interface, ToImage
+from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDecoder, ToImage
+from recombine.errors import InvalidValue
 
 POSITION_BASE = 10000.0
 """Ratio of the fastest frequency to the one past the slowest, as in the transformer's usual positions."""
@@ -51,3 +61,89 @@ class TokensToImage(ToImage):
 def read_out(interface: Interface, width: int) -> nn.Sequential:
     """The last stage: each token to its pixel's value, one for each channel."""
     return nn.Sequential(nn.Linear(width, interface.channels), TokensToImage(interface.image_shape))
+
+
+@DECODERS.register
+class CoordinateMLP(DecoderSpec):
+    """A small network that each pixel runs on its own position.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> module = rc.RunSpec(task=rc.BumpTask(size=8), decoder=rc.CoordinateMLP(width=16, depth=2)).module()
+    >>> module.stage_names
+    ('tokens', 'layer1', 'layer2', 'output')
+    """
+
+    kind: Literal["coordinate"] = "coordinate"
+    width: Annotated[int, Field(ge=4, le=2**16, multiple_of=4)] = 128
+    """Size of a token."""
+    depth: Annotated[int, Field(ge=1, le=1000)] = 3
+    """Layers."""
+
+    def build(self, interface: Interface) -> StagedDecoder:
+        stages: dict[str, nn.Module] = {"tokens": PixelTokens(interface, self.width)}
+        for number in range(1, self.depth + 1):
+            stages[f"layer{number}"] = nn.Sequential(nn.Linear(self.width, self.width), nn.PReLU())
+        stages["output"] = read_out(interface, self.width)
+        return StagedDecoder(stages)
+
+
+@DECODERS.register
+class Transformer(DecoderSpec):
+    """Attention over pixel tokens.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> module = rc.RunSpec(task=rc.BumpTask(size=8), decoder=rc.Transformer(width=16, depth=1)).module()
+    >>> module.stage_names
+    ('tokens', 'layer1', 'output')
+    """
+
+    kind: Literal["transformer"] = "transformer"
+    width: Annotated[int, Field(ge=4, le=2**16, multiple_of=4)] = 128
+    """Size of a token."""
+    depth: Annotated[int, Field(ge=1, le=1000)] = 3
+    """Layers."""
+    heads: Annotated[int, Field(ge=1)] = 4
+    """Attention heads."""
+    feedforward: Annotated[int, Field(ge=1, le=2**16)] = 512
+    """Hidden width of each layer's feed-forward part."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.width % self.heads:
+            raise InvalidValue("width", self.width, f"a multiple of heads ({self.heads})")
+        return self
+
+    def build(self, interface: Interface) -> StagedDecoder:
+        stages: dict[str, nn.Module] = {"tokens": PixelTokens(interface, self.width)}
+        for number in range(1, self.depth + 1):
+            stages[f"layer{number}"] = EncoderLayer(self.width, self.heads, self.feedforward)
+        stages["output"] = read_out(interface, self.width)
+        return StagedDecoder(stages)
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention and a feed-forward part, each added to its input and normalised."""
+
+    def __init__(self, width: int, heads: int, feedforward: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.mix = nn.Linear(width, 3 * width)
+        self.merge = nn.Linear(width, width)
+        self.feed = nn.Sequential(nn.Linear(width, feedforward), nn.ReLU(), nn.Linear(feedforward, width))
+        self.after_attention = nn.LayerNorm(width)
+        self.after_feed = nn.LayerNorm(width)
+        nn.init.xavier_uniform_(self.mix.weight)
+        nn.init.zeros_(self.mix.bias)
+        nn.init.zeros_(self.merge.bias)
+
+    def forward(self, tokens: Float[Tensor, "batch pixel width"]) -> Float[Tensor, "batch pixel width"]:
+        query, key, value = self.mix(tokens).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+        # Written out: the fused kernels have no forward-mode derivative.
+        attention = torch.softmax(query @ key.mT / query.shape[-1] ** 0.5, dim=-1)
+        attended = (attention @ value).transpose(1, 2).flatten(-2)
+        tokens = self.after_attention(tokens + self.merge(attended))
+        return self.after_feed(tokens + self.feed(tokens))

@@ -13,26 +13,29 @@ callback and without it gives the same bits. Only the numbers that are logged ar
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 import xarray
 from torch import nn
 
-from recombine.checks import items, users_function, whole_number
-from recombine.diagnosis.arguments import valid_module
+from recombine.diagnosis.arguments import selected
 from recombine.diagnosis.diagnosing import diagnose
 from recombine.diagnosis.isolation import unwrapped
 from recombine.diagnosis.result import Diagnosis
-from recombine.diagnosis.selection import selected
-from recombine.errors import InvalidValue, listed
+from recombine.errors import InvalidValue, RecombineError
 from recombine.factors import FactorGrid
 from recombine.metrics.registry import STAGE_METRICS
 
 if TYPE_CHECKING:
     import pandas
 
+LIGHTNING = ("lightning.pytorch", "pytorch_lightning")
+"""The same library under its two names; a trainer of one does not know callbacks of the other."""
 Log = Callable[[dict[str, float], int], object]
 USUAL = (
     "id_error", "ood_error", "ood_over_mean", "factorization_mean", "partial_factorization", "log_volume_std",
@@ -92,18 +95,12 @@ class DiagnosisCallback:
         self, grid: FactorGrid | str | None = None, *, every: int = 1, metrics: Sequence[str] | None = None,
         log: Log | None = None, prefix: str = "diagnosis/", **settings: Any,
     ) -> None:  # fmt: skip
-        self.every = whole_number("every", every)
-        self.required = None if metrics is None else items("metrics", metrics, str, example="names of variables")
-        self.names = list(USUAL if self.required is None else self.required)
-        selected(self.names, False)
-        if log is not None and not callable(log):
-            raise InvalidValue("log", log, "a function of a dictionary of numbers and the step")
-        if not isinstance(prefix, str):
-            raise InvalidValue("prefix", prefix, "a text")
-        allowed = [name for name in inspect.signature(diagnose).parameters if name not in ("module", "grid", "metrics")]
-        for name, value in settings.items():
-            if name not in allowed:
-                raise InvalidValue(name, value, f"nothing, since the arguments of diagnose are {listed(allowed)}")
+        if every < 1:
+            raise InvalidValue("every", every, "at least 1")
+        self.every, self.required = every, metrics
+        self.names = list(USUAL if metrics is None else metrics)
+        selected(self.names, False)  # what is wrong shows before hours of training
+        inspect.signature(diagnose).bind(None, grid, metrics=self.names, **settings)
         self.grid, self.log, self.prefix, self.settings = grid, log, prefix, settings
         self.calls = 0
         self.measured: list[tuple[int, Diagnosis]] = []
@@ -125,26 +122,28 @@ class DiagnosisCallback:
         dict of float or None
             The numbers by name; none between measurements, and in processes of distributed training but the first.
         """
-        step = self.calls if step is None else whole_number("step", step, at_least=0)
+        step = self.calls if step is None else step
         self.calls += 1
         if step % self.every or not _is_first_process():
             return None
-        result = diagnose(unwrapped(valid_module(module)), self.grid, metrics=self.names, **self.settings)
+        result = diagnose(unwrapped(module), self.grid, metrics=self.names, **self.settings)
         chosen = self._chosen(result)
         self.measured.append((step, chosen))
         numbers = {f"{self.prefix}{name}": value for name, value in self._numbers(chosen).items()}
         if self.log is not None:
-            with users_function("log", self.log):
-                self.log(dict(numbers), step)
+            self.log(dict(numbers), step)
         return numbers
 
     def _chosen(self, result: Diagnosis) -> Diagnosis:
         """The variables that were asked for; one that is not there is refused, unless nobody named it."""
         for name in self.required or ():
             if name not in result:
-                metric = next((own.name for own in STAGE_METRICS.values() if name in _columns(own.columns)), name)
+                metric = next(
+                    (own.name for own in STAGE_METRICS.values() if name in [column.name for column in own.columns]),
+                    name,
+                )
                 needed = result.left_out.get(metric, "targets and a hold-out")
-                raise InvalidValue("metrics", name, f"what can be measured here; {name} needs: {needed}")
+                raise InvalidValue("metrics", name, f"variables that can be measured here ({name} needs {needed})")
         return result.drop_vars([name for name in result.data_vars if name not in self.names])
 
     def _numbers(self, result: Diagnosis) -> dict[str, float]:
@@ -184,13 +183,9 @@ class DiagnosisCallback:
         lightning.pytorch.Callback
             Logs with `LightningModule.log_dict`, and with `log` where that is given.
         """
-        from recombine.diagnosis.lightning import lightning_callback
-
-        return lightning_callback(self, module, each)
-
-
-def _columns(columns: Sequence[Any]) -> list[str]:
-    return [column.name for column in columns]
+        if each not in ("epoch", "step"):
+            raise InvalidValue("each", each, "epoch or step")
+        return _lightning_class(_lightning_package())(self, module, each)
 
 
 def _cases(name: str, variable: xarray.DataArray) -> Iterator[tuple[str, float]]:
@@ -209,3 +204,44 @@ def _cases(name: str, variable: xarray.DataArray) -> Iterator[tuple[str, float]]
 def _is_first_process() -> bool:
     distributed = torch.distributed
     return not (distributed.is_available() and distributed.is_initialized()) or distributed.get_rank() == 0
+
+
+def _lightning_package() -> str:
+    """The library that is in use, else the first that is installed."""
+    for name in sorted(LIGHTNING, key=lambda name: name not in sys.modules):
+        try:
+            import_module(name)
+        except ImportError:
+            continue
+        return name
+    raise RecombineError("lightning: it is not installed; pip install lightning")
+
+
+@cache
+def _lightning_class(package: str) -> Any:
+    """Made when it is asked for: Lightning is no dependency."""
+    base: Any = import_module(package).Callback
+
+    class LightningDiagnosis(base):
+        """Calls a `DiagnosisCallback` at the end of epochs or batches, and logs its numbers."""
+
+        def __init__(self, callback: DiagnosisCallback, path: str | None, each: str) -> None:
+            super().__init__()
+            self.callback, self.path, self.each = callback, path, each
+
+        def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+            if self.each == "epoch":
+                self._measure(pl_module, trainer.current_epoch)
+
+        def on_train_batch_end(
+            self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+        ) -> None:  # fmt: skip
+            if self.each == "step":
+                self._measure(pl_module, trainer.global_step)
+
+        def _measure(self, pl_module: Any, step: int) -> None:
+            numbers = self.callback(pl_module if self.path is None else pl_module.get_submodule(self.path), step)
+            if numbers is not None:
+                pl_module.log_dict(numbers, rank_zero_only=True)
+
+    return LightningDiagnosis

@@ -22,23 +22,24 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recombine.checks import items, number, one_of, whole_number
 from recombine.diagnosis.arguments import (
+    Selection,
+    TargetFunction,
     encode_values,
     holdout_mask,
-    one_line_mistakes,
+    own_data,
+    selected,
     shaped_targets,
+    target_rows,
     valid_encoding,
     valid_grid,
-    valid_module,
+    valid_targets,
 )
-from recombine.diagnosis.data import own_data
 from recombine.diagnosis.derivatives import Geometry, exact_geometry
 from recombine.diagnosis.hooks import OUTPUT
 from recombine.diagnosis.isolation import as_called, differentiable, refuse_unfinished, uncompiled, undisturbed
-from recombine.diagnosis.outputs import averaged_outputs, output_scores, superposition
+from recombine.diagnosis.outputs import averaged_outputs, output_scores, streamed_errors, superposition
 from recombine.diagnosis.result import Diagnosis, dataset, reserved_names
-from recombine.diagnosis.runs import settings_of
 from recombine.diagnosis.sampling import (
     Part,
     averaged_profile,
@@ -47,19 +48,16 @@ from recombine.diagnosis.sampling import (
     plan_of,
     profile_errors,
 )
-from recombine.diagnosis.selection import Selection, selected
-from recombine.diagnosis.streaming import streamed_errors
 from recombine.diagnosis.subject import Subject, prepare_subject
-from recombine.diagnosis.targets import TargetFunction, target_rows, valid_targets
 from recombine.encodings import Encoding
-from recombine.errors import InvalidValue
+from recombine.errors import InvalidValue, listed
 from recombine.factors import FactorGrid
 from recombine.holdouts import Holdout, HoldoutSummary
 from recombine.metrics import neighbour_metric, volume_element
 from recombine.metrics.profile import StageProfile, read_stages, stage_profile
 from recombine.metrics.registry import Stage
+from recombine.metrics.sampling import points_at
 from recombine.metrics.stages import INPUT, MEMORY, Encode, precision
-from recombine.metrics.sub_grids import points_at
 from recombine.store import Run
 from recombine.tasks import ArrayTask
 from recombine.training.devices import arithmetic
@@ -67,7 +65,6 @@ from recombine.training.devices import arithmetic
 GEOMETRIES = ("auto", "exact", "differences")
 
 
-@one_line_mistakes
 def diagnose(
     module: nn.Module | Run,
     grid: FactorGrid | str | None = None,
@@ -148,17 +145,25 @@ def diagnose(
         given_too = {"grid": grid, "data": data, "encode": encode, "holdout": holdout, "targets": targets}
         for name, value in (given_too | {"background": background or None}).items():
             if value is not None:
-                raise InvalidValue(name, value, "nothing for a run: its spec says it")
+                raise InvalidValue(name, value, "left out: the spec of a run says it")
+        task = module.spec.task
+        given_by_spec: dict[str, Any] = {"data": task} if isinstance(task, ArrayTask) else {
+            "grid": task.grid, "encode": task.encoding, "holdout": task.held_out, "targets": task.render,
+            "background": task.background,
+        }  # fmt: skip
         return diagnose(
-            module.module(), **settings_of(module), stages=stages, memory=memory, geometry=geometry, thorough=thorough,
+            module.module(), **given_by_spec, stages=stages, memory=memory, geometry=geometry, thorough=thorough,
             points=points, seed=seed, metrics=metrics,
         )  # fmt: skip
-    valid_module(module)
+    if not isinstance(module, nn.Module):
+        raise InvalidValue("module", module, "a torch.nn.Module or a finished run")
+    if geometry not in GEOMETRIES:
+        raise InvalidValue("geometry", geometry, f"one of {listed(GEOMETRIES)}")
     present: Tensor | None = None
     if data is not None:
         for name, value in {"grid": grid, "targets": targets}.items():
             if value is not None:
-                raise InvalidValue(name, value, "nothing beside data, which has its own")
+                raise InvalidValue(name, value, "left out beside data, which has its own")
         grid, encode, holdout, targets, background, present = own_data(data, encode, holdout)
     grid = valid_grid(grid, reserved_names())
     encoding = valid_encoding(encode, grid)
@@ -166,12 +171,9 @@ def diagnose(
     given = valid_targets(targets, grid)
     plan = plan_of(grid, mask, points, seed, present)
     whole = target_rows(given, grid) if plan.points is None else None
-    one_of("geometry", geometry, GEOMETRIES)
-    number("background", background)
-    whole_number("memory", memory)
-    thorough = thorough if isinstance(thorough, bool) else items("thorough", thorough, str, example="names of metrics")
+    stages = [stages] if isinstance(stages, str) else stages
+    thorough = [thorough] if isinstance(thorough, str) else thorough
     selection = selected(metrics, thorough)
-    stages = stages if stages is None else items("stages", stages, str, example="paths of submodules")
     module = uncompiled(module)
     refuse_unfinished(module)
     weight = next((p for p in (*module.parameters(), *module.buffers())), torch.empty(0))
@@ -186,7 +188,7 @@ def diagnose(
         places = [points_at(grid, part.indices).to(device, precision(device)).clone() for part in plan.parts]
         subject = prepare_subject(module, forward, encoded, places[0], stages, memory)
         if plan.points is not None and subject.rows.how == "whole":
-            allowed = "a grid that has no gaps and is not sampled, since the rows of a batch meet"
+            allowed = "a whole grid without gaps: outputs depend on other examples in the batch"
             raise InvalidValue("points" if plan.present is None else "data", len(plan.points), allowed)
         how = geometry if selection.metric_tensor else "differences"
         derivatives = [_geometry(how, encoding, subject, own, grid) for own in places]
@@ -254,24 +256,12 @@ def _scores(
     kernels = paired and selection.kernels
     scores = output_scores(outputs, points, part.held_out, part.grid, truth, kernels=kernels)
     if paired and selection.superposition:
-        averaged = _averaged(subject, encoding, codes, grid, part.held_out, background)
+        averaged = None  # where codes have no block per factor, or outputs depend on other rows
+        if isinstance(encoding, Encoding) and subject.rows.how != "whole":
+            sizes = [encoding.size(factor) for factor in grid.factors]
+            averaged = averaged_outputs(lambda rows: subject.outputs(rows) - background, codes(), sizes, part.held_out)
         scores |= superposition(outputs, points, part.held_out, part.grid, truth, background, averaged)
     return scores
-
-
-def _averaged(
-    subject: Subject,
-    encoding: object,
-    codes: Callable[[], Tensor],
-    grid: FactorGrid,
-    mask: Tensor,
-    background: float,
-) -> Tensor | None:
-    """The averaged prediction for held-out points; none where codes have no block per factor, or rows meet."""
-    if not isinstance(encoding, Encoding) or subject.rows.how == "whole":
-        return None
-    sizes = [encoding.size(factor) for factor in grid.factors]
-    return averaged_outputs(lambda part: subject.outputs(part) - background, codes(), sizes, mask)
 
 
 def _measurable(
@@ -279,24 +269,14 @@ def _measurable(
 ) -> Iterator[Stage]:
     """The stages, refusing those without finite numbers; the outputs are kept for scores of their own."""
     for stage in stages:
-        _refuse_unmeasurable(stage, encode, metric_tensor)
+        if not stage.features.shape[-1] or not bool(torch.isfinite(stage.features).all()):
+            field = ("encode", encode) if stage.name == INPUT else ("module", stage.name)
+            raise InvalidValue(*field, "finite numbers, at least one, at every grid point")
+        if metric_tensor and not bool(torch.isfinite(volume_element(stage.metric)).all()):
+            raise InvalidValue("module", stage.name, "a stage whose metric tensor is finite at every grid point")
         if stage.name == OUTPUT:
             kept[OUTPUT] = stage.features
         yield stage
-
-
-def _refuse_unmeasurable(stage: Stage, encode: object, metric_tensor: bool) -> None:
-    """Refuse a stage that has no numbers at all, or some that are not finite."""
-    features = stage.features
-    if features.shape[-1] and bool(torch.isfinite(features).all()):
-        if metric_tensor and not bool(torch.isfinite(volume_element(stage.metric)).all()):
-            allowed = "a stage whose metric tensor and volume are finite at every grid point"
-            raise InvalidValue("module", stage.name, allowed)
-        return
-    allowed = "finite numbers at every grid point" if features.shape[-1] else "at least one number per grid point"
-    if stage.name == INPUT:
-        raise InvalidValue("encode", encode, f"a code with {allowed}")
-    raise InvalidValue("module", stage.name, f"a stage with {allowed}")
 
 
 def _geometry(setting: str, encoding: object, subject: Subject, points: Tensor, grid: FactorGrid) -> Geometry:

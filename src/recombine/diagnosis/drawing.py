@@ -54,7 +54,7 @@ def plane_figure(
     """
     drawable = _maps(result)
     if column not in drawable:
-        raise InvalidValue("column", column, f"a number per stage and grid point: {listed(drawable)}")
+        raise InvalidValue("column", column, f"a variable with a number per stage and grid point ({listed(drawable)})")
     chosen = plane_through(result, plane, at)
     labels, prefix = stage_labels([str(stage) for stage in result["stage"].values])
     columns = min(4, len(labels)) if len(labels) <= 16 else 6

@@ -79,27 +79,22 @@ def plane_of(
     """The same through a grid of factors with these values; with `nearest`, at the values nearest to those given."""
     factors = list(values)
     if len(factors) < 2:
-        raise InvalidValue("plane", plane, f"nothing: a plane needs two factors, and the grid has {listed(factors)}")
+        raise InvalidValue("plane", plane, f"left out: it takes two factors, and the grid has {listed(factors)}")
     names = factors[:2] if plane is None else list(plane) if not isinstance(plane, str) else [plane]
     if len(names) != 2 or names[0] == names[1] or not set(names) <= set(factors):
         raise InvalidValue("plane", plane, f"two different factors of {listed(factors)}")
-    if not isinstance(at, Mapping | None):
-        raise InvalidValue("at", at, 'values of factors by name, as {"size": 2}')
     others = [name for name in factors if name not in names]
     fixed = {}
     for name, value in (at or {}).items():
         if name not in others:
-            raise InvalidValue("at", name, f"factors outside the plane: {listed(others)}")
+            raise InvalidValue("at", name, f"a factor outside the plane ({listed(others)})")
         fixed[name] = _own_value(values[name], name, value, nearest)
     return Plane(names[0], names[1], fixed, tuple(name for name in others if name not in fixed))
 
 
 def _own_value(values: np.ndarray, name: str, value: float, nearest: bool) -> float:
     """The factor's own value that is meant."""
-    try:
-        distance = np.abs(values - float(value))
-    except (TypeError, ValueError):
-        distance = np.array([np.inf])
+    distance = np.abs(values - value)
     if not np.isfinite(distance).all() or not (nearest or distance.min() <= NEAR * max(float(np.ptp(values)), NEAR)):
         some = listed([f"{own:g}" for own in values[:SHOWN]]) + (", …" if len(values) > SHOWN else "")
         raise InvalidValue(f"at.{name}", value, f"one of its values: {some}")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
 from typing import Any
 
 import numpy as np
 import xarray
 from torch import Tensor
 
-from recombine.diagnosis import telling
 from recombine.diagnosis.derivatives import Geometry
 from recombine.diagnosis.planes import SAMPLED
 from recombine.diagnosis.sampling import SUFFIX
@@ -32,6 +32,12 @@ OUTPUT_SCORES = (
 FAILING = 0.5
 """Error over that of the mean kept target from which on outputs count as wrong."""
 DOES_NOT_COMPOSE = "advice: the kept targets are learnt, the held-out error is large"
+TELLING = "telling"
+"""Attribute that holds the record of AUROCs (`packaged`), as JSON."""
+AUROC_MEANING = (
+    "AUROC: how well the number has told composing from failing networks of architectures that it was not chosen on "
+    "(0.5: not at all, 1: always); ↑ composing networks have more of it, ↓ less; fall: of its fall along the stages"
+)
 OTHER_NAMES = frozenset({"stage", "factor", "other_factor", "kernel", "prediction", "held_out", "error"})
 
 
@@ -102,8 +108,8 @@ class Diagnosis(xarray.Dataset):
 
     @property
     def telling(self) -> dict[str, Any]:
-        """How telling each number has been (`recombine.diagnosis.telling`); empty where that is not known."""
-        return dict(json.loads(self.attrs.get(telling.KEY, "{}")))
+        """How telling each number has been (`packaged`); empty where that is not known."""
+        return dict(json.loads(self.attrs.get(TELLING, "{}")))
 
     @property
     def advice(self) -> list[str]:
@@ -140,7 +146,7 @@ class Diagnosis(xarray.Dataset):
                 inner = [dim for dim in values.dims if dim != "stage"]
                 texts = _cells(values.mean(inner) if inner else values, column.form)
                 cells[column.heading] = _with_errors(texts, self._half_widths(column.name, inner), column.form)
-                scores[column.heading] = telling.short(record, column.name)
+                scores[column.heading] = _short(record, column.name)
         if any(scores.values()):
             cells["stage"].append("AUROC")
             for heading, score in scores.items():
@@ -156,13 +162,13 @@ class Diagnosis(xarray.Dataset):
                 cases = [""] if scores.ndim == 0 else [f" {case}" for case in scores[scores.dims[0]].values]
                 texts = _with_errors(_cells(scores, ".3g"), self._half_widths(name), ".2g")
                 for case, text in zip(cases, texts, strict=True):
-                    score = telling.short(record, f"{name}{case}")
+                    score = _short(record, f"{name}{case}")
                     lines.append(f"{name}{case}: {text}" + (f" (AUROC {score})" if score else ""))
         lines += [f"hold-out: {self.attrs['holdout']}"] if "holdout" in self.attrs else []
         method = metric_method(self)
         lines += [f"metric: {method}"] if method else []
         lines += [f"outcome: {self.outcome}"] if self.outcome else []
-        return [*lines, *telling.sentences(record), *self.advice, *(f"note: {note}" for note in self.notes)]
+        return [*lines, *_sentences(record), *self.advice, *(f"note: {note}" for note in self.notes)]
 
     def _half_widths(self, name: str, averaged: Sequence[Any] = ()) -> np.ndarray | None:
         """Half-widths of the 95 % intervals of a variable; none where it is not sampled.
@@ -211,17 +217,17 @@ def dataset(
         for metric in STAGE_METRICS.values() if Need.METRIC in metric.needs
         for column in metric.columns
     }  # fmt: skip
-    record = telling.of_numbers(telling.packaged(), [*profile.columns, *_cases(output_scores)])
+    record = _of_numbers(packaged(), [*profile.columns, *_cases(output_scores)])
     variables = {}
     for name, values in profile.columns.items():
         dims, stacked = _unfolded(columns[name], np.stack([value.cpu().numpy() for value in values]), grid)
         attributes = {"description": columns[name].description} | (method if name in of_the_metric else {})
-        variables[name] = (dims, stacked, attributes | telling.attributes(record, name))
+        variables[name] = (dims, stacked, attributes | _auroc_attributes(record, name))
     names = grid.names
     coords = {factor.name: factor.values.numpy() for factor in grid.factors}
     labels = {"stage": profile.stages, "factor": list(names), "other_factor": list(names), **coords}
     data = {**variables, **output_scores, "held_out": (names, mask.reshape(grid.shape).numpy())}
-    known = {telling.KEY: json.dumps(record)} if record else {}
+    known = {TELLING: json.dumps(record)} if record else {}
     summary = holdout or HoldoutSummary.of(mask, grid)
     known |= {"holdout": str(summary)} if summary.held_out else {}
     more: dict[str, Any] = {"left_out": json.dumps(profile.left_out)} if profile.left_out else {}
@@ -261,3 +267,55 @@ def _with_errors(texts: list[str], half_widths: np.ndarray | None, form: str) ->
         text if np.isnan(width) else f"{text} ± {width:{form}}"
         for text, width in zip(texts, half_widths, strict=True)
     ]  # fmt: skip
+
+
+# -- AUROCs of numbers -------------------------------------------------------------------------------------------------
+
+
+def packaged() -> dict[str, Any]:
+    """The record of AUROCs that the package comes with; empty without one.
+
+    `recombine report FOLDER --telling FILE` writes it from the reference results' study of markers. It has `networks`,
+    a sentence about the networks, and `numbers`: by name in a diagnosis, `auroc` with the ends `low` and `high` of its
+    95 % interval, whether composing networks have the `higher` numbers, and the `position` where that shows best;
+    `fall` is true where that is not a place but the fall of the number from first hidden stage to output. A score of
+    the outputs that has cases is named with its case, as `superposition memorised`. `advice` is a list of sentences on
+    what has made networks compose.
+    """
+    text = resources.files("recombine.diagnosis").joinpath("telling.json")
+    return dict(json.loads(text.read_text(encoding="utf-8"))) if text.is_file() else {}
+
+
+def _of_numbers(record: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """The part of a record that is about some numbers; empty where it is about none of them."""
+    numbers = {name: record["numbers"][name] for name in names if name in record.get("numbers", {})}
+    return {**record, "numbers": numbers} if numbers else {}
+
+
+def _auroc_attributes(record: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Attributes of a variable: its AUROC with interval, and which networks have the higher numbers and where."""
+    score = record.get("numbers", {}).get(name)
+    if score is None:
+        return {}
+    more = "composing networks" if score["higher"] else "failing networks"
+    return {
+        "auroc": score["auroc"], "auroc_low": score["low"], "auroc_high": score["high"],
+        "auroc_meaning": f"{more} have the higher numbers, most plainly at: {score['position']}",
+    }  # fmt: skip
+
+
+def _short(record: Mapping[str, Any], name: str) -> str:
+    """An AUROC and its direction; empty for a number that has none.
+
+    >>> _short({"numbers": {"id_error": {"auroc": 0.616, "higher": False, "fall": False}}}, "id_error")
+    '0.62 ↓'
+    """
+    score = record.get("numbers", {}).get(name)
+    if score is None:
+        return ""
+    return f"{score['auroc']:.2f} {'fall ' if score['fall'] else ''}{'↑' if score['higher'] else '↓'}"
+
+
+def _sentences(record: Mapping[str, Any]) -> list[str]:
+    """What an AUROC is, and from which networks these come."""
+    return [AUROC_MEANING, f"AUROCs come from {record['networks']}"] if record else []

@@ -26,20 +26,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from recombine.checks import whole_number
 from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
 from recombine.metrics.profile import StageProfile
 from recombine.metrics.registry import STAGE_METRICS, Need
-from recombine.metrics.sampled_means import (
+from recombine.metrics.sampling import (
     Estimate,
+    draw_sub_grids,
+    gap_free_sub_grid,
+    has_both_sides,
     mean_estimate,
     quantile,
     ratio_estimate,
     repeated_estimate,
     stratified_sample,
 )
-from recombine.metrics.sub_grids import draw_sub_grids, gap_free_sub_grid, has_both_sides
 from recombine.streams import stream_seed
 
 LIMIT = 4096
@@ -85,20 +86,10 @@ class Plan:
     present: Tensor | None = None
     """True where data have a point of the grid; none: everywhere."""
 
-    @property
-    def is_sampled(self) -> bool:
-        """Whether several sub-grids stand for the grid."""
-        return len(self.parts) > 1
-
-    def kept(self, held_out: Tensor) -> Tensor:
-        """The points that are not held out."""
-        return ~held_out if self.present is None else self.present & ~held_out
-
 
 def plan_of(grid: FactorGrid, held_out: Tensor, points: int | None, seed: int, present: Tensor | None = None) -> Plan:
     """What is measured of a grid: everything up to `points` points, a sample of so many above."""
-    whole_number("seed", seed, at_least=0)
-    budget = LIMIT if points is None else whole_number("points", points)
+    budget = LIMIT if points is None else points
     if present is not None and not bool(present.all()):
         return _without_gaps(grid, held_out, present, points, seed)
     if grid.size <= budget:
@@ -120,7 +111,9 @@ def _without_gaps(grid: FactorGrid, held_out: Tensor, present: Tensor, points: i
     core = gap_free_sub_grid(grid, present)
     inside = held_out[core.indices]
     if bool(inside.all()):
-        raise InvalidValue("holdout", int(held_out.sum()), f"some kept ones among the {len(inside)} without gaps")
+        raise InvalidValue(
+            "holdout", int(held_out.sum()), f"a mask that keeps some of the {len(inside)} combinations without gaps"
+        )
     inner = plan_of(core.grid, inside, points, seed)
     parts = [
         replace(part, indices=core.indices if part.indices is None else core.indices[part.indices])
@@ -179,7 +172,7 @@ def _refuse_large(points: int, field: str) -> None:
 def averaged_profile(plan: Plan, profiles: Sequence[StageProfile]) -> tuple[StageProfile, dict[str, list[Estimate]]]:
     """The profile of several sub-grids: means over them, and estimates by column; maps and labels are the first's."""
     columns = {column.name: column for column in STAGE_METRICS.columns()}
-    if not plan.is_sampled:
+    if len(plan.parts) == 1:
         return profiles[0], {}
     combined, estimates = StageProfile(profiles[0].stages), dict[str, list[Estimate]]()
     groups: dict[bool | None, list[StageProfile]] = {}
@@ -231,7 +224,8 @@ def error_scores(error: Tensor, constant: Tensor, plan: Plan, held_out: Tensor) 
     """Mean errors of each region and their ratio to a constant output's, from the points that were drawn."""
     assert plan.points is not None
     scores: dict[str, Any] = {}
-    inside, kept = held_out[plan.points], plan.kept(held_out)
+    inside = held_out[plan.points]
+    kept = ~held_out if plan.present is None else plan.present & ~held_out
     is_drawn = len(inside) < int((kept | held_out).sum())
     for region, here, population in (("id", ~inside, kept), ("ood", inside, held_out)):
         count = int(population.sum())

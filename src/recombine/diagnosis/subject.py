@@ -1,9 +1,15 @@
-"""A module ready to be measured: its stages chosen, its rows run in the way that they need."""
+"""A module ready to be measured: its stages chosen, its rows run in the way that they need.
+
+The same few rows are run twice, and each of them alone. A module that draws random numbers in evaluation mode is run a
+row at a time with the same random numbers for every row, which makes it one function. A module whose rows meet (batch
+statistics, a softmax over the batch) is run a row at a time; where it takes no single row, the whole grid is one batch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -18,14 +24,57 @@ from recombine.diagnosis.hooks import (
     output_rows,
     stage_name,
 )
-from recombine.diagnosis.parts import module_parts
-from recombine.diagnosis.rows import Rows, row_treatment
-from recombine.errors import InvalidValue
-from recombine.metrics import Reader, stage_sizes
+from recombine.diagnosis.stages import module_parts
+from recombine.errors import InvalidValue, listed
+from recombine.metrics import Reader, Tap, stage_sizes
 from recombine.metrics.stages import FEWEST, Encode, flat
 
 ROWS_AT_ONCE = 64
 """Rows that a module is given at a time where nothing says how large they are."""
+SEED = 0
+"""Of the random numbers that every row is run with where a module draws some."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """How rows are run: together in batches of any size, each alone, or the whole grid as one batch."""
+
+    how: Literal["together", "alone", "whole"] = "together"
+    seeded: bool = False
+    notes: tuple[str, ...] = ()
+
+    def reader(self, reader: Reader) -> Reader:
+        """The reader, with rows run in this way."""
+        if self.how != "alone":
+            return reader
+
+        def read(values: Tensor, tap: Tap) -> None:
+            stages: dict[str, list[Tensor]] = {}
+            for row in values.split(1):
+                if self.seeded:
+                    _seed(row.device)
+                # a later layer may work in place
+                reader(row, lambda name, activation: stages.setdefault(name, []).append(activation.clone()))
+            for name, parts in stages.items():
+                tap(name, torch.cat(parts))
+
+        return read
+
+    def outputs(self, forward: Callable[[Tensor], Tensor], inputs: Tensor, at_once: int) -> Tensor:
+        """The outputs for some inputs, rows run in this way."""
+        outputs = []
+        for part in inputs.split(1 if self.how == "alone" else at_once):
+            if self.seeded:
+                _seed(part.device)
+            outputs.append(forward(part.clone()))
+        return torch.cat(outputs)
+
+
+def _seed(device: torch.device) -> None:
+    """Start the generators again that a module on a device draws from; `torch.manual_seed` is slow, as it knows all."""
+    torch.default_generator.manual_seed(SEED)
+    if device.type != "cpu":
+        torch.get_device_module(device).manual_seed(SEED)
 
 
 @dataclass(frozen=True)
@@ -92,3 +141,53 @@ def _whole_grid(reader: Reader, points: Tensor, memory: int) -> int:
     if needed > memory:
         raise InvalidValue("memory", memory, f"at least {needed} for this module, which takes the grid as one batch")
     return needed + 1
+
+
+def row_treatment(reader: Reader, few: Tensor, others: Tensor, module: str, tolerance: float) -> Rows:
+    """How the rows of a module have to be run; `few` and `others` are points that share the first one."""
+    together = activations(reader, few)
+    if changing := _difference(together, activations(reader, few), tolerance):
+        rows = Rows("alone", seeded=True, notes=(
+            f"outputs are random in evaluation mode (from {changing} on): each row was run alone, all with the same "
+            "random numbers",
+        ))  # fmt: skip
+        again = [_tried(rows.reader(reader), few) for _ in range(2)]
+        if again[0] is None or again[1] is None or _difference(again[0], again[1], tolerance):
+            allowed = "a module that gives the same outputs again for the same inputs, at least under one seed"
+            raise InvalidValue("module", module, f"{allowed} ({changing} changes)")
+        return rows
+    alone = _tried(Rows("alone").reader(reader), few)
+    if alone is not None:
+        meeting = _difference(together, alone, tolerance)
+        notes = [f"rows of a batch meet (from {meeting} on): each row was run alone"]
+        if constant := [name for name in alone if _constant(alone[name]) and not _constant(together[name])]:
+            notes.append(f"constant when rows are run alone: {listed(constant)}")
+        return Rows("alone", notes=tuple(notes)) if meeting else Rows()
+    elsewhere = {name: stage[:1] for name, stage in activations(reader, others).items()}
+    meeting = _difference({name: stage[:1] for name, stage in together.items()}, elsewhere, tolerance)
+    note = f"rows of a batch meet (from {meeting} on) and none can be run alone: the grid was run as one batch"
+    return Rows("whole", notes=(note,)) if meeting else Rows()
+
+
+def _tried(reader: Reader, values: Tensor) -> dict[str, Tensor] | None:
+    """Activations, or none where the module cannot run such a batch."""
+    try:
+        return activations(reader, values)
+    except Exception:
+        return None
+
+
+def _constant(stage: Tensor) -> bool:
+    return bool((stage == stage[:1]).all())
+
+
+def _difference(one: dict[str, Tensor], other: dict[str, Tensor], tolerance: float) -> str | None:
+    """The first stage that differs by more than rounding."""
+    for name, stage in one.items():
+        again = other.get(name)
+        if again is None or again.shape != stage.shape:
+            return name
+        scale = stage.nan_to_num().abs().max() if stage.numel() else 0.0
+        if not torch.allclose(stage, again, rtol=0.0, atol=float(tolerance * scale), equal_nan=True):
+            return name
+    return None

@@ -15,11 +15,9 @@ Known answer: the centred box of the paper holds out 17 × 17 = 289 of 28 × 28 
 `Holdout.summary(grid)` says how many combinations are kept and held out, and which single values are never seen.
 """
 
-from recombine.holdouts.base import HOLDOUTS, AnyHoldout, Holdout, Pattern, SomeFactors, unseen_values
+from recombine.holdouts.base import HOLDOUTS, AnyHoldout, Holdout, HoldoutSummary, Pattern, SomeFactors
 from recombine.holdouts.points import Mask, Scattered
-from recombine.holdouts.shapes import Center, Corner, Cross, Ell, Nothing
-from recombine.holdouts.summary import HoldoutSummary
-from recombine.holdouts.supports import Diagonal, LShaped, Orthogonal
+from recombine.holdouts.shapes import Center, Corner, Cross, Diagonal, Ell, LShaped, Nothing, Orthogonal
 
 __all__ = [
     "HOLDOUTS",
@@ -38,5 +36,4 @@ __all__ = [
     "Pattern",
     "Scattered",
     "SomeFactors",
-    "unseen_values",
 ]

@@ -12,7 +12,6 @@ from pydantic import Field
 from torch import Tensor
 
 from recombine.arrays import read_array
-from recombine.checks import LARGEST_WHOLE, checked
 from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
 from recombine.files import parsed_json, read_given
@@ -34,10 +33,9 @@ class Scattered(Pattern):
     kind: Literal["random"] = "random"
     fraction: Annotated[float, Field(gt=0, lt=1)] = CENTER_FRACTION**2
     """Share of all combinations."""
-    seed: Annotated[int, Field(ge=0, le=LARGEST_WHOLE)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Which draw; independent of the members' seeds."""
 
-    @checked
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         count = round(self.fraction * grid.size)
         order = torch.randperm(grid.size, generator=torch.Generator().manual_seed(self.seed))
@@ -110,7 +108,6 @@ class Mask(Pattern):
     shape: tuple[int, ...] | None = None
     """Shape of the grid that the points are meant for, if that is known."""
 
-    @checked
     def written_out(self, grid: FactorGrid) -> Self:
         """In order and each point once, so that equal masks are equal specs."""
         self.pattern(grid)
@@ -128,23 +125,21 @@ class Mask(Pattern):
             if array.dtype != bool:
                 raise InvalidValue("mask", str(path), "a boolean .npy array over the grid, True where held out")
             return cls(points=numpy.argwhere(array).tolist(), shape=array.shape)
+        content = read_given(path, "mask")
         try:
-            return cls(points=parsed_json(read_given(path, "mask")))
+            points = parsed_json(content)
         except ValueError:
             raise InvalidValue("mask", str(path), "a readable file: .npy (boolean) or .json (list of points)") from None
+        return cls(points=points)
 
-    @checked
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         if self.shape is not None and self.shape != grid.shape:
             raise InvalidValue("holdout.shape", self.shape, f"{grid.shape}, the grid's")
         for point in self.points:
-            if len(point) != len(grid.shape) or not all(map(_inside, point, grid.shape)):
+            inside = all(0 <= place < count for place, count in zip(point, grid.shape, strict=False))
+            if len(point) != len(grid.shape) or not inside:
                 raise InvalidValue("holdout.points", point, f"points inside the grid of shape {grid.shape}")
         held = torch.zeros(grid.shape, dtype=torch.bool)
         if self.points:
             held[torch.tensor(self.points).unbind(1)] = True
         return held
-
-
-def _inside(position: int, count: int) -> bool:
-    return 0 <= position < count

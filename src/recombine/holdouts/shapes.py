@@ -1,24 +1,86 @@
-"""Hold-outs that have a shape: boxes, corners, crosses and Ls."""
+"""Hold-outs that have a shape: boxes, corners, crosses and Ls; and those that are said by what they keep.
+
+The latter are the training supports of the literature on compositional generalization (Wiedemer et al. 2023,
+"Compositional generalization from first principles": diagonal, orthogonal; Lachapelle et al. 2023, "Additive decoders
+for latent variables identification and Cartesian-product extrapolation": L-shaped), for any number of factors.
+
+Known answers, for two factors of N values: `diagonal` with bandwidth 0 keeps N combinations, `orthogonal` 2N − 1, and
+`L_shaped` holds out what `corner` does. For n factors `orthogonal` keeps 1 + n(N − 1), and `L_shaped` with a block of
+b values keeps bⁿ + n(N − b)bⁿ⁻¹.
+"""
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Annotated, Literal, Self
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 from pydantic import Field
 from torch import Tensor
 
-from recombine.checks import checked
 from recombine.errors import InvalidValue
-from recombine.factors import FactorGrid
+from recombine.factors import LARGEST_GRID, FactorGrid
 from recombine.holdouts.base import CENTER_FRACTION, HOLDOUTS, Holdout, Pattern
-from recombine.holdouts.bounds import Bound, centred, joined, per_factor, require_order, within, within_count
 
 CORNER_START = 12 / 32
 """Where the corner of the low-rank study begins, as a share of each factor's values."""
 ARM_FRACTION = 8 / 28
 """Width of the arms of the published cross, as a share of each factor's values."""
+BAND_FRACTION = 1 / 4
+"""Bandwidth as a share of the longest factor's values, unless it is given."""
+ROUNDING = 1e-9
+"""Differences of positions that count as none."""
+
+Bound = int | tuple[int, ...]
+
+
+def per_factor(field: str, bound: Bound | None, grid: FactorGrid) -> tuple[int, ...]:
+    """One bound per factor, each inside the grid."""
+    bounds = bound if isinstance(bound, tuple) else (bound,) * len(grid.shape)
+    if len(bounds) != len(grid.shape):
+        raise InvalidValue(f"holdout.{field}", bound, f"one number, or {len(grid.shape)} (one per factor)")
+    for value, count in zip(bounds, grid.shape, strict=True):
+        if value is None or not 0 <= value < count:
+            raise InvalidValue(f"holdout.{field}", bound, f"0 to {count - 1}, inside the grid")
+    return tuple(int(value) for value in bounds if value is not None)
+
+
+def joined(bounds: list[int]) -> Bound:
+    """The bounds as one number where all are equal."""
+    return bounds[0] if len(set(bounds)) == 1 else tuple(bounds)
+
+
+def along(column: Tensor, axis: int, grid: FactorGrid) -> Tensor:
+    """Numbers for the values of one factor, as an array that broadcasts over the grid."""
+    return column.reshape([-1 if k == axis else 1 for k in range(len(grid.shape))])
+
+
+def within_count(low: tuple[int, ...], high: tuple[int, ...], grid: FactorGrid) -> Int[Tensor, " ..."]:
+    """How many coordinates of each point lie between the bounds, both included."""
+    inside = torch.zeros(grid.shape, dtype=torch.int16)
+    for axis, (count, first, last) in enumerate(zip(grid.shape, low, high, strict=True)):
+        positions = torch.arange(count)
+        inside += along((positions >= first) & (positions <= last), axis, grid)
+    return inside
+
+
+def within(low: tuple[int, ...], high: tuple[int, ...], grid: FactorGrid) -> Bool[Tensor, " ..."]:
+    """Whether each point lies between the bounds in every coordinate, both included."""
+    return within_count(low, high, grid) == len(grid.shape)
+
+
+def require_order(field: str, low: tuple[int, ...], high: tuple[int, ...]) -> None:
+    """Refuse an upper bound below the lower one."""
+    if any(a > b for a, b in zip(low, high, strict=True)):
+        raise InvalidValue(f"holdout.{field}", joined(list(high)), f"at least the lower bound {joined(list(low))}")
+
+
+def centred(fraction: float, grid: FactorGrid) -> tuple[Bound, Bound]:
+    """Bounds of a centred box that spans this share of every factor."""
+    spans = [max(1, round(fraction * count)) for count in grid.shape]
+    lows = [(count - span + 1) // 2 for count, span in zip(grid.shape, spans, strict=True)]
+    return joined(lows), joined([low + span - 1 for low, span in zip(lows, spans, strict=True)])
 
 
 @HOLDOUTS.register
@@ -35,7 +97,6 @@ class Nothing(Holdout):
 
     kind: Literal["none"] = "none"
 
-    @checked
     def mask(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         return torch.zeros(grid.shape, dtype=torch.bool)
 
@@ -64,7 +125,6 @@ class Center(Pattern):
     fraction: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Span of the centred box as a share of each factor, instead of bounds."""
 
-    @checked
     def written_out(self, grid: FactorGrid) -> Self:
         if self.fraction is not None and (self.low is not None or self.high is not None):
             raise InvalidValue("holdout.fraction", self.fraction, "either a fraction or bounds, not both")
@@ -75,7 +135,6 @@ class Center(Pattern):
             fraction=None,
         )
 
-    @checked
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         box = self.written_out(grid)
         low, high = per_factor("low", box.low, grid), per_factor("high", box.high, grid)
@@ -105,11 +164,9 @@ class Corner(Pattern):
     side: Literal["high", "low"] = "high"
     """`high`: positions start … last are held out; `low`: positions 0 … start."""
 
-    @checked
     def written_out(self, grid: FactorGrid) -> Self:
         return self if self.start is not None else self.replace(start=corner_start(self.side, grid))
 
-    @checked
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         start = per_factor("start", self.written_out(grid).start, grid)
         first, last = (0,) * len(grid.shape), tuple(count - 1 for count in grid.shape)
@@ -154,13 +211,11 @@ class Cross(Pattern):
     high: Bound | None = None
     """Highest held-out position of each factor."""
 
-    @checked
     def written_out(self, grid: FactorGrid) -> Self:
         arms, box = centred(ARM_FRACTION, grid), centred(CENTER_FRACTION, grid)
         defaults = {"arm_low": arms[0], "arm_high": arms[1], "low": box[0], "high": box[1]}
         return self.replace(**{name: value for name, value in defaults.items() if getattr(self, name) is None})
 
-    @checked
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         cross = self.written_out(grid)
         arm_low, arm_high = per_factor("arm_low", cross.arm_low, grid), per_factor("arm_high", cross.arm_high, grid)
@@ -195,7 +250,6 @@ class Ell(Pattern):
     notch: Bound | None = None
     """Where the part that is cut out of the box begins."""
 
-    @checked
     def written_out(self, grid: FactorGrid) -> Self:
         low, high = centred(CENTER_FRACTION, grid)
         bounds = self.replace(low=low if self.low is None else self.low, high=high if self.high is None else self.high)
@@ -204,7 +258,6 @@ class Ell(Pattern):
         lows, highs = per_factor("low", bounds.low, grid), per_factor("high", bounds.high, grid)
         return bounds.replace(notch=joined([(a + b + 1) // 2 for a, b in zip(lows, highs, strict=True)]))
 
-    @checked
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         ell = self.written_out(grid)
         low, high = per_factor("low", ell.low, grid), per_factor("high", ell.high, grid)
@@ -213,3 +266,106 @@ class Ell(Pattern):
         if not all(a < n <= b for a, n, b in zip(low, notch, high, strict=True)):
             raise InvalidValue("holdout.notch", ell.notch, f"above low ({ell.low}) and at most high ({ell.high})")
         return within(low, high, grid) & ~within(notch, high, grid)
+
+
+@HOLDOUTS.register
+class Diagonal(Pattern):
+    """A band along the diagonal is kept: where the positions of all factors differ by `bandwidth` at most.
+
+    Factors of fewer values than the longest are stretched to its length, so that the diagonal runs from corner to
+    corner; those of a single value are passed over.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> grid = rc.FactorGrid((rc.Factor("x", 0, 4, 5), rc.Factor("y", 0, 4, 5)))
+    >>> rc.Diagonal(bandwidth=1).mask(grid).int()
+    tensor([[0, 0, 1, 1, 1],
+            [0, 0, 0, 1, 1],
+            [1, 0, 0, 0, 1],
+            [1, 1, 0, 0, 0],
+            [1, 1, 1, 0, 0]], dtype=torch.int32)
+    """
+
+    kind: Literal["diagonal"] = "diagonal"
+    bandwidth: Annotated[int, Field(ge=0, le=LARGEST_GRID)] | None = None
+    """Largest difference between kept positions, in steps of the longest factor; 0 keeps the diagonal alone."""
+
+    def written_out(self, grid: FactorGrid) -> Self:
+        if self.bandwidth is not None:
+            return self
+        longest = max(grid.shape)
+        # A factor of few values has wide steps, and a band that is narrower than one can pass beside a value.
+        widest = ceil(max((longest - 1) / (count - 1) if count > 1 else 0 for count in grid.shape))
+        return self.replace(bandwidth=max(round(BAND_FRACTION * longest), widest))
+
+    def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
+        longest, bandwidth = max(grid.shape), self.written_out(grid).bandwidth or 0
+        least, most = torch.tensor(torch.inf), torch.tensor(-torch.inf)
+        for axis, count in enumerate(grid.shape):
+            if count > 1:
+                position = along(torch.arange(count) * ((longest - 1) / (count - 1)), axis, grid)
+                least, most = torch.minimum(least, position), torch.maximum(most, position)
+        return (most - least > bandwidth + ROUNDING).expand(grid.shape)
+
+
+@HOLDOUTS.register
+class Orthogonal(Pattern):
+    """One factor is varied at a time: kept is where at most one factor differs from a base point.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> grid = rc.FactorGrid((rc.Factor("x", 0, 4, 5), rc.Factor("y", 0, 4, 5)))
+    >>> rc.Orthogonal(base=2).mask(grid).int()
+    tensor([[1, 1, 0, 1, 1],
+            [1, 1, 0, 1, 1],
+            [0, 0, 0, 0, 0],
+            [1, 1, 0, 1, 1],
+            [1, 1, 0, 1, 1]], dtype=torch.int32)
+    """
+
+    kind: Literal["orthogonal"] = "orthogonal"
+    base: Bound | None = None
+    """Position of the base point; the middle unless it is given."""
+
+    def written_out(self, grid: FactorGrid) -> Self:
+        return self if self.base is not None else self.replace(base=joined([count // 2 for count in grid.shape]))
+
+    def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
+        base = per_factor("base", self.written_out(grid).base, grid)
+        return len(grid.shape) - within_count(base, base, grid) > 1
+
+
+@HOLDOUTS.register
+class LShaped(Pattern):
+    """An L-shaped support is kept: where at most one factor lies outside the block in the corner of the lowest values.
+
+    `corner` holds out where all factors are outside; for two factors that is the same.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> grid = rc.FactorGrid((rc.Factor("x", 0, 4, 5), rc.Factor("y", 0, 4, 5)))
+    >>> rc.LShaped(start=2).mask(grid).int()
+    tensor([[0, 0, 0, 0, 0],
+            [0, 0, 0, 0, 0],
+            [0, 0, 1, 1, 1],
+            [0, 0, 1, 1, 1],
+            [0, 0, 1, 1, 1]], dtype=torch.int32)
+    """
+
+    kind: Literal["L_shaped"] = "L_shaped"
+    start: Bound | None = None
+    """Where a factor's values outside the block begin."""
+    side: Literal["high", "low"] = "high"
+    """`high`: positions start … last are outside; `low`: positions 0 … start."""
+
+    def written_out(self, grid: FactorGrid) -> Self:
+        return self if self.start is not None else self.replace(start=corner_start(self.side, grid))
+
+    def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
+        start = per_factor("start", self.written_out(grid).start, grid)
+        first, last = (0,) * len(grid.shape), tuple(count - 1 for count in grid.shape)
+        low, high = (start, last) if self.side == "high" else (first, start)
+        return within_count(low, high, grid) > 1

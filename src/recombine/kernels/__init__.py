@@ -43,18 +43,23 @@ def available(device: torch.device | str, kernel: str | None = None) -> bool:
 def why_not(device: torch.device | str, kernel: str | None = None) -> str | None:
     """Why there are no kernels for a device; None where there are. Parameters are those of `available`."""
     kind = device.type if isinstance(device, torch.device) else device
-    if not _wanted():
+    if os.environ.get("RECOMBINE_KERNELS", "").lower() in ("0", "no", "false", "off"):
         return "RECOMBINE_KERNELS says so"
     if kernel in _switched_off:
         return f"{kernel} is switched off"
     if kind not in BACKENDS:
         return f"no kernels for {kind}"
-    return _triton_missing() if kind == "cuda" else _library_missing()
+    if kind == "cuda":
+        return _triton_missing()
+    from recombine.kernels.cpp.build import library_or_reason
+
+    library = library_or_reason()
+    return library if isinstance(library, str) else None
 
 
 def implementation(kernel: str, device: torch.device) -> ModuleType | None:
     """The module of a kernel for a device; None where it is not available."""
-    return _module(BACKENDS[device.type], kernel) if available(device, kernel) else None
+    return import_module(f"recombine.kernels.{BACKENDS[device.type]}.{kernel}") if available(device, kernel) else None
 
 
 @contextmanager
@@ -69,10 +74,6 @@ def without(*kernels: str) -> Iterator[None]:
         _switched_off = before
 
 
-def _wanted() -> bool:
-    return os.environ.get("RECOMBINE_KERNELS", "").lower() not in ("0", "no", "false", "off")
-
-
 @cache
 def _triton_missing() -> str | None:
     try:
@@ -80,17 +81,6 @@ def _triton_missing() -> str | None:
     except ImportError as error:
         return str(error)
     return None
-
-
-def _library_missing() -> str | None:
-    from recombine.kernels.cpp.build import why_not_built
-
-    return why_not_built()
-
-
-@cache
-def _module(backend: str, kernel: str) -> ModuleType:
-    return import_module(f"recombine.kernels.{backend}.{kernel}")
 
 
 __all__ = ["BACKENDS", "GPU_ONLY", "NARROW", "SHARED", "available", "implementation", "why_not", "without"]

@@ -1,11 +1,25 @@
 """Measurements: noun in, number out; no plotting, no training."""
 
-from recombine.metrics.bands import Band, band_alignment, band_index, band_position, mean_band_index
-from recombine.metrics.combinations import nonnegative_superposition, stripe_superposition
-from recombine.metrics.cross_terms import cross_terms
-from recombine.metrics.errors import contrast, extreme_pixel, hits, region_mean, squared_error
-from recombine.metrics.factorization import factorization_curve, interaction_weights, partial_factorization
-from recombine.metrics.geometry import local_factorization, mean_factorization, volume_element
+# Columns are in the order in which metrics are registered, which is that of these modules.
+from recombine.metrics import geometry, probes, ranks, volumes, tuning, theory_metrics  # noqa: F401  # isort: skip
+from recombine.metrics.combinations import nonnegative_superposition, nonnegative_weights, stripe_superposition
+from recombine.metrics.errors import (
+    contrast,
+    distance_inside,
+    extreme_pixel,
+    hits,
+    interior,
+    nearest_values,
+    squared_error,
+)
+from recombine.metrics.factorization import (
+    KernelAxis,
+    interaction_weights,
+    kernel_axis,
+    landmarks,
+    partial_factorization,
+)
+from recombine.metrics.geometry import cross_terms, local_factorization, mean_factorization, volume_element
 from recombine.metrics.kernel_families import FamilyAgreement, family_kernels, kernel_families
 from recombine.metrics.kernels import (
     KernelAgreement,
@@ -15,39 +29,36 @@ from recombine.metrics.kernels import (
     theoretical_kernel,
 )
 from recombine.metrics.metric_tensors import finite_difference_metric, metric_tensor, neighbour_metric
-from recombine.metrics.nearest_values import nearest_values
-from recombine.metrics.nonnegative import nonnegative_weights
 from recombine.metrics.peaks import peak_scores, separate_peaks
-from recombine.metrics.probes import LinearProbe, probe_scores
+from recombine.metrics.probes import LinearProbe
 from recombine.metrics.ranks import effective_rank, matrix_effective_rank, schmidt_spectrum
-from recombine.metrics.regions import distance_inside, interior
-from recombine.metrics.roughness import laplacian, roughness
-from recombine.metrics.sampled_kernels import sampled_factorization, sampled_interaction_weights
-from recombine.metrics.sampled_means import (
+from recombine.metrics.sampling import (
     Estimate,
+    SubGrid,
+    draw_sub_grids,
     mean_estimate,
     ratio_estimate,
     repeated_estimate,
     stratified_sample,
+    sub_grid_shape,
 )
-from recombine.metrics.sampling_bias import SamplingBias, sampling_bias
 from recombine.metrics.stages import Reader, Tap, decoder_reader, ensemble_reader, features, stage_sizes
-from recombine.metrics.sub_grids import SubGrid, draw_sub_grids, sub_grid_shape
 from recombine.metrics.superposition import (
     averaged_codes,
     averaged_prediction,
     explained_variance,
-    memorised_prediction,
     superposition_scores,
 )
-from recombine.metrics.tuning import Tuning, neuron_tuning
-from recombine.metrics.volume_statistics import held_out_statistics, log_volume
-
-# isort: split
-# Columns are in the order in which metrics are registered: these, and what they import, come last.
-import recombine.metrics.factorization_tests
-import recombine.metrics.theory_metrics  # noqa: F401
-from recombine.metrics.kernel_axis import KernelAxis, kernel_axis, landmarks
+from recombine.metrics.tuning import (
+    Band,
+    Tuning,
+    band_alignment,
+    band_index,
+    band_position,
+    mean_band_index,
+    neuron_tuning,
+)
+from recombine.metrics.volumes import log_volume, roughness
 
 __all__ = [
     "Band",
@@ -57,7 +68,6 @@ __all__ = [
     "KernelAxis",
     "LinearProbe",
     "Reader",
-    "SamplingBias",
     "SubGrid",
     "Tap",
     "Tuning",
@@ -76,12 +86,10 @@ __all__ = [
     "ensemble_reader",
     "explained_variance",
     "extreme_pixel",
-    "factorization_curve",
     "family_kernels",
     "features",
     "finite_difference_metric",
     "gram_matrix",
-    "held_out_statistics",
     "hits",
     "interaction_weights",
     "interior",
@@ -89,14 +97,12 @@ __all__ = [
     "kernel_axis",
     "kernel_families",
     "landmarks",
-    "laplacian",
     "local_factorization",
     "log_volume",
     "matrix_effective_rank",
     "mean_band_index",
     "mean_estimate",
     "mean_factorization",
-    "memorised_prediction",
     "metric_tensor",
     "nearest_values",
     "neighbour_metric",
@@ -105,14 +111,9 @@ __all__ = [
     "nonnegative_weights",
     "partial_factorization",
     "peak_scores",
-    "probe_scores",
     "ratio_estimate",
-    "region_mean",
     "repeated_estimate",
     "roughness",
-    "sampled_factorization",
-    "sampled_interaction_weights",
-    "sampling_bias",
     "schmidt_spectrum",
     "separate_peaks",
     "squared_error",

@@ -23,13 +23,24 @@ and `bump` are what each part explains alone and `both` what they explain togeth
 that cross in it, parts alone add up to more than both; a share is the mean of what the part explains alone and what it
 adds to the other, over `both` (the Shapley value), so that the two shares are 1 together.
 
+Least squares with weights that are not negative, many problems at once: min ‖s − A w‖² over w ≥ 0, given by the Gram
+matrix AᵀA and the products Aᵀs, in double precision. Columns are scaled to unit length first; a column of zeros gets
+weight 0, so problems of different sizes are padded with such. A ridge of `RIDGE` on the scaled Gram matrix makes the
+weights unique where columns coincide; it changes the variance explained by about as much. Method: block principal
+pivoting (Kim and Park 2011, SIAM J. Sci. Comput. 33). A set of columns is guessed to be in use, least squares is solved
+on it, every column that contradicts the guess changes sides, and so on until none does: some ten rounds for fifty
+columns, each one batched Cholesky decomposition. Where changing all of them stops helping, only the last one changes
+(which cannot go round in circles). Whatever is open after `PIVOTS` rounds is finished by coordinate descent.
+
 Known answers: a network that draws any non-negative sum of matching memories scores 1 for `matched` and much less for
 `mismatched`; one that draws every bump right scores about 0 for both. The sum of two stripes has `stripes` 1; a bump
-has `bump` 1, adds all that stripes cannot explain, and has the larger share.
+has `bump` 1, adds all that stripes cannot explain, and has the larger share. Positive weights are found again; an s
+that every column opposes gets weights 0.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from itertools import chain
 
@@ -37,17 +48,20 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from recombine.checks import checked, whole_number
 from recombine.errors import InvalidValue
-from recombine.metrics.nonnegative import nonnegative_weights
 
 DRAWS = 3
-MOST_DRAWS = 10_000
 ENTRIES_AT_ONCE = 2**24
 """Entries of Gram matrices that are held at one time."""
+RIDGE = 1e-10
+TOLERANCE = 1e-8
+"""Share of the largest product by which a weight or a gradient may be below zero."""
+PIVOTS = 300
+SWEEPS = 500
+PATIENCE = 3
+"""Rounds without progress before columns change sides one at a time."""
 
 
-@checked
 def nonnegative_superposition(
     signals: Float[Tensor, "*member point pixel"],
     basis: Float[Tensor, "*member point pixel"] | Float[Tensor, "point pixel"],
@@ -76,7 +90,7 @@ def nonnegative_superposition(
     truth
         Right outputs over the background.
     draws
-        Mismatched sets per point, at most `MOST_DRAWS`.
+        Mismatched sets per point.
     seed
         Of the draws.
 
@@ -85,8 +99,6 @@ def nonnegative_superposition(
     dict of Tensor
         One number per member: `matched`, `mismatched`; `truth` and `beyond_truth` where the truth is given.
     """
-    whole_number("draws", draws, at_most=MOST_DRAWS)
-    whole_number("seed", seed, at_least=0)
     chosen = held_out if chosen is None else chosen
     if not bool(chosen.any()) or bool((chosen & ~held_out).any()):
         raise InvalidValue("chosen", int(chosen.sum()), "a mask of held-out points, at least one")
@@ -182,7 +194,6 @@ def _explained(gram: Tensor, products: Tensor) -> Tensor:
     return (weights * (2 * products - fitted)).sum(dim=(-2, -1))
 
 
-@checked
 def stripe_superposition(
     signals: Float[Tensor, "*member point pixel"],
     stripes: Float[Tensor, "factor point pixel"],
@@ -216,8 +227,6 @@ def stripe_superposition(
     """
     if chosen is not None:
         signals, stripes, truth = signals[..., chosen, :], stripes[:, chosen], truth[chosen]
-    if not signals.shape[-2]:
-        raise InvalidValue("chosen", 0, "a mask with at least one point")
     members, lead = signals.reshape(-1, *signals.shape[-2:]).double(), signals.shape[:-2]
     columns = torch.cat([stripes, truth[None]]).double().movedim(0, 1)
     gram, products = (columns @ columns.mT)[None], torch.einsum("mpi,pki->mpk", members, columns)
@@ -231,3 +240,91 @@ def stripe_superposition(
     scores["stripe_share"] = (alone + both - other) / (2 * both)
     scores["bump_share"] = (other + both - alone) / (2 * both)
     return scores
+
+
+def nonnegative_weights(
+    gram: Float[Tensor, "*problem column column"], products: Float[Tensor, "*problem column"]
+) -> Float[Tensor, "*problem column"]:
+    """Weights w ≥ 0 that minimise ‖s − A w‖².
+
+    Parameters
+    ----------
+    gram
+        AᵀA.
+    products
+        Aᵀs.
+
+    Returns
+    -------
+    Tensor
+        One weight per problem and column, in double precision.
+
+    Examples
+    --------
+    >>> weights = nonnegative_weights(torch.eye(3), torch.tensor([2.0, -1.0, 0.5]))
+    >>> [round(weight, 6) for weight in weights.tolist()]
+    [2.0, 0.0, 0.5]
+    """
+    columns = products.shape[-1]
+    length = gram.double().diagonal(dim1=-2, dim2=-1).clamp(min=0).sqrt()
+    inverse = torch.where(length > 0, 1 / torch.where(length > 0, length, 1.0), 0.0)
+    scaled = gram.double() * inverse[..., :, None] * inverse[..., None, :]
+    scaled = scaled + RIDGE * torch.eye(columns, dtype=torch.float64, device=gram.device)
+    targets = products.double() * inverse
+    problems = math.prod(products.shape[:-1])  # -1 would be ambiguous without columns
+    weights = _pivoted(scaled.reshape(problems, columns, columns), targets.reshape(problems, columns))
+    return weights.reshape(products.shape) * inverse
+
+
+def _pivoted(gram: Tensor, targets: Tensor) -> Tensor:
+    """Weights by block principal pivoting, for columns of unit length."""
+    problems, columns = targets.shape
+    result = torch.zeros_like(targets)
+    weights, gradient = torch.zeros_like(targets), -targets
+    used = torch.zeros_like(targets, dtype=torch.bool)
+    fewest = torch.full((problems,), columns + 1, device=targets.device)
+    patience = torch.full((problems,), PATIENCE, device=targets.device)
+    open_problems = torch.arange(problems, device=targets.device)
+    slack = -TOLERANCE * targets.abs().amax(dim=-1, keepdim=True) if columns else targets
+    for _ in range(PIVOTS):
+        wrong = torch.where(used, weights < slack, gradient < slack)
+        count = wrong.sum(dim=-1)
+        result[open_problems] = weights
+        left = torch.nonzero(count).flatten()
+        if not len(left):
+            return result.clamp(min=0)
+        open_problems, gram, targets, slack = open_problems[left], gram[left], targets[left], slack[left]
+        wrong, count, used, fewest, patience = wrong[left], count[left], used[left], fewest[left], patience[left]
+        better = count < fewest
+        fewest = torch.where(better, count, fewest)
+        patience = torch.where(better, PATIENCE, patience - 1)
+        used = used ^ torch.where((patience >= 0)[:, None], wrong, _last(wrong))
+        weights = _least_squares(gram, targets, used)
+        gradient = (gram @ weights[..., None])[..., 0] - targets
+    result[open_problems] = _descended(gram, targets, weights.clamp(min=0))
+    return result.clamp(min=0)
+
+
+def _last(wrong: Bool[Tensor, "problem column"]) -> Bool[Tensor, "problem column"]:
+    """Only the last true column of each row."""
+    later = wrong.flip(-1).cumsum(dim=-1).flip(-1)
+    return wrong & (later == 1)
+
+
+def _least_squares(gram: Tensor, targets: Tensor, used: Tensor) -> Tensor:
+    """Unrestricted weights of the used columns; 0 for the others."""
+    inside = used[:, :, None] & used[:, None, :]
+    matrix = torch.where(inside, gram, 0.0) + torch.diag_embed((~used).to(gram.dtype))
+    factor = torch.linalg.cholesky_ex(matrix).L
+    solved = torch.cholesky_solve(torch.where(used, targets, 0.0)[..., None], factor)[..., 0]
+    return torch.where(used, solved, 0.0)
+
+
+def _descended(gram: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+    """Weights after sweeps of coordinate descent."""
+    weights = weights.nan_to_num(nan=0.0, posinf=0.0)
+    for _ in range(SWEEPS):
+        for column in range(targets.shape[-1]):
+            gradient = (gram[:, column] * weights).sum(dim=-1) - targets[:, column]
+            weights[:, column] = (weights[:, column] - gradient / gram[:, column, column]).clamp(min=0)
+    return weights

@@ -1,38 +1,56 @@
-"""Which orders of interaction a kernel is made of (Appendix A.5, Eq. 32–35).
+"""Which orders of interaction a kernel is made of, and where it lies between memorisation and factorization (A.4, A.5).
 
 Conventions
 -----------
-A Gram matrix K over a factor grid is expanded by the functional ANOVA of its rows and columns. For a set S of factors,
-A_S averages over every factor outside S and takes the mean off along every factor inside; the A_S are orthogonal
-projections that sum to the identity. The term of S is A_S K A_S, its coefficient θ_S the Frobenius norm, its weight
-θ² (default) or |θ|. The empty set, a constant, carries no information about any factor and is left out.
+A Gram matrix K over a factor grid is expanded by the functional ANOVA of its rows and columns (Eq. 32–35). For a set S
+of factors, A_S averages over every factor outside S and takes the mean off along every factor inside; the A_S are
+orthogonal projections that sum to the identity. The term of S is A_S K A_S, its coefficient θ_S the Frobenius norm, its
+weight θ² (default) or |θ|. The empty set, a constant, carries no information about any factor and is left out. PF_Coeff
+is the weight in terms of at most `order` factors, as a share of all; or in the terms of any family of sets.
 
-PF_Coeff is the weight in terms of at most `order` factors, as a share of all; or in the terms of any family of sets.
-Over all orders it is a curve that rises to 1, as cumulative explained variance does.
+The paper reads a kernel of one term in two ways. A.4: rank 1, a single product of a kernel per factor, is "purely
+factorized". A.5: learning a single term in all factors is "pure memorisation", and weight in single-factor terms is
+factorization. The delta kernel is rank 1 and memorises, so that one number cannot be both; `kernel_axis` has two.
 
-Known answers: an additive kernel k_x(x, x′) + k_y(y, y′) has 1 in single-factor terms; the delta kernel δ_x δ_y (pure
-memorisation) has (N − 1) / (N + 1) in the top one on an N × N grid with squared weights, nearly all. The binary (OR)
-kernel 1 − Π(1 − δ_i) has squared weights in proportion to Π_{i ∉ S} (N_i − 1), since 1 − δ_i is N_i − 1 times the mean
-less what deviates from it: (N + M − 2) / (N + M − 1) in single factors on an N × M grid.
+- `single_factor` (A.5): PF_Coeff of one-factor terms (Eq. 33, squared weights), 1 for additive kernels. The delta
+  kernel's is not 0 but Σ_i (N_i − 1) / (Π_i N_i − 1), 2 / (N + 1) for two factors; `above_delta` is on a scale on
+  which that is 0 and 1 stays 1, and below 0 for kernels with less.
+- `rank` (A.4): effective number of products. With e_r the relative error of the best sum of r products (Eq. 30), the
+  r-th one explains e²_{r−1} − e²_r of the squared norm; the number is exp of the entropy of these shares. For two
+  factors they are the squared operator-Schmidt values. For more, sums are searched up to `largest` products, and what
+  is left then counts as one more, so that the number is a lower bound.
+
+Known answers: an additive kernel k_x(x, x′) + k_y(y, y′) has 1 in single-factor terms and a rank above 1; the delta
+kernel δ_x δ_y (pure memorisation) has (N − 1) / (N + 1) in the top one on an N × N grid with squared weights, nearly
+all, rank 1 and 0 above itself; products have rank 1. The binary (OR) kernel 1 − Π(1 − δ_i) has squared weights in
+proportion to Π_{i ∉ S} (N_i − 1), since 1 − δ_i is N_i − 1 times the mean less what deviates from it:
+(N + M − 2) / (N + M − 1) in single factors on an N × M grid.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Literal
+from math import prod
+from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from recombine.checks import checked, finite, fits, grid_shape, whole_number
 from recombine.errors import InvalidValue
+from recombine.metrics.ranks import effective_rank, schmidt_spectrum
+from recombine.theory.ranks import kernel_decomposition
 
 Weight = Literal["square", "absolute"]
+LARGEST = 6
+"""Products that a sum may have for three factors or more."""
+NEXT_TO_NOTHING = 1e-12
+"""Share of a squared norm that counts as none."""
 
 
-def subsets(factors: int) -> Iterator[tuple[int, ...]]:
+def _subsets(factors: int) -> Iterator[tuple[int, ...]]:
     """Every set of factors but the empty one, small ones first."""
     for order in range(1, factors + 1):
         yield from combinations(range(factors), order)
@@ -46,7 +64,6 @@ def _projected(kernel: Tensor, inside: tuple[int, ...], factors: int, first: int
     return kernel
 
 
-@checked
 def interaction_weights(
     gram: Float[Tensor, "*member point point"], shape: tuple[int, ...], weight: Weight = "square"
 ) -> dict[tuple[int, ...], Float[Tensor, "*member"]]:
@@ -71,13 +88,12 @@ def interaction_weights(
     >>> {inside: round(value.item(), 6) for inside, value in interaction_weights(torch.eye(4), (2, 2)).items()}
     {(0,): 1.0, (1,): 1.0, (0, 1): 1.0}
     """
-    points = gram.shape[-1]
-    shape = grid_shape(shape, points)
-    finite("gram", gram)
-    lead, factors = gram.ndim - 2, len(shape)
+    if weight not in ("square", "absolute"):
+        raise InvalidValue("weight", weight, "square or absolute")
+    points, lead, factors = gram.shape[-1], gram.ndim - 2, len(shape)
     paired = gram.double().unflatten(-1, shape).unflatten(lead, shape)
     weights = {}
-    for inside in subsets(factors):
+    for inside in _subsets(factors):
         term = _projected(_projected(paired, inside, factors, lead), inside, factors, lead + factors)
         # Averaged axes have length 1; the term itself repeats along them.
         repeats = points**2 / term[(0,) * lead].numel() if lead else points**2 / term.numel()
@@ -86,14 +102,13 @@ def interaction_weights(
     return weights
 
 
-@checked
 def partial_factorization(
     gram: Float[Tensor, "*member point point"],
     shape: tuple[int, ...],
     order: int = 1,
     weight: Weight = "square",
     *,
-    family: Collection[Any] | None = None,
+    family: Iterable[Iterable[int]] | None = None,
 ) -> Float[Tensor, "*member"]:
     """PF_Coeff (Eq. 33, 35): share of the weight in terms of at most `order` factors, or in a family of terms.
 
@@ -122,71 +137,118 @@ def partial_factorization(
     >>> round(partial_factorization(torch.eye(4), (2, 2), family=[{0}, {0, 1}]).item(), 6)
     0.666667
     """
-    chosen = chosen_terms(len(shape), order, family)
-    return share_of_terms(interaction_weights(gram, shape, weight), chosen)
+    sets = list(_subsets(len(shape)))
+    chosen = [own for own in sets if len(own) <= order] if family is None else [tuple(sorted(own)) for own in family]
+    if not chosen or not set(chosen) <= set(sets):
+        raise InvalidValue("family", family, f"sets of factors from 0 to {len(shape) - 1}, none of them empty")
+    weights = interaction_weights(gram, shape, weight)
+    total = torch.stack(list(weights.values())).sum(dim=0)
+    low = torch.stack([value for inside, value in weights.items() if inside in chosen]).sum(dim=0)
+    return low / torch.where(total > 0, total, torch.nan)
 
 
-@checked
-def factorization_curve(
-    gram: Float[Tensor, "*member point point"], shape: tuple[int, ...], weight: Weight = "square"
-) -> Float[Tensor, "*member order"]:
-    """PF_Coeff of all terms of at most 1, 2 … factors: the family of explained fractions (Eq. 33).
+@dataclass(frozen=True)
+class KernelAxis:
+    """A kernel's place in both readings."""
+
+    single_factor: Float[Tensor, "*member"]
+    above_delta: Float[Tensor, "*member"]
+    rank: Float[Tensor, "*member"]
+
+
+def kernel_axis(
+    gram: Float[Tensor, "*member point point"], shape: tuple[int, ...], *, largest: int = LARGEST
+) -> KernelAxis:
+    """PF_Coeff (A.5), also with the delta kernel at 0, and effective number of products (A.4).
 
     Parameters
     ----------
     gram
         Gram matrix over the grid's points, in its order.
     shape
-        Number of values of each factor.
-    weight
-        θ² or |θ|.
+        Number of values of each factor, two factors or more.
+    largest
+        Products that a sum may have, for three factors or more.
 
     Returns
     -------
-    Tensor
-        One number per order, rising to 1; NaN for a constant kernel.
+    KernelAxis
+        Numbers per member; NaN where a kernel is constant (PF_Coeff) or zero (rank).
 
     Examples
     --------
-    >>> [round(value, 6) for value in factorization_curve(torch.eye(8), (2, 2, 2)).tolist()]
-    [0.428571, 0.857143, 1.0]
+    >>> place = kernel_axis(torch.eye(9), (3, 3))
+    >>> place.single_factor.item(), round(place.above_delta.item(), 6), round(place.rank.item(), 6)
+    (0.5, 0.0, 1.0)
     """
-    weights = interaction_weights(gram, shape, weight)
-    orders = range(1, len(shape) + 1)
-    return torch.stack([share_of_terms(weights, chosen_terms(len(shape), order)) for order in orders], dim=-1)
+    single = partial_factorization(gram, shape)
+    return KernelAxis(single, above_delta(single, shape), _rank(gram, shape, largest))
 
 
-def share_of_terms(weights: Mapping[tuple[int, ...], Tensor], chosen: Collection[tuple[int, ...]]) -> Tensor:
-    """The weight of some terms as a share of all; NaN where there is none."""
-    total = torch.stack(list(weights.values())).sum(dim=0)
-    low = torch.stack([value for inside, value in weights.items() if inside in chosen]).sum(dim=0)
-    return low / torch.where(total > 0, total, torch.nan)
+def above_delta(single_factor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """PF_Coeff of one-factor terms on a scale on which the delta kernel's is 0; NaN on a grid of one point."""
+    delta = sum(count - 1 for count in shape) / max(1, prod(shape) - 1)
+    return (single_factor - delta) / (1 - delta) if delta < 1 else torch.full_like(single_factor, torch.nan)
 
 
-def chosen_terms(factors: int, order: int, family: Any = None) -> set[tuple[int, ...]]:
-    """The sets of factors that count: those of at most `order` factors, or a family."""
-    if family is None:
-        whole_number("order", order, at_most=factors)
-        return {inside for inside in subsets(factors) if len(inside) <= order}
-    if order != 1:
-        raise InvalidValue("order", order, "1, or no family: which terms count is either an order or a family")
-    allowed = f"sets of factors from 0 to {factors - 1}, at least one set, none of them empty or there twice"
-    sets = [_set_of_factors(own, factors) for own in family] if _is_plain(family) else None
-    if not sets or None in sets or len(set(sets)) < len(sets):
-        raise InvalidValue("family", family, allowed)
-    return {inside for inside in sets if inside is not None}
+def landmarks(
+    shape: tuple[int, ...], *, bump: float = 1.0, broad: float | None = None, largest: int = LARGEST
+) -> dict[str, KernelAxis]:
+    """Where kernels that one knows lie, for a figure to place networks between.
+
+    Parameters
+    ----------
+    shape
+        Number of values of each factor, two factors or more.
+    bump
+        Standard deviation of ideal bumps, in grid steps; their overlap is Π exp(−d²/4s²).
+    broad
+        The same for broad Gaussians; half of the longest factor by default.
+    largest
+        As for `kernel_axis`.
+
+    Returns
+    -------
+    dict of KernelAxis
+        `delta`, δ in every factor (memorisation); `additive`, the sum of one δ per factor; `or`, 1 where any factor is
+        equal; `broad`, the product of broad Gaussians; `bump`, the Gram matrix of ideal bumps.
+
+    Examples
+    --------
+    >>> {name: round(place.single_factor.item(), 2) for name, place in landmarks((6, 6)).items()}
+    {'delta': 0.29, 'additive': 1.0, 'or': 0.91, 'broad': 0.99, 'bump': 0.8}
+    """
+    widest = max(shape) / 2 if broad is None else broad
+    places = torch.cartesian_prod(*(torch.arange(count) for count in shape)).double()
+    steps = places[:, None, :] - places[None, :, :]
+    equal = (steps == 0).double()
+    kernels = {
+        "delta": equal.prod(dim=-1),
+        "additive": equal.sum(dim=-1),
+        "or": 1 - (1 - equal).prod(dim=-1),
+        "broad": torch.exp(-(steps**2).sum(dim=-1) / (4 * widest**2)),
+        "bump": torch.exp(-(steps**2).sum(dim=-1) / (4 * bump**2)),
+    }
+    return {name: kernel_axis(kernel, shape, largest=largest) for name, kernel in kernels.items()}
 
 
-def _is_plain(given: Any) -> bool:
-    """Whether something is a list, a tuple, a set or the like: no text, mapping or tensor."""
-    return isinstance(given, (Sequence, Set)) and not isinstance(given, (str, bytes))
+def _rank(gram: Tensor, shape: tuple[int, ...], largest: int) -> Tensor:
+    """Effective number of products; NaN for a kernel that is 0."""
+    zero = gram.abs().amax(dim=(-2, -1)) == 0
+    if len(shape) == 2:
+        shares = schmidt_spectrum(torch.where(zero[..., None, None], 1.0, gram), shape).square()
+    else:
+        shares = _explained(gram, shape, largest)
+    return torch.where(zero, torch.nan, effective_rank(shares))
 
 
-def _set_of_factors(given: Any, factors: int) -> tuple[int, ...] | None:
-    """The factors of a set in order, or nothing where it is not one."""
-    if not _is_plain(given):
-        return None
-    inside = list(given)
-    if not inside or not fits(inside, list[int]) or len(set(inside)) < len(inside):
-        return None
-    return tuple(sorted(map(int, inside))) if min(inside) >= 0 and max(inside) < factors else None
+def _explained(gram: Tensor, shape: tuple[int, ...], largest: int) -> Tensor:
+    """Share of the squared norm that each further product explains, and what is left at last."""
+    left = [torch.ones(gram.shape[:-2], dtype=torch.float64, device=gram.device)]
+    for rank in range(1, min(largest, gram.shape[-1] ** 2) + 1):
+        error = kernel_decomposition(gram, shape, rank).error.square()
+        left.append(torch.minimum(error, left[-1]))  # a search that ends worse than the one before adds nothing
+        if bool((error < NEXT_TO_NOTHING).all()):
+            break
+    curve = torch.stack([*left, torch.zeros_like(left[0])], dim=-1)
+    return -curve.diff(dim=-1)

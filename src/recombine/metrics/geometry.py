@@ -1,4 +1,4 @@
-"""Local geometry of a stage: volume element and factorization (Eq. 6–7, 39–42).
+"""Local geometry of a stage: volume element, factorization and cross-terms (Eq. 6–7, 39–42; §3.4).
 
 Conventions
 -----------
@@ -7,9 +7,14 @@ All numbers come from a metric tensor g over the factors, see `recombine.metrics
 - `volume_element` is √det g.
 - `local_factorization` is 1 − |g_xy| / (|g_xx| + |g_yy|), in [½, 1]; for n factors the mean over all pairs. It is
   averaged over points (the paper) or taken of the averaged g (the published scripts).
+- `cross_terms` is |g_xy| / √(g_xx g_yy), the absolute cosine between the stage's two tangents, in [0, 1]; for n factors
+  the mean over all pairs. It is normalised by the geometric mean: by g_xx + g_yy it would be 1 − F, the loss of
+  factorization, which is small wherever one factor moves a stage much more than the other, whatever the angle between
+  them. A pair with a factor that does not move the stage has no cosine and is left out; so is a point where no pair has
+  one.
 
-Known answers: g = I has volume 1 and factorization 1; two factors that move a stage in the same direction have volume
-0 and factorization ½.
+Known answers: g = I has volume 1, factorization 1 and cross-term 0; two factors that move a stage in the same direction
+have volume 0, factorization ½ and cross-term 1, the latter whatever the units of a factor.
 """
 
 from __future__ import annotations
@@ -21,19 +26,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from recombine.checks import checked
 from recombine.errors import InvalidValue
 from recombine.metrics.registry import Column, Need, Stage, stage_metric
 
 Averaging = Literal["points", "means"]
 
 
-def _validate_pairs(metric: Tensor) -> None:
-    if metric.shape[-1] < 2:
-        raise InvalidValue("factors", metric.shape[-1], "at least 2, for their factorization")
-
-
-@checked
 def volume_element(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "*point"]:
     """√det g (Eq. 6, 39): how much a unit cell of factor space is enlarged.
 
@@ -55,7 +53,6 @@ def volume_element(metric: Float[Tensor, "*point factor factor"]) -> Float[Tenso
     return torch.linalg.det(metric.double()).clamp(min=0).sqrt()
 
 
-@checked
 def local_factorization(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "*point"]:
     """1 − |g_ab| / (|g_aa| + |g_bb|) at each point (Eq. 7, 42), averaged over pairs of factors.
 
@@ -77,7 +74,6 @@ def local_factorization(metric: Float[Tensor, "*point factor factor"]) -> Float[
     return _mean_over_pairs(metric.double().abs())
 
 
-@checked
 def mean_factorization(
     metric: Float[Tensor, "*member point factor factor"], averaging: Averaging = "points"
 ) -> Float[Tensor, "*member"]:
@@ -102,16 +98,64 @@ def mean_factorization(
     """
     if averaging == "points":
         return local_factorization(metric).nanmean(dim=-1)
-    return _mean_over_pairs(metric.double().abs().mean(dim=-3))
+    if averaging == "means":
+        return _mean_over_pairs(metric.double().abs().mean(dim=-3))
+    raise InvalidValue("averaging", averaging, "points or means")
 
 
 def _mean_over_pairs(metric: Tensor) -> Tensor:
-    _validate_pairs(metric)
     pairs = [
         1 - metric[..., a, b] / (metric[..., a, a] + metric[..., b, b])
         for a, b in combinations(range(metric.shape[-1]), 2)
     ]
     return torch.stack(pairs).nanmean(dim=0)
+
+
+def cross_terms(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "*point"]:
+    """|g_ab| / √(g_aa g_bb) at each point, averaged over pairs of factors.
+
+    Parameters
+    ----------
+    metric
+        Metric tensor at every point, of at least two factors.
+
+    Returns
+    -------
+    Tensor
+        One number per point, in double precision. A pair of which one factor leaves the stage unmoved is left out; NaN
+        where all pairs are.
+
+    Examples
+    --------
+    >>> cross_terms(torch.eye(2)).item(), cross_terms(torch.tensor([[9.0, 3.0], [3.0, 1.0]])).item()
+    (0.0, 1.0)
+    """
+    metric = metric.double()
+    lengths = metric.diagonal(dim1=-2, dim2=-1).clamp(min=0).sqrt()
+    lengths = torch.where(lengths > 0, lengths, torch.nan)
+    cosines = metric.abs() / lengths[..., :, None] / lengths[..., None, :]
+    pairs = torch.stack([cosines[..., a, b] for a, b in combinations(range(metric.shape[-1]), 2)])
+    return pairs.clamp(max=1).nanmean(dim=0)  # beyond 1 by rounding alone
+
+
+@stage_metric(
+    "cross_term",
+    Column("cross_term", "|g_xy| / √(g_xx g_yy), mean over points", "§3.4"),
+    needs=(Need.METRIC, Need.SEVERAL_FACTORS),
+)
+def evaluate_cross_term(stage: Stage) -> dict[str, Tensor]:
+    """How far factors share directions, over the grid."""
+    return {"cross_term": cross_terms(stage.metric).nanmean(dim=-1)}
+
+
+@stage_metric(
+    "cross_term_held_out",
+    Column("cross_term_held", "|g_xy| / √(g_xx g_yy), mean over held-out points", "§3.4"),
+    needs=(Need.METRIC, Need.SEVERAL_FACTORS, Need.HOLDOUT),
+)
+def evaluate_cross_term_held_out(stage: Stage) -> dict[str, Tensor]:
+    """How far factors share directions, over the held-out points."""
+    return {"cross_term_held": cross_terms(stage.metric[..., stage.held_out, :, :]).nanmean(dim=-1)}
 
 
 @stage_metric("features", Column("features", "numbers per grid point", heading="features", form="d"), in_studies=False)

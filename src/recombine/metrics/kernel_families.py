@@ -47,7 +47,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from recombine.checks import checked, grid_shape, number
 from recombine.errors import InvalidValue
 
 FAMILY_WIDTHS: tuple[float, ...] = (0.35, 0.5, 0.71, 1.0, 1.41, 2.0, 2.83, 4.0, 5.66, 8.0)
@@ -87,7 +86,6 @@ class FamilyAgreement:
         return self.agreement["or"] - torch.maximum(self.agreement["product"], self.agreement["radial"])
 
 
-@checked
 def family_kernels(
     family: str,
     rows: Float[Tensor, "row factor"],
@@ -116,23 +114,11 @@ def family_kernels(
     >>> family_kernels("or", here, there, [0.35])[0].tolist()
     [[1.0, 0.0]]
     """
-    if family not in FAMILIES:
-        raise InvalidValue("family", family, f"one of {', '.join(FAMILIES)}")
-    if not len(widths):
-        raise InvalidValue("widths", widths, "at least one width")
-    for width in widths:
-        number("widths", width, at_least=1e-3, at_most=1e9)
     distances = (rows.double()[:, None, :] - columns.double()[None, :, :]).abs()
-    return torch.stack(
-        [
-            FAMILIES[family](distances, partial(profile, width=width))
-            for profile in PROFILES.values()
-            for width in widths
-        ]
-    )
+    profiles = [partial(profile, width=width) for profile in PROFILES.values() for width in widths]
+    return torch.stack([FAMILIES[family](distances, profile) for profile in profiles])
 
 
-@checked
 def kernel_families(
     gram: Float[Tensor, "*member point point"],
     shape: tuple[int, ...],
@@ -164,9 +150,9 @@ def kernel_families(
     FamilyAgreement
         Correlations, widths and profiles by family, and the p-value of `or`.
     """
-    shape = grid_shape(shape, len(held_out))
     rows = held_out if rows is None else rows
-    _validate(held_out, rows)
+    if not bool(rows.any()) or bool((rows & ~held_out).any()):
+        raise InvalidValue("rows", f"{int(rows.sum())} points", "a mask of held-out points, at least one")
     places = torch.cartesian_prod(*(torch.arange(n, device=gram.device) for n in shape)).reshape(-1, len(shape))
     kept = torch.nonzero(~held_out).flatten()
     halves = _halves(places[kept], shape)
@@ -191,18 +177,15 @@ def kernel_families(
     )
 
 
-def _validate(held_out: Tensor, rows: Tensor) -> None:
-    if not bool(rows.any()) or bool((rows & ~held_out).any()):
-        raise InvalidValue("rows", int(rows.sum()), "a mask of held-out points, at least one")
-
-
 def _halves(places: Tensor, shape: tuple[int, ...]) -> list[Tensor]:
     """Indices of the columns of each half."""
     middle = torch.tensor([(count - 1) / 2 for count in shape], device=places.device)
     parity = (places > middle).sum(dim=-1) % 2
     halves = [torch.nonzero(parity == half).flatten() for half in range(2)]
     if min(map(len, halves)) < 2:
-        raise InvalidValue("holdout", len(places), "kept points in both halves of the grid")
+        raise InvalidValue(
+            "held_out", f"a mask that keeps {len(places)} points", "a mask that keeps points in both halves"
+        )
     return halves
 
 

@@ -29,30 +29,17 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from recombine.checks import checked, number, one_of, whole_number
 from recombine.errors import InvalidValue
 
 DARK_THRESHOLD = 0.3
 """A dark pixel is below this (published scripts)."""
 PERMUTATIONS = 1999
-PERMUTATION_LIMIT = 10**6
 WIDTHS: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Range from which the radial kernel takes its width, in grid spacings."""
-
-WIDEST = 1e9
-"""Largest width of a bump, and one over the smallest, whose square is still an ordinary number."""
 
 Kernel = Literal["cosine", "l2", "overlap"]
 
 
-def _validate_test(held_out: Tensor, permutations: int, seed: int) -> None:
-    whole_number("permutations", permutations, at_least=0, at_most=PERMUTATION_LIMIT)
-    whole_number("seed", seed, at_least=0)
-    if not bool(held_out.any()) or bool(held_out.all()):
-        raise InvalidValue("holdout", int(held_out.sum()), "a mask with points on both sides")
-
-
-@checked
 def gram_matrix(
     outputs: Float[Tensor, "*member point pixel"],
     kernel: Kernel = "cosine",
@@ -84,8 +71,6 @@ def gram_matrix(
     >>> gram_matrix(torch.tensor([[2.0, 0.0], [0.0, 3.0]])).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    if threshold is not None:
-        number("threshold", threshold, above=0, at_most=1)
     flat = outputs.double()
     if kernel == "cosine":
         unit = torch.nn.functional.normalize(flat, dim=-1)
@@ -93,6 +78,8 @@ def gram_matrix(
     if kernel == "l2":
         square = flat.square().sum(dim=-1)
         return (square[..., :, None] + square[..., None, :] - 2 * flat @ flat.mT).clamp(min=0).sqrt()
+    if kernel != "overlap":
+        raise InvalidValue("kernel", kernel, "cosine, l2 or overlap")
     least = 1 - DARK_THRESHOLD if threshold is None else threshold
     most = DARK_THRESHOLD if threshold is None else 1 - threshold
     past = (flat < most if dark else flat > least).double()
@@ -115,7 +102,6 @@ THEORIES: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
 }
 
 
-@checked
 def theoretical_kernel(
     name: str, rows: Float[Tensor, "row factor"], columns: Float[Tensor, "column factor"], width: float = 1.0
 ) -> Float[Tensor, "row column"]:
@@ -141,8 +127,6 @@ def theoretical_kernel(
     >>> theoretical_kernel("binary", points[:1], points).tolist()
     [[0.5, 0.5, 0.0]]
     """
-    one_of("kernel", name, THEORIES)
-    number("width", width, at_least=1 / WIDEST, at_most=WIDEST)
     return normalised(THEORIES[name](rows, columns, width))
 
 
@@ -175,7 +159,6 @@ class KernelAgreement:
         return self.agreement["binary"] > torch.stack(rivals).amax(dim=0)
 
 
-@checked
 def kernel_agreement(
     gram: Float[Tensor, "*member point point"],
     positions: Float[Tensor, "point factor"],
@@ -207,7 +190,8 @@ def kernel_agreement(
     KernelAgreement
         Correlations by the kernel's name, and the p-value of the binary one.
     """
-    _validate_test(held_out, permutations, seed)
+    if not bool(held_out.any()) or bool(held_out.all()):
+        raise InvalidValue("held_out", f"{int(held_out.sum())} points", "a mask with points on both sides")
     rows, columns = positions[held_out].double(), positions[~held_out].double()
     block = normalised(gram.double()[..., held_out, :][..., ~held_out])
     agreement = {name: correlation(block, theoretical_kernel(name, rows, columns, width)) for name in THEORIES}
@@ -237,7 +221,6 @@ def _permutation_p(block: Tensor, theory: Tensor, agreement: Tensor, permutation
     return (beaten + 1).to(agreement.dtype) / (permutations + 1)
 
 
-@checked
 def block_contrast(
     gram: Float[Tensor, "*member point point"],
     positions: Float[Tensor, "point factor"],

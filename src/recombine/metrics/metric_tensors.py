@@ -24,17 +24,15 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.func import jvp, vmap
 
-from recombine.checks import checked, grid_shape, whole_number
 from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
+from recombine.metrics.sampling import points_at, steps_at
 from recombine.metrics.stages import INPUT, MEMORY, Reader, chunks, flat, precision, sampled, stage_sizes
-from recombine.metrics.sub_grids import points_at, steps_at
 
 COPIES = 4
 """Copies of a stage that a layer may need beside its input and output."""
 
 
-@checked
 def metric_tensor(
     reader: Reader,
     points: Float[Tensor, "point factor"],
@@ -72,7 +70,6 @@ def metric_tensor(
     >>> metric_tensor(doubled, torch.zeros(1, 2))["output"].tolist()
     [[[4.0, 0.0], [0.0, 4.0]]]
     """
-    whole_number("memory", memory)
     factors = points.shape[1]
     sizes = stage_sizes(reader, points, members)
     size = memory // (4 * (factors + 1) * COPIES * sum(sizes.values()))
@@ -84,9 +81,7 @@ def metric_tensor(
                 parts_of.setdefault(name, []).append(product)
     metrics = {name: torch.cat(parts, dim=members) for name, parts in parts_of.items()}
     if INPUT in metrics and not bool(metrics[INPUT].any()):
-        raise InvalidValue(
-            "encoding", "constant", "a code with a derivative; one-hot codes have finite differences only"
-        )
+        raise InvalidValue("encoding", "a constant one", "differentiable; one-hot codes have finite differences only")
     return metrics
 
 
@@ -151,7 +146,6 @@ def _unit_tangents(points: Tensor) -> Tensor:
     return torch.eye(points.shape[1], dtype=points.dtype, device=points.device)
 
 
-@checked
 def finite_difference_metric(
     activations: Float[Tensor, "... point feature"], shape: tuple[int, ...], spacing: tuple[float, ...] | None = None
 ) -> Float[Tensor, "... point factor factor"]:
@@ -177,23 +171,19 @@ def finite_difference_metric(
     >>> finite_difference_metric(line, (3,), (0.5,)).flatten().tolist()
     [4.0, 4.0, 4.0]
     """
-    shape = grid_shape(shape, activations.shape[-2])
-    spacing = spacing or (1.0,) * len(shape)
-    if len(spacing) != len(shape) or min(spacing) <= 0:
-        raise InvalidValue("spacing", spacing, f"{len(shape)} numbers above 0, one for each factor")
     if min(shape) < 2:
-        raise InvalidValue("grid", shape, "at least 2 values per factor, for differences")
+        raise InvalidValue("shape", shape, "at least 2 values per factor, for differences")
+    spacing = spacing or (1.0,) * len(shape)
     lead = activations.ndim - 2
     grid = activations.unflatten(lead, shape)
     columns = [
         torch.gradient(grid, spacing=step, dim=lead + axis)[0].flatten(lead, lead + len(shape) - 1)
-        for axis, step in enumerate(spacing)
+        for axis, step in zip(range(len(shape)), spacing, strict=True)
     ]
     jacobian = torch.stack(columns, dim=-1)
     return jacobian.mT @ jacobian
 
 
-@checked
 def neighbour_metric(
     reader: Reader, grid: FactorGrid, indices: Int[Tensor, " point"], device: torch.device, *, memory: int = MEMORY
 ) -> dict[str, Float[Tensor, "point factor factor"]]:
@@ -227,7 +217,6 @@ def neighbour_metric(
     """
     if min(grid.shape) < 2:
         raise InvalidValue("grid", grid.shape, "at least 2 values per factor, for differences")
-    whole_number("memory", memory)
     factors, steps, points = len(grid.shape), steps_at(grid, indices), points_at(grid, indices)
     dtype = precision(device)
     sizes = stage_sizes(reader, points[:1].to(device, dtype).clone())

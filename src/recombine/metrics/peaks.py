@@ -31,7 +31,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import max_pool2d
 
-from recombine.checks import checked, number
 from recombine.errors import InvalidValue
 from recombine.metrics.errors import TOLERANCE
 
@@ -44,7 +43,6 @@ TIE = 1e-9
 IMAGES_AT_ONCE = 2**14
 
 
-@checked
 def separate_peaks(
     signals: Float[Tensor, "*image y x"],
     *,
@@ -78,12 +76,9 @@ def separate_peaks(
     >>> separate_peaks(torch.tensor([[0.0, 0.5, 0.0, 0.1, 0.4, 1.0, 0.7]])).int().tolist()
     [[0, 1, 0, 0, 0, 1, 0]]
     """
-    number("height", height, above=0)
-    number("threshold", threshold, at_least=0)
-    number("prominence", prominence, above=100 * TIE)
+    if height <= 0 or prominence <= 100 * TIE:
+        raise InvalidValue("height and prominence", (height, prominence), "above 0")
     rows, columns = signals.shape[-2:]
-    if not rows * columns:
-        raise InvalidValue("signals", signals, "images with at least one pixel")
     images = (-signals if dark else signals).double().reshape(-1, 1, rows, columns) / height
     order = torch.arange(rows * columns, dtype=torch.float64, device=signals.device).reshape(rows, columns)
     parts = [_peaks(part - TIE * order, threshold, prominence) for part in images.split(IMAGES_AT_ONCE)]
@@ -107,7 +102,6 @@ def _peaks(images: Tensor, threshold: float, prominence: float) -> Tensor:
     return separate & highest & (images > threshold)
 
 
-@checked
 def peak_scores(
     signals: Float[Tensor, "*member point y x"],
     positions: Float[Tensor, "point 2"],
@@ -139,8 +133,6 @@ def peak_scores(
     """
     if chosen is not None:
         signals, positions = signals[..., chosen, :, :], positions[chosen]
-    if not len(positions):
-        raise InvalidValue("chosen", 0, "a mask with at least one point")
     tops = separate_peaks(signals, height=height, threshold=threshold, prominence=prominence, dark=dark)
     column, row = (_near(positions[:, axis], tops.shape[-1 - axis]) for axis in range(2))
     centre = row[:, :, None] & column[:, None, :]

@@ -19,12 +19,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
-from recombine.checks import checked, finite, number
-from recombine.errors import InvalidValue
 from recombine.metrics.registry import Column, Need, Stage, stage_metric
+from recombine.theory.projections import refuse_not_finite
 
 RIDGE = 1e-3
 """Relative ridge of the held-out probe."""
@@ -34,18 +33,21 @@ RANK_TOLERANCE = 1e-10
 
 @dataclass(frozen=True)
 class LinearProbe:
-    """A linear map from features to factor values, with intercept, for any number of members at once."""
+    """A linear map from features to factor values, with intercept, for any number of members at once.
+
+    Examples
+    --------
+    >>> values = torch.arange(4.0)[:, None]
+    >>> round(LinearProbe(0.0).fit(3 * values + 1, values).score(3 * values + 1, values).item(), 6)
+    1.0
+    """
 
     ridge: float = RIDGE
 
-    def __post_init__(self) -> None:
-        number("ridge", self.ridge, at_least=0)
-
-    @checked
     def fit(self, features: Float[Tensor, "*member point feature"], values: Float[Tensor, "point factor"]) -> Fitted:
         """Fit on some points. Costs points³ / 3 + points² × features, however many features there are."""
-        finite("features", features)
-        finite("values", values)
+        refuse_not_finite("features", features)
+        refuse_not_finite("values", values)
         center = features.double().mean(dim=-2, keepdim=True)
         centred = features.double() - center
         gram = centred @ centred.mT
@@ -69,14 +71,10 @@ class Fitted:
     weights: Float[Tensor, "*member feature factor"]
     mean: Float[Tensor, " factor"]
 
-    @checked
     def predict(self, features: Float[Tensor, "*member point feature"]) -> Float[Tensor, "*member point factor"]:
         """The factor values read off the features."""
-        if features.shape[-1] != self.weights.shape[-2]:
-            raise InvalidValue("features", features, f"{self.weights.shape[-2]} features, as many as were fitted")
         return (features.double() - self.center) @ self.weights + self.mean
 
-    @checked
     def score(
         self, features: Float[Tensor, "*member point feature"], values: Float[Tensor, "point factor"]
     ) -> Float[Tensor, "*member factor"]:
@@ -85,62 +83,6 @@ class Fitted:
         residual = (truth - self.predict(features)).square().sum(dim=-2)
         score = 1 - residual / (truth - truth.mean(dim=0)).square().sum(dim=0)
         return torch.where(truth.amax(dim=0) > truth.amin(dim=0), score, torch.nan)
-
-
-def in_sample_score(
-    features: Float[Tensor, "*member point feature"], values: Float[Tensor, "point factor"]
-) -> Float[Tensor, "*member factor"]:
-    """R² of least squares, fitted and scored on the same points (the paper's)."""
-    return LinearProbe(0.0).fit(features, values).score(features, values)
-
-
-def held_out_score(
-    features: Float[Tensor, "*member point feature"],
-    values: Float[Tensor, "point factor"],
-    held_out: Bool[Tensor, " point"],
-    ridge: float = RIDGE,
-) -> Float[Tensor, "*member factor"]:
-    """R² of ridge, fitted on the kept points and scored on the held-out ones."""
-    kept = ~held_out
-    fitted = LinearProbe(ridge).fit(features[..., kept, :], values[kept])
-    return fitted.score(features[..., held_out, :], values[held_out])
-
-
-@checked
-def probe_scores(
-    features: Float[Tensor, "*member point feature"],
-    values: Float[Tensor, "point factor"],
-    held_out: Bool[Tensor, " point"] | None = None,
-    ridge: float = RIDGE,
-) -> dict[str, Float[Tensor, "*member factor"]]:
-    """R² of linear probes.
-
-    Parameters
-    ----------
-    features
-        A stage's activations.
-    values
-        Factor values at every point.
-    held_out
-        True where a point is held out.
-    ridge
-        Relative ridge of the held-out probe.
-
-    Returns
-    -------
-    dict of Tensor
-        `in_sample` (the paper's) and, where something is held out, `held_out` (fitted on kept, scored on held-out).
-
-    Examples
-    --------
-    >>> values = torch.arange(4.0)[:, None]
-    >>> round(probe_scores(3 * values + 1, values)["in_sample"].item(), 6)
-    1.0
-    """
-    scores = {"in_sample": in_sample_score(features, values)}
-    if held_out is not None and bool(held_out.any()):
-        scores["held_out"] = held_out_score(features, values, held_out, ridge)
-    return scores
 
 
 @stage_metric(
@@ -152,7 +94,8 @@ def probe_scores(
 )  # fmt: skip
 def evaluate_in_sample(stage: Stage) -> dict[str, Tensor]:
     """The paper's probe."""
-    return {"probe_in_sample": in_sample_score(stage.features, stage.points)}
+    fitted = LinearProbe(0.0).fit(stage.features, stage.points)
+    return {"probe_in_sample": fitted.score(stage.features, stage.points)}
 
 
 @stage_metric(
@@ -165,4 +108,6 @@ def evaluate_in_sample(stage: Stage) -> dict[str, Tensor]:
 )  # fmt: skip
 def evaluate_held_out(stage: Stage) -> dict[str, Tensor]:
     """The probe that has not seen what it is scored on."""
-    return {"probe_held_out": held_out_score(stage.features, stage.points, stage.held_out)}
+    features, points, held_out = stage.features, stage.points, stage.held_out
+    fitted = LinearProbe().fit(features[..., ~held_out, :], points[~held_out])
+    return {"probe_held_out": fitted.score(features[..., held_out, :], points[held_out])}

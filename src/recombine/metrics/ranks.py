@@ -11,16 +11,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from recombine.checks import checked, finite, grid_shape
-from recombine.errors import InvalidValue
 from recombine.metrics.kernels import gram_matrix
 from recombine.metrics.registry import Column, Need, Stage, stage_metric
+from recombine.theory.projections import refuse_not_finite
 
 SCHMIDT_MODES = 16
 """Schmidt values kept per stage."""
 
 
-@checked
 def effective_rank(spectrum: Float[Tensor, "*shape mode"]) -> Float[Tensor, "*shape"]:
     """exp of the entropy of a spectrum.
 
@@ -43,7 +41,6 @@ def effective_rank(spectrum: Float[Tensor, "*shape mode"]) -> Float[Tensor, "*sh
     return torch.exp(-torch.special.xlogy(share, share).sum(dim=-1))
 
 
-@checked
 def matrix_effective_rank(images: Float[Tensor, "*shape y x"]) -> Float[Tensor, "*shape"]:
     """Effective rank of the squared singular values of matrices.
 
@@ -62,11 +59,9 @@ def matrix_effective_rank(images: Float[Tensor, "*shape y x"]) -> Float[Tensor, 
     >>> round(matrix_effective_rank(torch.eye(3)).item(), 6)
     3.0
     """
-    finite("images", images)
     return effective_rank(torch.linalg.svdvals(images.double()).square())
 
 
-@checked
 def schmidt_spectrum(
     gram: Float[Tensor, "*member point point"], shape: tuple[int, ...]
 ) -> Float[Tensor, "*member mode"]:
@@ -89,10 +84,8 @@ def schmidt_spectrum(
     >>> [round(value, 6) for value in schmidt_spectrum(torch.eye(4), (2, 2)).tolist()]
     [1.0, 0.0, 0.0, 0.0]
     """
-    if len(shape) != 2:
-        raise InvalidValue("grid", shape, f"two factors with {gram.shape[-1]} combinations")
-    finite("gram", gram)
-    a, b = grid_shape(shape, gram.shape[-1])
+    refuse_not_finite("gram", gram)
+    a, b = shape
     paired = gram.double().unflatten(-1, (a, b)).unflatten(-3, (a, b))
     matrix = paired.transpose(-3, -2).flatten(-4, -3).flatten(-2)
     values = torch.linalg.svdvals(matrix)

@@ -17,7 +17,7 @@ the factors in a Dataset), `factor`, `other_factor`, and any name of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -25,12 +25,11 @@ from functools import cached_property
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from recombine.checks import whole_number
 from recombine.errors import InvalidValue, listed
 from recombine.factors import FactorGrid
 from recombine.metrics.metric_tensors import finite_difference_metric
 from recombine.metrics.stages import precision
-from recombine.theory.point_grams import both_grams, point_coordinates
+from recombine.theory.projections import both_grams, point_coordinates
 from recombine.theory.reversibility import FOLDS, Recovery, recovery
 
 
@@ -165,16 +164,12 @@ class StageMetric:
     """Whether it takes so long that it is left out unless it is asked for."""
 
 
-class StageMetrics(Mapping[str, StageMetric]):
+class StageMetrics(dict[str, StageMetric]):
     """All registered stage metrics by name, in the order of registration."""
-
-    def __init__(self) -> None:
-        self._metrics: dict[str, StageMetric] = {}
 
     def register(self, metric: StageMetric) -> None:
         """Add a metric; its name and its columns' names must not be taken."""
-        whole_number("version", metric.version)
-        if metric.name in self._metrics:
+        if metric.name in self:
             raise InvalidValue("metric", metric.name, "a name that is not taken yet")
         taken = {column.name for column in self.columns()}
         taken_in_studies = {column.study_name for other in self.in_studies() for column in other.columns}
@@ -183,33 +178,22 @@ class StageMetrics(Mapping[str, StageMetric]):
                 raise InvalidValue("column", column.name, "a name of letters and underscores that is not taken yet")
             if metric.in_studies and column.study_name in taken_in_studies:
                 raise InvalidValue("column.study", column.study_name, "a name that no other metric has in studies")
-        self._metrics[metric.name] = metric
+        self[metric.name] = metric
 
     def unregister(self, name: str) -> None:
         """Forget a metric (for tests that register a passing one)."""
-        del self._metrics[self[name].name]
+        del self[name]
 
     def columns(self) -> list[Column]:
         """The columns of all metrics."""
-        return [column for metric in self._metrics.values() for column in metric.columns]
+        return [column for metric in self.values() for column in metric.columns]
 
     def in_studies(self) -> list[StageMetric]:
         """The metrics of studies' stage profile."""
-        return [metric for metric in self._metrics.values() if metric.in_studies]
+        return [metric for metric in self.values() if metric.in_studies]
 
-    def __getitem__(self, name: str) -> StageMetric:
-        if name not in self._metrics:
-            raise InvalidValue("metric", name, listed(self._metrics))
-        return self._metrics[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._metrics
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._metrics)
-
-    def __len__(self) -> int:
-        return len(self._metrics)
+    def __missing__(self, name: str) -> StageMetric:
+        raise InvalidValue("metric", name, f"one of {listed(self)}")
 
 
 STAGE_METRICS = StageMetrics()
@@ -256,3 +240,65 @@ def stage_metric(
 def versions(names: Iterable[str] | None = None) -> dict[str, int]:
     """Declared versions by metric, of some or of all, for fingerprints of what depends on them."""
     return {name: STAGE_METRICS[name].version for name in (STAGE_METRICS if names is None else names)}
+
+
+STAGE_PROFILE = "stage_profile"
+"""Stands for all metrics of studies' stage profile."""
+FUNCTION_VERSIONS: dict[str, int] = {
+    "averaged_codes": 1,
+    "averaged_prediction": 1,
+    "band_alignment": 1,
+    "band_index": 1,
+    "band_position": 1,
+    "block_contrast": 1,
+    "distance_inside": 1,
+    "effective_rank": 1,
+    "ensemble_reader": 1,
+    "extreme_pixel": 1,
+    "features": 1,
+    "gram_matrix": 1,
+    "hits": 1,
+    "interior": 1,
+    "kernel_agreement": 1,
+    "jacobian_rank": 1,
+    "kernel_families": 1,
+    "landmarks": 1,
+    "learnt_complexity": 1,
+    "log_volume": 1,
+    "matrix_effective_rank": 1,
+    "mean_band_index": 1,
+    "metric_tensor": 1,
+    "nearest_values": 1,
+    "neuron_tuning": 1,
+    "nonnegative_superposition": 1,
+    "nonnegative_weights": 1,
+    "partial_factorization": 1,
+    "pixel_ranks": 1,
+    "peak_scores": 1,
+    "roughness": 1,
+    "schmidt_spectrum": 1,
+    "squared_error": 1,
+    "stripe_superposition": 1,
+    "superposition_scores": 1,
+    "theoretical_kernel": 1,
+}
+"""Of the functions that studies call themselves; raise one when its numbers change."""
+
+
+def metric_versions(names: Iterable[str]) -> dict[str, int]:
+    """Versions of functions and stage metrics by name; `stage_profile` gives those of all that studies' profile has.
+
+    >>> metric_versions(["gram_matrix"])
+    {'gram_matrix': 1}
+    """
+    numbers: dict[str, int] = {}
+    for name in names:
+        if name == STAGE_PROFILE:
+            numbers.update(versions(metric.name for metric in STAGE_METRICS.in_studies()))
+        elif name in FUNCTION_VERSIONS:
+            numbers[name] = FUNCTION_VERSIONS[name]
+        elif name in STAGE_METRICS:
+            numbers.update(versions([name]))
+        else:
+            raise InvalidValue("metrics", name, f"one of {listed([STAGE_PROFILE, *FUNCTION_VERSIONS])}")
+    return numbers

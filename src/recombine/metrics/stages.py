@@ -17,7 +17,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from recombine.checks import checked, users_function, whole_number
 from recombine.errors import InvalidValue
 
 Tap = Callable[[str, Tensor], None]
@@ -41,7 +40,6 @@ class Walkable(Protocol):
     def walk(self, inputs: Tensor) -> Iterator[tuple[str, Tensor]]: ...
 
 
-@checked
 def decoder_reader(decoder: Walkable, encode: Encode) -> Reader:
     """A reader of the input and every stage of one decoder.
 
@@ -78,7 +76,6 @@ class _Walk(nn.Module):
         return dict(self.decoder.walk(inputs))  # type: ignore[operator]
 
 
-@checked
 def ensemble_reader(decoder: nn.Module, weights: Mapping[str, Tensor], encode: Encode) -> Reader:
     """A reader of all members of an ensemble at once; one alone is run as it is, without `vmap`.
 
@@ -96,8 +93,6 @@ def ensemble_reader(decoder: nn.Module, weights: Mapping[str, Tensor], encode: E
     Reader
         Hands out `input` and the decoder's stages, with one member axis.
     """
-    if not weights or min(weight.ndim for weight in weights.values()) < 1:
-        raise InvalidValue("weights", weights, "parameters by name, each with a leading member axis")
     walk = _Walk(decoder)
     stacked = {f"decoder.{name}": weight for name, weight in weights.items()}
     members = len(next(iter(weights.values())))
@@ -143,7 +138,6 @@ def chunks(points: Tensor, size: int) -> Sequence[Tensor]:
     return points.tensor_split(max(1, min(-(-len(points) // max(1, size)), len(points) // FEWEST)))
 
 
-@checked
 def stage_sizes(reader: Reader, points: Float[Tensor, "point factor"], members: int = 0) -> dict[str, int]:
     """How many numbers each stage holds per point, all members together.
 
@@ -166,24 +160,20 @@ def stage_sizes(reader: Reader, points: Float[Tensor, "point factor"], members: 
     >>> stage_sizes(lambda values, tap: tap("output", values), torch.zeros(5, 2))
     {'output': 2}
     """
-    whole_number("members", members, at_least=0)
-    if not len(points):
-        raise InvalidValue("points", points, "at least one point")
     sizes: dict[str, int] = {}
 
     def tap(name: str, activation: Tensor) -> None:
         if activation.ndim <= members:
-            raise InvalidValue("members", members, f"the number of member axes; stage {name!r} has {activation.ndim}")
+            raise InvalidValue("members", members, f"below the number of axes of stage {name!r}, {activation.ndim}")
         sizes[name] = activation.numel() // activation.shape[members]
 
-    with torch.no_grad(), users_function("reader", reader):
+    with torch.no_grad():
         reader(points[:FEWEST], tap)
     if not sum(sizes.values()):
         raise InvalidValue("reader", reader, "a reader that hands at least one stage to its tap")
     return sizes
 
 
-@checked
 def features(
     reader: Reader, points: Float[Tensor, "point factor"], *, members: int = 0, memory: int = MEMORY
 ) -> Iterator[tuple[str, Tensor]]:
@@ -208,7 +198,6 @@ def features(
     tuple of str and Tensor
         Name and activations of a stage.
     """
-    whole_number("memory", memory)
     sizes = stage_sizes(reader, points, members)
     size = memory // 2 // (4 * sum(sizes.values()))
     for group in _groups(sizes, memory // 2 // (4 * len(points))):

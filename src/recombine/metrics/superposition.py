@@ -26,20 +26,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from recombine.checks import checked, users_function, whole_number
 from recombine.errors import InvalidValue
 
 SHUFFLES = 20
 
 
-def _validate_sizes(sizes: Sequence[int], codes: Tensor) -> None:
-    for size in sizes:
-        whole_number("sizes", size)
-    if sum(sizes) != codes.shape[1]:
-        raise InvalidValue("sizes", list(sizes), f"lengths of the factors' codes, {codes.shape[1]} in all")
-
-
-@checked
 def averaged_codes(
     codes: Float[Tensor, "point code"], sizes: Sequence[int], training: Float[Tensor, "row code"]
 ) -> list[Float[Tensor, "point code"]]:
@@ -64,7 +55,8 @@ def averaged_codes(
     >>> averaged_codes(torch.ones(1, 2), [1, 1], torch.zeros(3, 2))
     [tensor([[1., 0.]]), tensor([[0., 1.]])]
     """
-    _validate_sizes(sizes, codes)
+    if sum(sizes) != codes.shape[1]:
+        raise InvalidValue("sizes", list(sizes), f"lengths of the factors' codes, {codes.shape[1]} in all")
     mean = training.mean(dim=0).expand_as(codes)
     parts, start = [], 0
     for size in sizes:
@@ -75,7 +67,6 @@ def averaged_codes(
     return parts
 
 
-@checked
 def averaged_prediction(
     signal: Callable[[Tensor], Tensor],
     codes: Float[Tensor, "point code"],
@@ -100,38 +91,9 @@ def averaged_prediction(
     Tensor
         As what `signal` returns.
     """
-    parts = averaged_codes(codes, sizes, training)
-    with users_function("signal", signal):
-        return torch.stack([signal(part) for part in parts]).sum(dim=0)
+    return torch.stack([signal(part) for part in averaged_codes(codes, sizes, training)]).sum(dim=0)
 
 
-@checked
-def memorised_prediction(
-    signals: Float[Tensor, "*member point pixel"],
-    positions: Float[Tensor, "point factor"],
-    held_out: Bool[Tensor, " point"],
-) -> Float[Tensor, "*member held pixel"]:
-    """For each held-out point, the sum of the signals at kept points that share a factor value with it.
-
-    Parameters
-    ----------
-    signals
-        Outputs over the background at every grid point.
-    positions
-        Of the points.
-    held_out
-        True where a point is held out.
-
-    Returns
-    -------
-    Tensor
-        `(*member, held, pixel)`.
-    """
-    shares = positions[held_out][:, None, :] == positions[~held_out][None, :, :]
-    return shares.sum(dim=-1).to(signals.dtype) @ signals[..., ~held_out, :]
-
-
-@checked
 def explained_variance(
     signals: Float[Tensor, "*member point pixel"], prediction: Float[Tensor, "*member point pixel"]
 ) -> Float[Tensor, "*member"]:
@@ -163,7 +125,6 @@ def explained_variance(
     return 1 - residual / truth.square().sum(dim=(-2, -1))
 
 
-@checked
 def superposition_scores(
     signals: Float[Tensor, "*member point pixel"],
     positions: Float[Tensor, "point factor"],
@@ -196,9 +157,9 @@ def superposition_scores(
         One number per member: `memorised` and `memorised_null`; `averaged`, `averaged_null` and `truth` where these
         are given.
     """
-    whole_number("seed", seed, at_least=0)
     outputs = signals[..., held_out, :]
-    predictions = {"memorised": memorised_prediction(signals, positions, held_out)}
+    shares = positions[held_out][:, None, :] == positions[~held_out][None, :, :]
+    predictions = {"memorised": shares.sum(dim=-1).to(signals.dtype) @ signals[..., ~held_out, :]}
     if averaged is not None:
         predictions["averaged"] = averaged
     scores = {}

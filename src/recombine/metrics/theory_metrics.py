@@ -1,20 +1,146 @@
-"""Stage metrics of the paper's theory (Appendix A, §3.4).
+"""Stage metrics of the paper's theory (Appendix A, §3.4), each defined where its function is.
 
-A kernel's place between memorisation and factorization, what is lost of the factors, and what becomes of their
-distribution and its hole. Each is defined where its function is: `kernel_axis`, and `reversibility`, `transport` and
-`holes` of `recombine.theory`. They share one Gram matrix per stage (`Stage.grams`).
+The factorization tests (Eq. 23–28) are fitted to kept points and scored at held-out ones; without a hold-out a random
+fifth of the points is left out. A stage that does not vary, or a hold-out that leaves nothing to predict, has NaN. The
+others are a kernel's place between memorisation and factorization, what is lost of the factors, and what becomes of
+their distribution and its hole. They share one Gram matrix per stage (`Stage.grams`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
 from torch import Tensor
 
-from recombine.metrics.factorization import partial_factorization
-from recombine.metrics.kernel_axis import above_delta
+from recombine.errors import InvalidValue
+from recombine.metrics.factorization import above_delta, partial_factorization
 from recombine.metrics.registry import Column, Need, Stage, stage_metric
-from recombine.theory.holes import hole_geometry
+from recombine.theory.factorization import (
+    NONE,
+    Factorization,
+    best_grouping,
+    linear_factorization,
+    nonlinear_factorization,
+    unit_selectivity,
+)
+from recombine.theory.projections import USEFUL
 from recombine.theory.reversibility import jacobian_rank, local_loss
-from recombine.theory.transport import additivity, hole_dependence
+from recombine.theory.transport import additivity, hole_dependence, hole_geometry
+
+UNITS = 1 << 12
+"""Of a stage, that are looked at at a time."""
+PERMUTATIONS = 19
+"""Of a stage's linear test: just enough for p = 0.05."""
+
+T = TypeVar("T")
+Run = Callable[[Tensor, Tensor | None], Factorization]
+
+
+@stage_metric(
+    "linear_factorization",
+    Column(
+        "linear_factorization", "R² at held-out points of coordinates, each from one factor alone, after the best "
+        "linear map", "Eq. 24",
+    ),
+    Column("linear_factorization_p", "its p-value among permuted combinations (at least 0.05)", "Eq. 24"),
+    needs=(Need.SEVERAL_FACTORS,),
+    in_studies=False,
+    thorough=True,
+)  # fmt: skip
+def evaluate_linear_factorization(stage: Stage) -> dict[str, Tensor]:
+    """Whether a stage is blocks of one factor each, up to a linear map."""
+    names = ("linear_factorization", "linear_factorization_p")
+    return _tested(stage, names, lambda own, held_out: linear_factorization(
+        own, stage.grid.shape, held_out, permutations=PERMUTATIONS
+    ))  # fmt: skip
+
+
+@stage_metric(
+    "nonlinear_factorization",
+    Column(
+        "nonlinear_factorization", "the same after an invertible flow, or what it gives back if that is less",
+        "Eq. 25–27",
+    ),
+    Column("nonlinear_factorization_p", "its p-value; NaN where the score is below 0.9", "Eq. 25–27"),
+    needs=(Need.SEVERAL_FACTORS,),
+    in_studies=False,
+    thorough=True,
+)  # fmt: skip
+def evaluate_nonlinear_factorization(stage: Stage) -> dict[str, Tensor]:
+    """Whether a stage is blocks of one factor each, up to an invertible map that a small flow learns."""
+    names = ("nonlinear_factorization", "nonlinear_factorization_p")
+    return _tested(stage, names, lambda own, held_out: nonlinear_factorization(own, stage.grid.shape, held_out))
+
+
+@stage_metric(
+    "partial_grouping",
+    Column(
+        "grouping", "number of the group that a factor is in, in the grouping whose blocks predict best", "Eq. 28",
+        dims=("factor",), labels=True,
+    ),
+    needs=(Need.THREE_FACTORS,),
+    in_studies=False,
+    thorough=True,
+)  # fmt: skip
+def evaluate_partial_grouping(stage: Stage) -> dict[str, Tensor]:
+    """Which factors a stage holds together: 0, 0, 1 is {x, y}, {z}."""
+    factors = len(stage.grid.shape)
+    groups = stage.gram.new_full((*stage.gram.shape[:-2], factors), torch.nan)
+
+    def found(own: Tensor, held_out: Tensor | None) -> Tensor:
+        result = best_grouping(own, stage.grid.shape, held_out)
+        return torch.tensor([
+            next(number for number, group in enumerate(result.groupings[best]) if factor in group)
+            for best in result.best.tolist() for factor in range(factors)
+        ]).reshape(-1, factors)  # fmt: skip
+
+    for members, values in _over_varying(stage, found):
+        groups.view(-1, factors)[members] = values.to(groups)
+    return {"grouping": groups}
+
+
+@stage_metric(
+    "unit_selectivity",
+    Column(
+        "unit_selectivity", "share of units' variance that each unit's best factor explains alone, no map being "
+        "applied: structural modularity", "A.2",
+    ),
+    needs=(Need.SEVERAL_FACTORS,),
+    in_studies=False,
+    thorough=True,
+)  # fmt: skip
+def evaluate_unit_selectivity(stage: Stage) -> dict[str, Tensor]:
+    """How far a stage has separate units for separate factors; units that do not vary have no say."""
+    parts = [unit_selectivity(part, stage.grid.shape) for part in stage.features.split(UNITS, dim=-1)]
+    varying = torch.cat([part.factor != NONE for part in parts], dim=-1)
+    best = torch.cat([part.share.amax(dim=-1) for part in parts], dim=-1) * varying
+    return {"unit_selectivity": best.sum(dim=-1) / torch.where(varying.any(dim=-1), varying.sum(dim=-1), torch.nan)}
+
+
+def _tested(stage: Stage, names: tuple[str, str], test: Run) -> dict[str, Tensor]:
+    """Score and p-value of each member."""
+    score = stage.gram.new_full(stage.gram.shape[:-2], torch.nan)
+    p_value = score.clone()
+    for members, result in _over_varying(stage, test):
+        score.view(-1)[members] = torch.minimum(result.score, result.recovered).to(score)
+        p_value.view(-1)[members] = result.p_value.to(score)
+    return dict(zip(names, (score, p_value), strict=True))
+
+
+def _over_varying(stage: Stage, test: Callable[[Tensor, Tensor | None], T]) -> list[tuple[Tensor, T]]:
+    """Places of the members whose stage varies, and what a test says of them; nothing if it cannot be made."""
+    centred, plain = (gram.diagonal(dim1=-2, dim2=-1).sum(dim=-1).flatten() for gram in stage.grams)
+    members = torch.nonzero(centred > USEFUL * plain).flatten()
+    coordinates = stage.coordinates.reshape(-1, *stage.coordinates.shape[-2:])
+    held_out = stage.held_out if bool(stage.held_out.any()) else None
+    if not len(members):
+        return []
+    try:
+        return [(members, test(coordinates[members], held_out))]
+    except InvalidValue:  # a value that is never kept, too few points
+        return []
 
 
 @stage_metric(

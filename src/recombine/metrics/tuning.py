@@ -1,14 +1,34 @@
-"""Tuning curves: what each neuron of a stage responds to (Appendix E.4; Fig. 4e–f, 15).
+"""What the units of a stage respond to, and where images have bands (Appendix E.4; Fig. 3b, 4e–f, 6, 15).
 
-Conventions: a neuron's map is its activation over the factor grid; its tuning curve for a factor is the map's mean over
-all other factors. Both indices come from the functional ANOVA of the map: its variance splits into a part for each
-factor alone (main effects) and the rest (interactions).
+Conventions
+-----------
+A neuron's map is its activation over the factor grid; its tuning curve for a factor is the map's mean over all other
+factors. Both indices come from the functional ANOVA of the map: its variance splits into a part for each factor alone
+(main effects) and the rest (interactions). Neurons whose map does not vary have no indices (NaN) and are left out of
+stage means.
 
 - `stripe_index`: the largest main effect's share of the variance. A stripe, a function of one factor, scores 1.
 - `localisation_index`: the interactions' share. A map that is a sum of functions of single factors scores 0; a bump
   that is small beside the grid scores near 1.
 
-Neurons whose map does not vary have no indices (NaN) and are left out of stage means.
+Of an image, `image[y, x]`:
+
+- `band_index`: the share of its variance that is a function of the row alone or of the column alone, whichever is
+  larger. A horizontal or vertical band scores 1, noise near 1/side, a bump about ½ or less. The map of a unit over a
+  two-factor grid is an image too; its `band_index` is then its stripe index. A mean over units gives units that hardly
+  vary as much say as the others; `mean_band_index` weights them by variance, and is the share of all the stage's
+  variance that lies in bands.
+- The *profile* of an axis is the image's mean over the other one: axis 0 is the rows' (a horizontal band, at a row),
+  axis 1 the columns' (a vertical one, at a column). A band's axis is the one whose profile explains more of the image's
+  variance, as in `band_index`; it lies midway between the first and the last pixel where that profile is at least half
+  as far from its median as anywhere, whether brighter or darker: a band may have two flanks, one dark and one bright,
+  with its coordinate between them.
+- Embeddings of a low-rank decoder have no axis of their own: which one is right is the task's. In the bump task factors
+  are ordered x, y; x is a column and y a row, and where a factor has as many values as the image has pixels, its value
+  number v lies at pixel v. These are the defaults of `band_alignment`.
+
+Known answers: a band drawn at each value's coordinate scores 1 whatever its polarity, one along the wrong axis 0, a
+dark and a bright flank on either side of the coordinate 1.
 """
 
 from __future__ import annotations
@@ -16,15 +36,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from recombine.checks import checked, grid_shape
 from recombine.errors import InvalidValue
 from recombine.metrics.registry import Column, Stage, stage_metric
 
 SILENT = 1e-12
 """Variance, relative to the stage's largest, below which a neuron counts as silent."""
+ROWS, COLUMNS = 0, 1
+"""Axes of an image."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +58,6 @@ class Tuning:
     localisation_index: Float[Tensor, "*member feature"]
 
 
-@checked
 def neuron_tuning(activations: Float[Tensor, "*member point feature"], shape: tuple[int, ...]) -> Tuning:
     """Tuning of every neuron.
 
@@ -60,9 +80,6 @@ def neuron_tuning(activations: Float[Tensor, "*member point feature"], shape: tu
     >>> tuned.stripe_index.item(), tuned.localisation_index.item()
     (1.0, 0.0)
     """
-    shape = grid_shape(shape, activations.shape[-2])
-    if not activations.shape[-1]:
-        raise InvalidValue("activations", activations, "at least one feature")
     lead, factors = activations.ndim - 2, len(shape)
     maps = activations.double().unflatten(lead, shape)
     axes = tuple(range(lead, lead + factors))
@@ -77,6 +94,152 @@ def neuron_tuning(activations: Float[Tensor, "*member point feature"], shape: tu
     alive = variance > SILENT * variance.amax(dim=-1, keepdim=True)
     shares = torch.stack(effects) / torch.where(alive, variance, torch.nan)
     return Tuning(tuple(curves), shares.amax(dim=0), (1 - shares.sum(dim=0)).clamp(min=0))
+
+
+def band_index(images: Float[Tensor, "*shape y x"]) -> Float[Tensor, "*shape"]:
+    """Share of an image's variance along one axis alone.
+
+    Parameters
+    ----------
+    images
+        Images.
+
+    Returns
+    -------
+    Tensor
+        One number per image; NaN for a constant one.
+
+    Examples
+    --------
+    >>> band_index(torch.tensor([[0.0, 0.0], [1.0, 1.0]])).item()
+    1.0
+    """
+    image = images.double()
+    variance = image.var(dim=(-2, -1), correction=0)
+    rows = image.mean(dim=-1).var(dim=-1, correction=0)
+    columns = image.mean(dim=-2).var(dim=-1, correction=0)
+    return torch.maximum(rows, columns) / torch.where(variance > 0, variance, torch.nan)
+
+
+@dataclass(frozen=True)
+class Band:
+    """The strongest band of every image."""
+
+    axis: Int[Tensor, "*shape"]
+    """0: it lies at a row; 1: at a column."""
+    position: Float[Tensor, "*shape"]
+    """The row or column; between two where the band is an even number of pixels wide."""
+    strength: Float[Tensor, "*shape"]
+    """Share of the image's variance along that axis, the image's `band_index`; NaN for a constant image."""
+
+
+def band_position(images: Float[Tensor, "*shape y x"]) -> Band:
+    """The axis along which an image varies most, and where on it the image differs most.
+
+    Parameters
+    ----------
+    images
+        Images.
+
+    Returns
+    -------
+    Band
+        Axis, pixel and strength, one number per image.
+
+    Examples
+    --------
+    >>> band = band_position(torch.tensor([[0.0, 0.0, 1.0], [0.0, 0.0, 1.0]]))
+    >>> band.axis.item(), band.position.item(), band.strength.item()
+    (1, 2.0, 1.0)
+    """
+    image = images.double()
+    rows, columns = image.mean(dim=-1), image.mean(dim=-2)
+    vertical = columns.var(dim=-1, correction=0) > rows.var(dim=-1, correction=0)
+    position = torch.where(vertical, _middle(columns), _middle(rows))
+    return Band(vertical.long(), position, band_index(images))
+
+
+def _middle(profile: Float[Tensor, "*shape pixel"]) -> Float[Tensor, "*shape"]:
+    """Midway between the first and the last pixel that is half as far from the profile's median as any."""
+    far = (profile - profile.quantile(0.5, dim=-1, keepdim=True)).abs()
+    inside = (far >= far.amax(dim=-1, keepdim=True) / 2).long()
+    return (inside.argmax(dim=-1) + profile.shape[-1] - 1 - inside.flip(-1).argmax(dim=-1)).double() / 2
+
+
+def band_alignment(
+    images: Float[Tensor, "*member factor value y x"],
+    coordinates: Float[Tensor, "factor value"] | None = None,
+    axes: tuple[int, ...] = (COLUMNS, ROWS),
+    tolerance: float = 1.0,
+    weakest: float = 0.0,
+    border: int = 0,
+) -> Float[Tensor, "*member"]:
+    """Share of embeddings whose band lies along the right axis and at the right coordinate.
+
+    Parameters
+    ----------
+    images
+        One image for every value of every factor.
+    coordinates
+        The pixel that each value stands for; by default value number v is pixel v.
+    axes
+        The image axis of each factor: 1, columns, for x and 0, rows, for y by default.
+    tolerance
+        How many pixels a band may be off.
+    weakest
+        Band index below which an image has no band.
+    border
+        Pixels at the border of the images that are left out, and values that lie there: convolutions with padding
+        draw there what no value asks for.
+
+    Returns
+    -------
+    Tensor
+        One share per member. An image without a band, such as a constant one, counts as not aligned.
+
+    Examples
+    --------
+    >>> vertical = torch.eye(4)[:, None, :].expand(4, 4, 4)
+    >>> band_alignment(torch.stack([vertical, vertical.mT])).item()
+    1.0
+    """
+    factors, values = images.shape[-4:-2]
+    if len(axes) != factors or not set(axes) <= {ROWS, COLUMNS}:
+        raise InvalidValue("axes", axes, f"{factors} axes, 0 (rows) or 1 (columns), one for each factor")
+    rows, columns = images.shape[-2:]
+    band = band_position(images[..., border : rows - border, border : columns - border])
+    if coordinates is None:
+        coordinates = torch.arange(values, dtype=torch.float64).expand(factors, values)
+    coordinates, own = coordinates.to(images.device), torch.tensor(axes, device=images.device)[:, None]
+    near = (band.position + border - coordinates).abs() <= tolerance
+    last = torch.tensor((rows, columns), device=images.device)[own] - 1 - border
+    asked = ((coordinates >= border) & (coordinates <= last) | (border == 0)).double()
+    aligned = ((band.axis == own) & near & (band.strength >= weakest)).double()
+    return (aligned * asked).sum(dim=(-2, -1)) / asked.sum()
+
+
+def mean_band_index(maps: Float[Tensor, "*member unit y x"]) -> Float[Tensor, "*member"]:
+    """Mean of the units' band index, weighted by their variance.
+
+    Parameters
+    ----------
+    maps
+        The activation of every unit over a two-factor grid.
+
+    Returns
+    -------
+    Tensor
+        One number per member; NaN where no unit varies.
+
+    Examples
+    --------
+    >>> band, chessboard = torch.tensor([[0.0, 0.0], [2.0, 2.0]]), torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+    >>> mean_band_index(torch.stack([band, chessboard, torch.zeros(2, 2)])).item()
+    0.8
+    """
+    variance = maps.double().var(dim=(-2, -1), correction=0)
+    total = variance.sum(dim=-1)
+    return (band_index(maps).nan_to_num(nan=0.0) * variance).sum(dim=-1) / torch.where(total > 0, total, torch.nan)
 
 
 @stage_metric(

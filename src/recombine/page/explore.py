@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from recombine.checks import given_path, one_of, whole_number
 from recombine.data import LabelledImages
-from recombine.diagnosis.targets import TargetFunction
+from recombine.diagnosis.arguments import TargetFunction
 from recombine.encodings import Encoding
 from recombine.errors import InvalidValue
 from recombine.factors import Factor, FactorGrid

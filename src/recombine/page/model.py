@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from recombine.decoders import StagedDecoder
+from recombine.diagnosis.arguments import target_rows
 from recombine.diagnosis.hooks import printable
-from recombine.diagnosis.parts import module_parts
-from recombine.diagnosis.targets import target_rows
+from recombine.diagnosis.stages import module_parts
 from recombine.errors import InvalidValue, RecombineError
 from recombine.page.aten import Untranslatable
 from recombine.page.blobs import Blobs

@@ -13,11 +13,18 @@ import torch
 from torch import Tensor, nn
 
 from recombine.checks import number, users_function
-from recombine.diagnosis.arguments import encode_values, holdout_mask, valid_encoding, valid_grid, valid_module
-from recombine.diagnosis.data import array_task, own_data
+from recombine.diagnosis.arguments import (
+    TargetFunction,
+    array_task,
+    encode_values,
+    holdout_mask,
+    own_data,
+    valid_encoding,
+    valid_grid,
+    valid_targets,
+)
 from recombine.diagnosis.hooks import tensors_in
 from recombine.diagnosis.isolation import refuse_unfinished, uncompiled
-from recombine.diagnosis.targets import TargetFunction, valid_targets
 from recombine.encodings import Encoding
 from recombine.errors import InvalidValue, reason_of
 from recombine.factors import FactorGrid
@@ -160,13 +167,15 @@ def _of_run(name: str, run: Trained, settings: Mapping[str, Any]) -> Subject:
 
 
 def _of_module(name: str, module: Any, settings: Mapping[str, Any]) -> Subject:
-    own = uncompiled(valid_module(module))
+    if not isinstance(module, nn.Module):
+        raise InvalidValue("module", module, "a torch.nn.Module or a finished run")
+    own = uncompiled(module)
     refuse_unfinished(own)
     if settings["data"] is not None:
         return _on_data(name, _copied(own, name), settings)
     if settings["grid"] is None:
         raise InvalidValue("grid", None, 'a FactorGrid, or a text as "x=0:27,y=0:27"')
-    grid = valid_grid(settings["grid"], frozenset())
+    grid = valid_grid(settings["grid"])
     encoding = valid_encoding(settings["encode"], grid)
     mask = holdout_mask(settings["holdout"], grid)
     targets = valid_targets(settings["targets"], grid)

@@ -1,4 +1,4 @@
-"""How a claim is decided: criteria as code, registered before the data, verdicts computed from networks that learnt.
+"""How a claim is decided: criteria are data, registered before the networks; verdicts follow from networks that learnt.
 
 A claim makes one or more *statements*. Each has a criterion (`criteria`) and a function from Datasets to samples, one
 per *case*, for instance one per encoding; a statement on a case is a *test*. The first case is the one that the paper
@@ -9,55 +9,87 @@ shows. Beside them stand
 - *controls*: the same difference between failing networks and others (composing ones, untrained ones, ones trained on
   the whole grid): whether what the paper gives as the cause is peculiar to networks that fail.
 
-All primary tests of a paper share one error rate (Holm). A claim is *supported* when all its tests are, *partly
-supported* when some are, *not supported* when none is and some are not (*reversed* when all that are decided are), *not
-decidable* when too few networks learnt, and *undecided* otherwise. With few networks there are directions, no verdicts.
-*Exploratory* claims have numbers and no verdict.
+A claim is *supported* when all its tests are, *partly supported* when some are, *not supported* when none is and some
+are not (*reversed* when all that are decided are), *not decidable* when too few networks learnt, and *undecided*
+otherwise. With few networks there are directions, no verdicts. *Exploratory* claims have numbers and no verdict.
 
 No torch here: claims read numbers, wherever they came from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import repeat
 from math import isfinite
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from recombine.reproduction.criteria import (
-    DIRECTIONS,
-    FEWEST_NETWORKS,
-    Criterion,
-    Outcome,
-    holm_levels,
-)
-from recombine.reproduction.intervals import CONFIDENCE, Interval
-from recombine.reproduction.registration import digest
-from recombine.reproduction.samples import FEWEST_LEARNT, Sample
+from recombine.errors import InvalidValue
+from recombine.reproduction.criteria import DIRECTIONS, Criterion, Learnt, Outcome, Registered, holm_levels
+from recombine.reproduction.intervals import CONFIDENCE, TRIM, Estimate, Interval, TrimmedMean
 
 Data = Mapping[str, Any]
 """xarray Datasets by study."""
-Samples = Callable[[Data], Mapping[str, Sample]]
-"""Samples by the name of their case, from the Datasets that are there; those that cannot be had are left out."""
 Verdict = Literal[
     "supported", "partly supported", "not supported", "reversed", "undecided", "not decidable", "direction only",
     "exploratory",
 ]  # fmt: skip
 Timing = Literal["before the data", "after the data", "not registered"]
 """When a criterion was written, as far as a results folder can tell."""
+Part = Literal["tests", "alternatives", "controls"]
+Versions = Mapping[str, Mapping[str, int]]
+"""By study, declared versions of what measures it."""
+UNKNOWN: Versions = {}
 
 
-Measured = Mapping[str, Any]
-"""By study, how it measures: versions and numbers, as plain data."""
-NOT_MEASURED: Measured = {}
-ALTERNATIVES, CONTROLS = "alternatives", "controls"
-RULES = (Criterion, holm_levels, FEWEST_NETWORKS, FEWEST_LEARNT, CONFIDENCE)
-"""What every verdict rests on besides its own criterion."""
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Values over networks, and which of the networks learnt; only those count."""
+
+    values: np.ndarray
+    """One per network; NaN where it has none."""
+    learnt: np.ndarray
+    """Whether each network learnt what it was trained on."""
+    trained: np.ndarray
+    """Whether each network was trained; arms may have fewer networks than others."""
+    estimated: Callable[[np.ndarray], Estimate] | None = None
+    """The estimate from the values that count; a trimmed mean if left out."""
+    share_learnt: float | None = None
+    """Share of networks that learnt, of compared arms the smallest; that of this sample if left out."""
+
+    def __post_init__(self) -> None:
+        if not len(self.values) == len(self.learnt) == len(self.trained):
+            raise InvalidValue("sample", len(self.values), "as many values as networks")
+
+    def estimate(self, trim: float = TRIM) -> Estimate:
+        """Over the networks that learnt and have a value."""
+        values = self.values[self._counted]
+        return TrimmedMean.of(values, trim) if self.estimated is None else self.estimated(values)
+
+    @property
+    def networks_counted(self) -> int:
+        """How many learnt and have a value."""
+        return int(self._counted.sum())
+
+    @property
+    def networks_trained(self) -> int:
+        """How many were trained."""
+        return int(self.trained.sum())
+
+    def enough_learnt(self, rule: Learnt) -> bool:
+        """Whether enough networks learnt, arm by arm, and enough of those have a value."""
+        learnt = int((self.learnt & self.trained).sum())
+        share = learnt / max(1, self.networks_trained) if self.share_learnt is None else self.share_learnt
+        return share >= rule.smallest_share and self.networks_counted >= rule.smallest_share * learnt
+
+    @property
+    def _counted(self) -> np.ndarray:
+        return np.asarray(self.learnt & self.trained & np.isfinite(self.values))
 
 
+Samples = Callable[[Data], Mapping[str, Sample]]
+"""Samples by the name of their case, from the Datasets that are there; those that cannot be had are left out."""
 NO_SAMPLE = Sample(np.zeros(0), np.zeros(0, dtype=bool), np.zeros(0, dtype=bool))
 """Of a statement that has no case in the data."""
 
@@ -76,9 +108,12 @@ class Statement:
     alternatives: Samples = no_samples
     controls: Samples = no_samples
 
-    def name_of(self, part: str) -> str:
-        """The name under which its alternatives or controls are registered."""
-        return f"{self.criterion.statistic} ({part})"
+    def samples(self, part: Part, data: Data) -> Mapping[str, Sample]:
+        """By case; of the tests, those that the criterion names, and one without networks where there is none."""
+        if part != "tests":
+            return (self.alternatives if part == "alternatives" else self.controls)(data)
+        found, named = self.cases(data), self.criterion.cases
+        return {case: found.get(case, NO_SAMPLE) for case in named} if named else found or {"no case": NO_SAMPLE}
 
 
 @dataclass(frozen=True)
@@ -99,31 +134,24 @@ class Claim:
     ours: bool = False
     """Whether the paper does not make it."""
 
-    def digests(self, measured: Measured = NOT_MEASURED) -> dict[str, str]:
-        """By statistic, digests of a statement's criterion and the code behind it.
+    def record(self, part: Part, statement: Statement, versions: Versions) -> Registered:
+        """What is registered of a statement's tests, alternatives or controls."""
+        read = self.studies if part == "tests" else (*self.studies, *self.beside)
+        raised = {study: {name: own for name, own in versions.get(study, {}).items() if own != 1} for study in read}
+        return Registered(
+            claim=self.name, part=part, criterion=statement.criterion, exploratory=self.exploratory, versions=raised
+        )
 
-        Parameters
-        ----------
-        measured
-            By study, how it measures, as plain data.
-
-        Returns
-        -------
-        dict of str
-            For alternatives and controls too, under names with `(alternatives)` or `(controls)`.
-        """
-        digests = {}
+    def records(self, versions: Versions) -> list[Registered]:
+        """What is registered of the claim before its data are collected."""
+        records = []
         for statement in self.statements:
-            studies = {study: measured.get(study) for study in self.studies}
-            beside = studies | {study: measured.get(study) for study in self.beside}
-            for name, samples, read in (
-                (statement.criterion.statistic, statement.cases, studies),
-                (statement.name_of(ALTERNATIVES), statement.alternatives, beside),
-                (statement.name_of(CONTROLS), statement.controls, beside),
-            ):
-                if samples is not no_samples:
-                    digests[name] = digest(self.name, asdict(statement.criterion), samples, read, *RULES)
-        return digests
+            records.append(self.record("tests", statement, versions))
+            if statement.alternatives is not no_samples:
+                records.append(self.record("alternatives", statement, versions))
+            if statement.controls is not no_samples:
+                records.append(self.record("controls", statement, versions))
+        return records
 
 
 @dataclass(frozen=True)
@@ -138,7 +166,7 @@ class Test:
     """The range in which the statistic is claimed to lie, in words."""
     outcome: Outcome
     interval: Interval
-    """At 95 %, whatever the level that decided."""
+    """Before correction, whatever the level that decided."""
     learnt: int
     trained: int
     level: float = CONFIDENCE
@@ -184,63 +212,101 @@ class Judgement:
 
     def record(self) -> dict[str, Any]:
         """Plain data for a JSON file; what is not a finite number (an open end of an interval) is null."""
-        plain = _plain({**asdict(self), "timing": self.timing, "networks": self.networks})
-        assert isinstance(plain, dict)
-        return plain
-
-
-Registered = Mapping[str, Mapping[str, str]]
-"""By claim and statistic, the digest under which data were collected."""
+        return dict(_plain({**asdict(self), "timing": self.timing, "networks": self.networks}))
 
 
 def judge(
-    claims: Iterable[Claim], data: Data, registered: Registered | None = None, measured: Measured = NOT_MEASURED
+    claims: Iterable[Claim], data: Data, registered: Collection[str] | None = None, versions: Versions = UNKNOWN
 ) -> list[Judgement]:
-    """Verdicts on the claims whose Datasets are there.
+    """Verdicts on the claims whose Datasets are there, in the order of the claims.
 
-    Parameters
-    ----------
-    claims
-        The claims of a paper; their primary tests are corrected for one another.
-    data
-        Datasets by study.
-    registered
-        Digests under which the data were collected; none where nothing is known.
-    measured
-        By study, how it measures, which digests cover.
-
-    Returns
-    -------
-    list of Judgement
-        In the order of the claims.
+    Primary tests are corrected for one another as their criteria say. `registered` has the digests of the records under
+    which the data were collected; it is none where nothing is known of them.
     """
     judged = [claim for claim in claims if all(study in data for study in claim.studies)]
-    digests = [claim.digests(measured) for claim in judged]
-    raw = [_tested(claim, data, _timings(claim, own, registered)) for claim, own in zip(judged, digests, strict=True)]
-    primary = [test for claim, tests in zip(judged, raw, strict=True) if not claim.exploratory for test in tests]
-    decisive = [(s, sample) for (s, _, sample, _) in primary if _barred(s.criterion, sample) is None]
-    levels = iter(holm_levels([s.criterion.p_value(sample.estimate) for s, sample in decisive]))
+    primary = [_measured(claim, "tests", data, versions, registered) for claim in judged]
+    corrected = [own for claim, tests in zip(judged, primary, strict=True) if not claim.exploratory for own in tests]
+    levels = iter(_levels(corrected))
     judgements = []
-    for claim, own, tests in zip(judged, digests, raw, strict=True):
-        results = [
-            _result(s.criterion, case, sample, timing, None if claim.exploratory else levels)
-            for s, case, sample, timing in tests
-        ]
-        timings = _timings(claim, own, registered)
-        verdict: Verdict = "exploratory" if claim.exploratory else _verdict([test.outcome for test in results])
+    for claim, tests in zip(judged, primary, strict=True):
+        results = [own.result(own.criterion.confidence if claim.exploratory else next(levels)) for own in tests]
+        first = {test.statistic: test.level for test in reversed(results)}  # of the first case of each statement
+        beside: dict[Part, list[Test]] = {
+            part: [
+                own.result(first[own.criterion.statistic]) for own in _measured(claim, part, data, versions, registered)
+            ]
+            for part in ("alternatives", "controls")
+        }
         judgements.append(
             Judgement(
-                claim.name,
-                claim.text,
-                claim.where,
-                verdict,
-                results,
-                alternatives=_beside(ALTERNATIVES, claim, data, timings, results),
-                controls=_beside(CONTROLS, claim, data, timings, results),
-                ours=claim.ours,
+                claim.name, claim.text, claim.where, "exploratory" if claim.exploratory else _verdict(claim, results),
+                results, beside["alternatives"], beside["controls"], ours=claim.ours,
             )
-        )
+        )  # fmt: skip
     return judgements
+
+
+class Measured(NamedTuple):
+    """A sample with its estimate, and the criterion that it is judged by."""
+
+    criterion: Criterion
+    case: str
+    sample: Sample
+    estimate: Estimate
+    timing: Timing
+
+    @property
+    def barred(self) -> Outcome | None:
+        """Why there is no verdict: too few networks, or too few of them that learnt."""
+        if not self.estimate.networks:
+            return "not measured" if not self.sample.networks_trained else "not decidable"
+        if not self.sample.enough_learnt(self.criterion.learnt):
+            return "not decidable"
+        if self.estimate.networks < self.criterion.learnt.fewest_networks:
+            return self.criterion.direction(self.estimate.value)
+        return None
+
+    def result(self, level: float) -> Test:
+        """The test at a level of confidence."""
+        criterion, outcome = self.criterion, self.barred
+        if outcome is None:
+            outcome = criterion.outcome(self.estimate.interval(level))
+        else:
+            level = criterion.confidence
+        return Test(
+            self.case, criterion.statistic, criterion.range, outcome, self.estimate.interval(criterion.confidence),
+            self.sample.networks_counted, self.sample.networks_trained, level, self.timing,
+        )  # fmt: skip
+
+
+def _measured(
+    claim: Claim, part: Part, data: Data, versions: Versions, registered: Collection[str] | None
+) -> list[Measured]:
+    """The samples of a claim's tests, alternatives or controls."""
+    measured = []
+    for statement in claim.statements:
+        criterion, timing = statement.criterion, _timing(claim.record(part, statement, versions), registered)
+        for case, sample in statement.samples(part, data).items():
+            measured.append(Measured(criterion, case, sample, sample.estimate(criterion.trim), timing))
+    return measured
+
+
+def _timing(record: Registered, registered: Collection[str] | None) -> Timing:
+    if registered is None:
+        return "not registered"
+    return "before the data" if record.digest in registered else "after the data"
+
+
+def _levels(tests: Sequence[Measured]) -> list[float]:
+    """The confidence at which each primary test is decided; those that Holm corrects at one confidence are a family."""
+    levels = [own.criterion.confidence for own in tests]
+    corrected = [k for k, own in enumerate(tests) if own.criterion.correction == "holm" and own.barred is None]
+    for confidence in {levels[k] for k in corrected}:
+        family = [k for k in corrected if tests[k].criterion.confidence == confidence]
+        p_values = [tests[k].criterion.p_value(tests[k].estimate) for k in family]
+        for k, level in zip(family, holm_levels(p_values, confidence), strict=True):
+            levels[k] = level
+    return levels
 
 
 def _agree(outcome: Outcome, first: Outcome | None) -> bool:
@@ -249,61 +315,13 @@ def _agree(outcome: Outcome, first: Outcome | None) -> bool:
     return outcome == first or first in sides.get(outcome, ()) or outcome in sides.get(str(first), ())
 
 
-def _beside(part: str, claim: Claim, data: Data, timings: Mapping[str, Timing], results: Sequence[Test]) -> list[Test]:
-    """Alternatives or controls, each judged at the level of the first case of its statement."""
-    levels = {test.statistic: test.level for test in reversed(results)}
-    tests = []
+def _verdict(claim: Claim, tests: Sequence[Test]) -> Verdict:
+    """Of a claim, from the outcomes of its tests; where any case suffices, one that is supported stands for all."""
+    distinct: set[Outcome] = set()
     for statement in claim.statements:
-        criterion, name = statement.criterion, statement.name_of(part)
-        samples = statement.alternatives if part == ALTERNATIVES else statement.controls
-        level = repeat(levels.get(criterion.statistic, CONFIDENCE))
-        timing = timings.get(name, "before the data")
-        tests += [_result(criterion, case, sample, timing, level) for case, sample in samples(data).items()]
-    return tests
-
-
-def _timings(claim: Claim, digests: Mapping[str, str], registered: Registered | None) -> dict[str, Timing]:
-    """By what is registered, when its criterion was written."""
-    known = (registered or {}).get(claim.name, {})
-    otherwise: Timing = "not registered" if registered is None else "after the data"
-    return {name: "before the data" if known.get(name) == own else otherwise for name, own in digests.items()}
-
-
-def _tested(claim: Claim, data: Data, timings: Mapping[str, Timing]) -> list[tuple[Statement, str, Sample, Timing]]:
-    """The samples of every test of a claim, with when its criterion was written."""
-    tests: list[tuple[Statement, str, Sample, Timing]] = []
-    for statement in claim.statements:
-        cases = statement.cases(data) or {"no case": NO_SAMPLE}
-        timing = timings[statement.criterion.statistic]
-        tests += [(statement, case, sample, timing) for case, sample in cases.items()]
-    return tests
-
-
-def _barred(criterion: Criterion, sample: Sample) -> Outcome | None:
-    """Why there is no verdict on a sample: too few networks, or too few of them that learnt."""
-    if not sample.estimate.networks:
-        return "not measured" if not sample.networks_trained else "not decidable"
-    if not sample.enough_learnt:
-        return "not decidable"
-    if sample.estimate.networks < FEWEST_NETWORKS:
-        return criterion.direction(sample.estimate.value)
-    return None
-
-
-def _result(criterion: Criterion, case: str, sample: Sample, timing: Timing, levels: Iterator[float] | None) -> Test:
-    outcome, level = _barred(criterion, sample), CONFIDENCE
-    if outcome is None:
-        level = CONFIDENCE if levels is None else next(levels)
-        outcome = criterion.outcome(sample.estimate.interval(level))
-    return Test(
-        case, criterion.statistic, criterion.range, outcome, sample.estimate.interval(), sample.networks_counted,
-        sample.networks_trained, level, timing,
-    )  # fmt: skip
-
-
-def _verdict(outcomes: Sequence[Outcome]) -> Verdict:
-    """Of a claim, from those of its tests."""
-    distinct = set(outcomes)
+        criterion = statement.criterion
+        outcomes = {test.outcome for test in tests if test.statistic == criterion.statistic}
+        distinct |= {"supported"} if criterion.combine == "any" and "supported" in outcomes else outcomes
     if distinct & set(DIRECTIONS):
         return "direction only"
     if distinct == {"supported"}:

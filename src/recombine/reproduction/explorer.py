@@ -88,26 +88,18 @@ class KeptDecoder:
         import torch
 
         module = self.spec.module()
-        state = {name: torch.from_numpy(_exact(array, self.scales.get(name))) for name, array in self.weights.items()}
-        module.load_state_dict(state)
+        scaled = {
+            name: self.weights[name].astype(np.float32) * np.float32(scale) for name, scale in self.scales.items()
+        }
+        state = {**self.weights, **scaled}
+        module.load_state_dict({name: torch.from_numpy(array) for name, array in state.items()})
         return module.eval()
 
 
 def collect(results: Results, paper: Paper, preset: Preset, store: Store, say: Callable[[str], None]) -> None:
     """Keep the decoders of a paper's explorer in a results folder, as far as its studies trained them.
 
-    Parameters
-    ----------
-    results
-        The folder. What is kept there already and is not in the store stays.
-    paper
-        Says which decoders.
-    preset
-        Of the folder.
-    store
-        Where the runs are.
-    say
-        Called with a line of text where decoders are left out.
+    What is kept there already and is not in the store stays. Where decoders are left out, a line says which.
     """
     if paper.explorer is None:
         return
@@ -116,8 +108,7 @@ def collect(results: Results, paper: Paper, preset: Preset, store: Store, say: C
     except InvalidValue:  # damaged, and made again
         present, whole = {}, False
     chosen: list[KeptDecoder] = []
-    left_out: dict[str, list[str]] = {}
-    grid = None
+    left_out: list[str] = []
     for own in paper.explorer.decoders(preset):
         if own.study not in results.studies:
             continue
@@ -125,18 +116,17 @@ def collect(results: Results, paper: Paper, preset: Preset, store: Store, say: C
         decoder = _chosen(own, specs, store, present, paper.explorer.learnt)
         if decoder is None:
             continue
-        grid = grid or decoder.spec.task.grid
-        if decoder.spec.task.grid != grid:
-            left_out.setdefault("on another grid", []).append(decoder.name)
-        elif sum(kept.size for kept in chosen) + decoder.size > LARGEST:
-            left_out.setdefault(f"with which there would be more than {LARGEST / 1e6:g} MB", []).append(decoder.name)
-        else:
+        same_grid = not chosen or decoder.spec.task.grid == chosen[0].spec.task.grid
+        fits = sum(kept.size for kept in chosen) + decoder.size <= LARGEST
+        if same_grid and fits:
             chosen.append(decoder)
+        else:
+            left_out.append(decoder.name)
     same = [(own.key, own.labels) for own in chosen] == [(own.key, own.labels) for own in present.values()]
     if not (whole and same):
         results.keep_decoders(packed(chosen) if chosen else None)
-    for reason, names in left_out.items():
-        say(f"not in the explorer, {reason}: {'; '.join(names)}")
+    if left_out:
+        say(f"not in the explorer, for their grid or with more than {LARGEST / 1e6:g} MB: {'; '.join(left_out)}")
 
 
 def kept_decoders(results: Results) -> list[KeptDecoder]:
@@ -144,9 +134,11 @@ def kept_decoders(results: Results) -> list[KeptDecoder]:
     content = results.decoders
     try:
         return [] if content is None else unpacked(content)
+    except InvalidValue:
+        raise
     except (ValueError, KeyError, TypeError) as error:
         reason = " ".join(str(error).split())[:80]
-        raise InvalidValue("from", str(results.path), f"decoders of this edition ({reason})") from None
+        raise InvalidValue("from", str(results.path), f"a folder with decoders of this edition ({reason})") from None
 
 
 def _chosen(
@@ -193,10 +185,6 @@ def _rounded(own: LabelledSpec, run: Run) -> KeptDecoder:
             for name in large:
                 chosen = [*chosen, name] if fits([*chosen, name]) else chosen
     return kept(chosen)
-
-
-def _exact(array: np.ndarray, scale: float | None) -> np.ndarray:
-    return array if scale is None else array.astype(np.float32) * np.float32(scale)
 
 
 def packed(decoders: Iterable[KeptDecoder]) -> bytes:

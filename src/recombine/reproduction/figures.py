@@ -1,4 +1,4 @@
-"""What a figure is: the studies whose Datasets it is drawn from, how it is drawn, and its caption."""
+"""What a figure and a section of a report are."""
 
 from __future__ import annotations
 
@@ -30,3 +30,15 @@ class FigureSpec:
 def full_name(word: str) -> str:
     """The name of a figure that someone writes as `4` or `Fig4`."""
     return f"fig{word}" if word.isdigit() else word.lower()
+
+
+@dataclass(frozen=True)
+class Section:
+    """A title, a paragraph in plain words on what is shown, and what belongs to it."""
+
+    name: str
+    """As the page's address has it, after `part-`."""
+    title: str
+    text: str
+    figures: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()

@@ -59,7 +59,7 @@ class Findings:
     def judgements(self) -> list[Judgement]:
         """The verdicts that the Datasets give, in the order of the claims."""
         data = {name: self.results.dataset(name) for name in self.studies}
-        judgements = judge(self.paper.claims.values(), data, self.results.registered, self.paper.measured)
+        judgements = judge(self.paper.claims.values(), data, self.results.registered, self.paper.versions)
         return [replace(own, reference=self.paper.reference.get(own.claim, "")) for own in judgements]
 
     @cached_property
@@ -112,11 +112,11 @@ class Findings:
         spec = self.paper.figure_named(figure) if isinstance(figure, str) else figure
         if missing := [study for study in spec.studies if study not in self.studies]:
             raise InvalidValue(
-                "figure", spec.name, f"{listed(self.figures)} (results of {listed(missing)} are missing)"
+                "figure", spec.name, f"one of {listed(self.figures)} (results of {listed(missing)} are missing)"
             )
         return spec
 
     @property
     def preset(self) -> dict[str, Any]:
-        """The preset of the folder, with the names that fields have now."""
-        return self.paper.preset.from_stored(self.results.provenance.get("preset") or {})
+        """The preset of the folder."""
+        return dict(self.results.provenance.get("preset") or {})

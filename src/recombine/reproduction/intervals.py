@@ -67,14 +67,14 @@ class TrimmedMean:
     networks: int
 
     @classmethod
-    def of(cls, values: Sequence[float] | ArrayLike) -> TrimmedMean:
+    def of(cls, values: Sequence[float] | ArrayLike, trim: float = TRIM) -> TrimmedMean:
         """Of the finite ones among the values; NaN where there is none."""
         array = np.asarray(values, dtype=float)
         array = np.sort(array[np.isfinite(array)])
         networks = len(array)
         if not networks:
             return cls(nan, nan, 0, 0)
-        cut = int(TRIM * networks)
+        cut = int(trim * networks)
         middle = array[cut : networks - cut]
         winsorized = np.clip(array, middle[0], middle[-1])
         error = winsorized.std(ddof=1) / ((1 - 2 * cut / networks) * sqrt(networks)) if networks > 1 else inf

@@ -14,11 +14,8 @@ from typing import Any
 from recombine.errors import InvalidValue, listed
 from recombine.reproduction.claims import Claim
 from recombine.reproduction.explorer import DecoderChoice
-from recombine.reproduction.figures import FigureSpec, full_name
-from recombine.reproduction.fingerprints import versions
+from recombine.reproduction.figures import FigureSpec, Section, full_name
 from recombine.reproduction.preset import Preset, assembled
-from recombine.reproduction.registration import numbers_of
-from recombine.reproduction.sections import Section
 from recombine.reproduction.study import Study
 
 REFERENCE = "reference.json"
@@ -52,27 +49,15 @@ class Paper:
 
     @classmethod
     def assemble(cls, package: str, questions: Sequence[str], **about: str) -> Paper:
-        """A paper from a package with one folder per question.
+        """A paper from a package with a few modules per question, in the order in which a report tells them.
 
-        Parameters
-        ----------
-        package
-            Name of the package. A folder in it has `study.py`, which defines `STUDY`, `figure.py`, which defines
-            `FIGURES`, and may have `claims.py`, which defines `CLAIMS`. The package itself may have `sections.py` with
-            `SECTIONS`, and `explorer.py` with `EXPLORER`.
-        questions
-            Names of the folders, in the order in which a report tells them.
-        about
-            Title, source and question of the paper.
-
-        Returns
-        -------
-        Paper
-            With the studies, their claims and settings, and their figures.
+        For the question `stripes` it has `stripes.py`, which defines `STUDY`, `stripes_figure.py`, which defines
+        `FIGURES`, and may have `stripes_claims.py`, which defines `CLAIMS`. It may have `sections.py` with `SECTIONS`,
+        and `explorer.py` with `EXPLORER`. `about` is its title, source and question.
         """
-        studies: list[Study[Any]] = [import_module(f"{package}.{name}.study").STUDY for name in questions]
-        figures = [spec for name in questions for spec in import_module(f"{package}.{name}.figure").FIGURES]
-        claims = [claim for name in questions for claim in _claims(package, name)]
+        studies: list[Study[Any]] = [import_module(f"{package}.{name}").STUDY for name in questions]
+        figures = [spec for name in questions for spec in import_module(f"{package}.{name}_figure").FIGURES]
+        claims = [claim for name in questions for claim in _optional(f"{package}.{name}_claims", "CLAIMS", ())]
         return cls(
             name=package.rpartition(".")[2],
             package=package,
@@ -97,21 +82,21 @@ class Paper:
         text = resources.files(self.package).joinpath(REFERENCE)
         return dict(json.loads(text.read_text())) if text.is_file() else {}
 
-    @cached_property
-    def measured(self) -> dict[str, Any]:
-        """By study, how it measures: declared versions, and the numbers that its code names."""
-        return {name: [versions(study), numbers_of(study.measure)] for name, study in self.studies.items()}
+    @property
+    def versions(self) -> dict[str, dict[str, int]]:
+        """By study, declared versions of the code that measures it."""
+        return {name: study.versions for name, study in self.studies.items()}
 
     def preset_named(self, name: str) -> Preset:
         """A preset by its name."""
         if name not in self.presets:
-            raise InvalidValue("preset", name, listed(self.presets))
+            raise InvalidValue("preset", name, f"one of {listed(self.presets)}")
         return self.presets[name]
 
     def figure_named(self, name: str) -> FigureSpec:
         """A figure by name or number: `fig4`, `4`, `Fig4`."""
         if full_name(name) not in self.figures:
-            raise InvalidValue("figure", name, listed(self.figures))
+            raise InvalidValue("figure", name, f"one of {listed(self.figures)}")
         return self.figures[full_name(name)]
 
     @property
@@ -136,13 +121,8 @@ class Paper:
             elif word.upper() in self.claims:
                 names += (*self.claims[word.upper()].studies, *self.claims[word.upper()].beside)
             else:
-                raise InvalidValue("what", word, self.choices)
+                raise InvalidValue("what", word, f"any of {self.choices}")
         return [study for name, study in self.studies.items() if name in names]
-
-
-def _claims(package: str, question: str) -> tuple[Claim, ...]:
-    """The claims of a question; extras have none."""
-    return tuple(_optional(f"{package}.{question}.claims", "CLAIMS", ()))
 
 
 def _optional(module: str, name: str, default: Any) -> Any:

@@ -28,7 +28,7 @@ def _split(value: Any) -> Any:
 
 def _some(value: tuple[int, ...], info: Any) -> tuple[int, ...]:
     if not value:
-        raise InvalidValue(str(info.field_name), value, "at least one whole number, or several with commas between")
+        raise InvalidValue(str(info.field_name), value, "an integer, or several separated by commas")
     return value
 
 
@@ -52,8 +52,6 @@ class Preset(Frozen):
 
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """By the name of another preset, its values of the fields that this class adds; the rest are defaults."""
-    former_names: ClassVar[Mapping[str, str]] = {}
-    """Fields that this class adds, by the names that they had in earlier editions."""
 
     @classmethod
     def default(cls) -> Self:
@@ -72,12 +70,6 @@ class Preset(Frozen):
         """Names of the presets for which values are declared, other than the defaults."""
         return list(dict.fromkeys(name for part in _declared(cls, "variants") for name in part))
 
-    @classmethod
-    def from_stored(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        """Fields as they are named now, from a preset that an earlier edition wrote."""
-        present = {former: name for part in _declared(cls, "former_names") for former, name in part.items()}
-        return {present.get(name, name): value for name, value in fields.items()}
-
     def recipe(self, **fields: Any) -> Recipe:
         """A recipe, in this preset's precision unless another is given."""
         return Recipe(**{"precision": self.precision, **fields})
@@ -88,12 +80,10 @@ class Preset(Frozen):
         for change in changes:
             name, equals, value = change.partition("=")
             known = [field for field in type(self).model_fields if field != "name"]
-            if name not in known and (close := nearest(name, known)):
-                raise InvalidValue("set", change, f"NAME=VALUE, perhaps with {close} ('--set all' lists all)")
-            if name not in known:
-                raise InvalidValue("set", change, f"NAME=VALUE with NAME one of {listed(known)}")
-            if not equals:
-                raise InvalidValue("set", change, f"{name}=VALUE")
+            if name not in known or not equals:
+                close = nearest(name, known)
+                names = f"perhaps {close} ('--set all' lists all)" if close else f"NAME one of {listed(known)}"
+                raise InvalidValue("set", change, f"NAME=VALUE, {names}")
             fields[name] = value
         return self.replace(**fields) if fields else self
 

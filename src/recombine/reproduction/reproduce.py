@@ -6,34 +6,35 @@ folder read a setting that differs; and nothing is written before there is a Dat
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from recombine.checks import items
-from recombine.digests import LIST
-from recombine.errors import InvalidValue, listed
+from recombine.errors import InvalidValue, StoreError, listed
+from recombine.manifest import LIST
 from recombine.reproduction.explorer import collect
-from recombine.reproduction.fingerprints import content_digest, dataset_fingerprint, versions
 from recombine.reproduction.paper import Paper
 from recombine.reproduction.preset import Preset
 from recombine.reproduction.results import EDITION, READS, RUNS, SETTINGS, Results
 from recombine.reproduction.study import Study
 from recombine.specs import RunSpec
 from recombine.store import Run, Store
+from recombine.store.run import ARRAYS, WEIGHTS
 from recombine.sweep import train
 from recombine.sweep.progress import Watch
-from recombine.sweep.provenance import provenance
+from recombine.sweep.provenance import git_commit, provenance
 from recombine.training.devices import arithmetic, resolve_device
 
 Say = Callable[[str], None]
-Specs = dict[str, list[RunSpec]]
-"""By the name of a study, what it trains."""
+FINGERPRINT_LENGTH = 20
+"""Hexadecimal digits."""
 
 
 def reproduce(
@@ -94,8 +95,10 @@ def reproduce(
     >>> data["encoding"].values.tolist(), data.sizes["seed"]
     (['bump', 'rate'], 1)
     """
-    studies = items("studies", studies, Study, example="studies, as STUDIES.values()")
-    _require_settings(studies, preset)
+    studies = [studies] if isinstance(studies, Study) else list(studies)
+    for study in studies:
+        if not isinstance(preset, study.settings):
+            raise InvalidValue("preset", getattr(preset, "name", preset), f"one with the settings of {study.name}")
     began = time.perf_counter()
     resolved = resolve_device(device if scheduler is None or device == "cpu" else "auto")
     results = Results(out)
@@ -116,48 +119,32 @@ def reproduce(
         )  # fmt: skip
         return {run.key: run for run in runs}
 
-    def note_time() -> None:
+    runs = _trained_runs(studies, preset, trained)
+    for study in studies:
+        if _measure(study, preset, resolved, runs[study.name], results, replaced, say):
+            replaced = []
+        results.note_runs(study.name, list(runs[study.name].values()))
         results.note(wall_seconds=round(spent + time.perf_counter() - began, 1))
-
-    try:
-        runs = _trained_runs(studies, preset, trained)
-        for study in studies:
-            if _measure(study, preset, resolved, runs[study.name], results, replaced, say):
-                replaced = []
-            results.note_runs(study.name, list(runs[study.name].values()))
-            note_time()
-        if paper is not None:
-            collect(results, paper, preset, store, say)
-    finally:  # time that ended in an interruption was spent too
-        if results.studies and not replaced:
-            note_time()
+    if paper is not None:
+        collect(results, paper, preset, store, say)
     return results
 
 
 def _register(results: Results, paper: Paper, studies: Sequence[Study[Any]], preset: Preset, store: Store) -> None:
     """Write down criteria of which no data exist yet; of others, what was written down before stays."""
-    known = results.registered
-    studied = {study.name for study in studies if _collected(study, preset, store)} | set(results.studies)
+    known = results.criteria
+    started = {study.name for study in studies if any(spec.digest in store for spec in study.specs(preset))}
+    studied = started | set(results.studies)
     if known is None and studied:
         return
     fresh = [claim for claim in paper.claims.values() if not studied & {*claim.studies}]
-    updated = {**(known or {}), **{claim.name: claim.digests(paper.measured) for claim in fresh}}
+    updated, now = dict(known or {}), {"date": datetime.now(UTC).date().isoformat(), "commit": git_commit()}
+    for claim in fresh:
+        records = [record.model_dump(mode="json") for record in claim.records(paper.versions)]
+        if updated.get(claim.name, {}).get("records") != records:
+            updated[claim.name] = {**now, "records": records}
     if updated and updated != known:
         results.register(updated)
-
-
-def _collected(study: Study[Any], preset: Preset, store: Store) -> bool:
-    """Whether some run that a study asks for first is there already."""
-    return any(spec.digest in store for spec in study.specs(preset))
-
-
-def _require_settings(studies: Sequence[Study[Any]], preset: Preset) -> None:
-    """Refuse what is no preset, or lacks the settings of a study."""
-    if not isinstance(preset, Preset):
-        raise InvalidValue("preset", preset, 'a Preset, as PRESETS["quick"]')
-    for study in studies:
-        if not isinstance(preset, study.settings):
-            raise InvalidValue("preset", preset.name, f"one with the settings of {study.name}")
 
 
 def _trained_runs(
@@ -166,9 +153,10 @@ def _trained_runs(
     """By study, its runs by key: round after round, until no study asks for more."""
     runs: dict[str, Run] = {}
     keys: dict[str, set[str]] = {study.name: set() for study in studies}
-    further: Specs = {study.name: study.specs(preset) for study in studies}
+    further = {study.name: study.specs(preset) for study in studies}
     while any(further.values()):
-        runs |= trained(_distinct([spec for specs in further.values() for spec in specs]))
+        distinct = {spec.digest: spec for specs in further.values() for spec in specs}
+        runs |= trained(list(distinct.values()))
         for study in studies:
             keys[study.name] |= {spec.digest for spec in further[study.name]}
             further[study.name] = study.more(preset, {key: runs[key] for key in keys[study.name]})
@@ -186,8 +174,8 @@ def _measure(
 ) -> bool:
     """Measure a study's Dataset unless it is here, in the place of those of another preset; whether that was done."""
     own = study.own_settings(preset.model_dump(mode="json"))
-    contents = {key: content_digest(run) for key, run in runs.items()}
-    fingerprint = dataset_fingerprint(study.name, contents, own, versions(study), study.optional_tools())
+    contents = {key: _content_digest(run) for key, run in runs.items()}
+    fingerprint = dataset_fingerprint(study.name, contents, own, study.versions, study.optional_tools())
     if results.holds(study.name, fingerprint):
         return False
     start = time.perf_counter()
@@ -201,37 +189,49 @@ def _measure(
     return True
 
 
+def dataset_fingerprint(
+    study: str,
+    runs: Mapping[str, str],
+    settings: Mapping[str, Any],
+    versions: Mapping[str, int],
+    optional_tools: Iterable[str] = (),
+) -> str:
+    """A digest of all that a study's Dataset depends on: while it is the same, nothing is measured again.
+
+    That is what its runs came to, by their keys; the settings that it reads; declared versions of the code that
+    measures; and the optional tools that are installed. Versions are declared, not hashed from source text, so that a
+    comment or another study's edit stales nothing.
+    """
+    text = json.dumps([study, runs, settings, versions, sorted(optional_tools)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:FINGERPRINT_LENGTH]
+
+
+def _content_digest(run: Run) -> str:
+    """What training came to, from the digests that the store keeps: weights, arrays, and whether it diverged."""
+    try:
+        digests = run.digests()
+    except ValueError as error:  # since it was served
+        raise StoreError(f"store must be one whose runs are whole, got {str(run.path)!r} ({error})") from None
+    return f"{digests[WEIGHTS]} {digests[ARRAYS]} {run.status}"
+
+
 def _replaced(results: Results, studies: Sequence[Study[Any]], preset: Preset) -> list[str]:
     """Datasets of another preset, all of which this call makes again; refused if it would leave some beside its own."""
     fields, redone = preset.model_dump(mode="json"), {study.name for study in studies}
-    other = {name: _difference(results, name, preset, fields, broken=name in redone) for name in results.studies}
-    differing = [name for name, field in other.items() if field is not None]
-    if left := [name for name in differing if name not in redone]:
-        stored, field = results.settings(left[0]), other[left[0]]
-        where = f"the preset of {listed(left)} in {str(results.path)!r}, or another --out"
-        if stored is None or field is None:
-            raise InvalidValue("out", str(results.path), f"another folder: the preset of {listed(left)} is not known")
-        allowed = preset.from_stored(stored).get(field)
-        raise InvalidValue("preset" if field == "name" else field, fields[field], f"{allowed!r}, {where}")
+    differing = []
+    for name in results.studies:
+        try:
+            stored, read = results.settings(name), results.settings_read(name)
+        except InvalidValue:  # damaged
+            if name not in redone:
+                raise
+            stored, read = {}, []
+        field = next((field for field in ("name", *read) if stored.get(field) != fields.get(field)), None)
+        if field is not None and name not in redone:
+            allowed = f"{stored.get(field)!r}, the preset of {name} in {str(results.path)!r}, or another --out"
+            raise InvalidValue("preset" if field == "name" else field, fields.get(field), allowed)
+        differing += [name] if field is not None else []
     return differing
-
-
-def _difference(results: Results, study: str, preset: Preset, fields: Mapping[str, Any], *, broken: bool) -> str | None:
-    """A field that a Dataset's study reads and that differs from the preset's; none where it is of this preset.
-
-    Where the Dataset's preset is not known, or it cannot be read and `broken` says that this is no mistake, any.
-    """
-    try:
-        stored = results.settings(study)
-        read = results.settings_read(study) or list(fields)
-    except InvalidValue:
-        if broken:
-            return "name"
-        raise
-    if stored is None:
-        return "name"
-    present = preset.from_stored(stored)
-    return next((name for name in ("name", *read) if present.get(name) != fields.get(name)), None)
 
 
 def _forget_damaged(results: Results, studies: Sequence[Study[Any]], say: Say) -> None:
@@ -243,10 +243,6 @@ def _forget_damaged(results: Results, studies: Sequence[Study[Any]], say: Say) -
             raise InvalidValue("out", str(results.path / name), allowed)
         say(f"{name}: {problem}; {'everything' if name == LIST else 'it'} is made again")
     results.forget_notes()
-
-
-def _distinct(specs: Sequence[RunSpec]) -> list[RunSpec]:
-    return list({spec.digest: spec for spec in specs}.values())
 
 
 def _source(device: torch.device, preset: Preset, networks: int, seconds: float) -> dict[str, Any]:

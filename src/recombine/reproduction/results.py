@@ -2,13 +2,14 @@
 
 Nothing here trains, and nothing knows a paper: verdicts and figures follow from the Datasets (`findings`). A Dataset
 says itself where it came from: its whole preset, device, versions and commit, and a fingerprint of all that it depends
-on (`fingerprints`), so that it is served only for the same question. What a folder says of itself is put together from
+on (`reproduce`), so that it is served only for the same question. What a folder says of itself is put together from
 its Datasets and the runs noted for them; only the time that calls took is kept in a file of its own. Whatever is read
-back has a digest (`recombine.digests`) and is read only if it is as it was written.
+back has a digest (`recombine.manifest`) and is read only if it is as it was written.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -18,10 +19,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recombine.checks import given_path, items, one_of
-from recombine.digests import LIST, Differs, Digests, remove_temporaries
 from recombine.errors import InvalidValue, listed
 from recombine.files import one_line_errors, parsed_json
+from recombine.manifest import LIST, Differs, Manifest, remove_temporaries
+from recombine.reproduction.criteria import record_digest
 from recombine.reproduction.netcdf import decoded, encoded
 from recombine.store import Run
 
@@ -32,7 +33,7 @@ DATA, SUFFIX = "data", ".nc"
 PROVENANCE = "provenance.json"
 RUNS = "runs.json"
 CRITERIA = "criteria.json"
-"""Digests of the criteria under which the data of a folder were collected."""
+"""The criteria under which the data of a folder were collected."""
 EXPLORER = "explorer.safetensors"
 """Decoders for the report's explorer (`explorer`)."""
 NOTES = (PROVENANCE, RUNS, CRITERIA, EXPLORER)
@@ -47,6 +48,8 @@ READS = "settings_read"
 """Attribute of a Dataset with the names of the fields of that preset that its study reads, as JSON."""
 ORIGIN = ("recombine", "commit", "torch", "python", "machine", "device", "precision", "kernels")
 """Attributes of a Dataset that say where it was made."""
+Noted = dict[str, dict[str, Any]]
+"""By the key of a run, what is noted of it."""
 
 
 class Results:
@@ -71,8 +74,8 @@ class Results:
     """
 
     def __init__(self, path: Path | str) -> None:
-        self.path = given_path("results", path)
-        self.digests = Digests(self.path)
+        self.path = Path(path)
+        self.digests = Manifest(self.path)
         self._loaded: dict[str, xarray.Dataset] = {}
 
     @classmethod
@@ -110,7 +113,7 @@ class Results:
         try:
             return self.digests.read(name)
         except Differs as error:
-            raise InvalidValue("from", str(self.path), f"whole files of results ({name}: {error})") from None
+            raise InvalidValue("from", str(self.path), f"a folder whose files are intact ({name}: {error})") from None
 
     def damaged(self) -> dict[str, str]:
         """Files that are read back and are not as they were written, and how."""
@@ -119,14 +122,32 @@ class Results:
         return {name: problem for name, problem in problems.items() if problem}
 
     @property
-    def registered(self) -> dict[str, dict[str, str]] | None:
-        """By claim and statistic, the digest of the criterion that data were collected under; none if not known."""
-        content = self._read(CRITERIA)
-        return None if content is None else dict(parsed_json(content))
+    def criteria(self) -> dict[str, dict[str, Any]] | None:
+        """By claim, the records that its data were collected under, with the date and commit of their registration.
 
-    def register(self, criteria: Mapping[str, Mapping[str, str]]) -> None:
-        """Write down the digests of criteria, before data are collected."""
-        self.digests.replace({CRITERIA: json.dumps(criteria, indent=1, sort_keys=True).encode()})
+        None where that is not known. What was registered by digests of source text cannot be compared any more.
+        """
+        content = self._read(CRITERIA)
+        known = None if content is None else dict(parsed_json(content))
+        return known if known and all("records" in own for own in known.values()) else None
+
+    @property
+    def registered(self) -> set[str] | None:
+        """Digests of the criteria that data were collected under; none if not known."""
+        known = self.criteria
+        return None if known is None else {record_digest(r) for own in known.values() for r in own["records"]}
+
+    @property
+    def registration(self) -> dict[str, str]:
+        """When the criteria of the folder were registered, at which commits, and the digest of their file."""
+        known = self.criteria or {}
+        facts = {f"criteria_{name}": sorted({str(own[name]) for own in known.values()}) for name in ("date", "commit")}
+        digest = {"criteria_digest": hashlib.sha256(self._read(CRITERIA) or b"").hexdigest()} if known else {}
+        return {**{name: ", ".join(values) for name, values in facts.items() if values}, **digest}
+
+    def register(self, criteria: Mapping[str, Mapping[str, Any]]) -> None:
+        """Write down criteria, before data are collected."""
+        self.digests.replace({CRITERIA: json.dumps(criteria, indent=1, sort_keys=True, ensure_ascii=False).encode()})
 
     @property
     def decoders(self) -> bytes | None:
@@ -154,7 +175,7 @@ class Results:
             except Exception as error:  # HDF5 raises whatever it stumbles upon
                 reason = " ".join(str(error).split())[:80]
                 raise InvalidValue(
-                    "from", str(self.path), f"whole files of results ({_file(study)}: {reason})"
+                    "from", str(self.path), f"a folder of readable files ({_file(study)}: {reason})"
                 ) from None
         return self._loaded[study]
 
@@ -162,7 +183,7 @@ class Results:
         """A study's Dataset as netCDF."""
         content = self._read(_file(study))
         if content is None:
-            allowed = f"those that were run: {listed(self.studies)}; 'recombine reproduce {study}' runs it"
+            allowed = f"one of those that were run: {listed(self.studies)}; 'recombine reproduce {study}' runs it"
             raise InvalidValue("study", study, allowed)
         return content
 
@@ -180,15 +201,13 @@ class Results:
         except InvalidValue:
             return False
 
-    def settings(self, study: str) -> dict[str, Any] | None:
-        """The whole preset of a study's Dataset; of one that does not carry it, what the folder noted; else none."""
-        text = self.dataset(study).attrs.get(SETTINGS)
-        return dict(parsed_json(text)) if text else self.noted.get("preset")
+    def settings(self, study: str) -> dict[str, Any]:
+        """The whole preset of a study's Dataset; empty where it does not carry it."""
+        return dict(parsed_json(self.dataset(study).attrs.get(SETTINGS, "{}")))
 
-    def settings_read(self, study: str) -> list[str] | None:
-        """Names of the fields of its preset that a study's Dataset depends on; none where it does not say."""
-        text = self.dataset(study).attrs.get(READS)
-        return list(parsed_json(text)) if text else None
+    def settings_read(self, study: str) -> list[str]:
+        """Names of the fields of its preset that a study's Dataset depends on."""
+        return list(parsed_json(self.dataset(study).attrs.get(READS, "[]")) or self.settings(study))
 
     def _attributes(self) -> dict[str, dict[str, Any]]:
         """Attributes of the Datasets that can be read."""
@@ -200,9 +219,10 @@ class Results:
 
     def remove(self, studies: Iterable[str]) -> None:
         """Take Datasets out of the folder, and what is noted of the runs that only they rest on."""
-        removed = items("studies", studies, str, example=f"names of studies: {listed(self.studies)}", lone=False)
+        removed = list(studies)
         for study in removed:
-            one_of("studies", study, self.studies)
+            if study not in self.studies:
+                raise InvalidValue("studies", study, f"among {listed(self.studies)}")
         if not removed:
             return
         self.digests.replace({_file(study): None for study in removed})
@@ -213,8 +233,9 @@ class Results:
     @property
     def provenance(self) -> dict[str, Any]:
         """Preset, runs and times, versions, device and commit, of the Datasets that are here."""
-        noted, attributes = self.noted, list(self._attributes().values())
-        facts: dict[str, Any] = {"preset": _common_preset(attributes) or noted.get("preset")}
+        facts, attributes = self.noted, list(self._attributes().values())
+        if preset := _common_preset(attributes):
+            facts["preset"] = preset
         if runs := self._runs():
             facts["runs"] = len(runs)
             facts["diverged"] = sum(run["status"] != "done" for run in runs.values())
@@ -222,13 +243,10 @@ class Results:
         if attributes:
             seconds = (float(own.get("measuring_seconds", 0)) for own in attributes)
             facts["measuring_seconds"] = round(math.fsum(seconds), 1)
-        if "wall_seconds" in noted:
-            facts["wall_seconds"] = noted["wall_seconds"]
         for name in ORIGIN:
             if values := sorted({str(own[name]) for own in attributes if name in own}):
                 facts[name] = ", ".join(values)
-        unknown = {name: value for name, value in noted.items() if facts.get(name) is None}
-        return {**{name: value for name, value in facts.items() if value is not None}, **unknown}
+        return facts
 
     def costs(self) -> dict[str, dict[str, float]]:
         """By study, its networks and the seconds of training and measuring; studies share those of a common network."""
@@ -244,7 +262,7 @@ class Results:
     def note_runs(self, study: str, runs: Sequence[Run]) -> None:
         """Note the runs behind a study's Dataset, and forget those that no Dataset rests on any more."""
 
-        def noted(known: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        def noted(known: Noted) -> Noted:
             for entry in known.values():
                 entry["studies"] = [name for name in entry["studies"] if name != study]
             for run in runs:
@@ -255,15 +273,16 @@ class Results:
 
         self._note_runs(noted)
 
-    def _note_runs(self, change: Callable[[dict[str, dict[str, Any]]], dict[str, dict[str, Any]]]) -> None:
-        """Change what is noted of runs while no other command does."""
-        self.digests.update(lambda: {RUNS: _lines(self._behind(change(self._runs()))).encode()})
+    def _note_runs(self, change: Callable[[Noted], Noted]) -> None:
+        """Change what is noted of runs while no other command does; those that no Dataset rests on are forgotten."""
 
-    def _behind(self, runs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        """The runs that some Dataset rests on; while one is here that never noted its own, those of unknown use too."""
-        here, unknown = set(self.studies), any(SETTINGS not in own for own in self._attributes().values())
-        kept = {key: entry for key, entry in runs.items() if here & set(entry["studies"])}
-        return kept | {key: entry for key, entry in runs.items() if unknown and not entry["studies"]}
+        def changed() -> dict[str, bytes]:
+            here = set(self.studies)
+            kept = {key: own for key, own in change(self._runs()).items() if here & set(own["studies"])}
+            lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(kept[key])}" for key in sorted(kept))
+            return {RUNS: f"{{\n{lines}\n}}\n".encode()}
+
+        self.digests.update(changed)
 
     def note(self, **facts: Any) -> None:
         """Write down what the folder says of itself, and what cannot be read off its Datasets."""
@@ -274,13 +293,9 @@ class Results:
         """What was last written down of the folder."""
         return dict(parsed_json(self._read(PROVENANCE) or b"{}"))
 
-    def _runs(self) -> dict[str, dict[str, Any]]:
-        """Noted runs by key: seconds, status and the studies they are for; a bare number is seconds alone."""
-        noted = dict(parsed_json(self._read(RUNS) or b"{}"))
-        bare = {"status": "done", "studies": []}
-        return {
-            key: dict(entry) if isinstance(entry, dict) else {"seconds": entry, **bare} for key, entry in noted.items()
-        }
+    def _runs(self) -> Noted:
+        """Noted runs by key: seconds, status and the studies they are for; the first edition noted seconds alone."""
+        return {key: own for key, own in parsed_json(self._read(RUNS) or b"{}").items() if isinstance(own, dict)}
 
 
 def _file(study: str) -> str:
@@ -308,8 +323,3 @@ def _seconds(run: Run) -> float:
     """What a run took; the seconds of a program are shared among its members."""
     noted = run.result["provenance"]
     return float(noted["seconds"]) / max(1, int(noted["members_together"]))
-
-
-def _lines(runs: Mapping[str, Any]) -> str:
-    """Runs as JSON, one line per run."""
-    return "{\n" + ",\n".join(f"{json.dumps(key)}: {json.dumps(runs[key])}" for key in sorted(runs)) + "\n}\n"

@@ -9,14 +9,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import torch
 
+from recombine.decoders import StagedDecoder
 from recombine.errors import InvalidValue
+from recombine.metrics.registry import metric_versions
 from recombine.reproduction.preset import Preset
 from recombine.specs import RunSpec
 from recombine.store import Run
+from recombine.training.evaluate import SCORES_VERSION
 
 if TYPE_CHECKING:
     import xarray
@@ -99,7 +104,7 @@ class Study(ABC, Generic[P]):
     version: ClassVar[int] = 1
     """Of its own code: raise it when what is measured changes, so that Datasets are measured again."""
     metrics: ClassVar[tuple[str, ...]] = ()
-    """The metrics that it measures with, whose versions count too (`recombine.metrics.versions`)."""
+    """The metrics that it measures with, whose versions count too (`recombine.metrics.registry`)."""
 
     @abstractmethod
     def arms(self, preset: P) -> list[Arm]:
@@ -117,6 +122,11 @@ class Study(ABC, Generic[P]):
     def measure(self, trials: Trials[P]) -> xarray.Dataset:
         """The Dataset of the finished runs."""
 
+    @property
+    def versions(self) -> dict[str, int]:
+        """Declared versions of the code that its Dataset is measured by."""
+        return {"study": self.version, "scores": SCORES_VERSION, **metric_versions(self.metrics)}
+
     def specs(self, preset: P) -> list[RunSpec]:
         """What to train, seed by seed."""
         return [spec for arm in self.arms(preset) for spec in arm.spec.seeds(_seeds(arm, preset))]
@@ -130,7 +140,7 @@ class Study(ABC, Generic[P]):
         by_arm: dict[Labels, list[Run]] = {}
         for arm in self.arms(preset):
             if arm.labels in by_arm:
-                raise InvalidValue("study", self.name, f"arms with different labels ({arm.labels} comes twice)")
+                raise InvalidValue("study", self.name, f"one whose arms have different labels (two have {arm.labels})")
             by_arm[arm.labels] = [runs[spec.digest] for spec in arm.spec.seeds(_seeds(arm, preset))]
         return Trials(preset, device, by_arm)
 
@@ -143,3 +153,41 @@ def _seeds(arm: Arm, preset: Preset) -> range:
     usual = min(preset.extra_seeds, preset.seeds) if arm.extra else preset.seeds
     number = usual if arm.seeds is None else arm.seeds
     return range(preset.first_seed, preset.first_seed + number)
+
+
+@dataclass(frozen=True)
+class InitialRun(Run):
+    """A spec's network with its first weights; it has no scores and no arrays, and lies in no store."""
+
+    start: RunSpec
+
+    @property
+    def status(self) -> str:
+        return DONE
+
+    @property
+    def scores(self) -> dict[str, float]:
+        return {}
+
+    @cached_property
+    def spec(self) -> RunSpec:
+        return self.start
+
+    def weights(self) -> dict[str, Any]:
+        return {name: value.numpy() for name, value in self.module().state_dict().items()}
+
+    def arrays(self) -> dict[str, Any]:
+        return {}
+
+    def module(self) -> StagedDecoder:
+        return self.start.module().eval()
+
+
+def initial_runs(specs: Iterable[RunSpec]) -> list[InitialRun]:
+    """The networks of some specs before training, to be measured as finished runs are.
+
+    >>> [run] = initial_runs([RunSpec(seed=3)])
+    >>> run.status, run.spec.seed, run.scores
+    ('done', 3, {})
+    """
+    return [InitialRun(spec.digest, Path(), spec) for spec in specs]

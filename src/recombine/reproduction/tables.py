@@ -1,4 +1,13 @@
-"""Reading a study's Dataset: numbers per seed, over stages and over depths. No torch here."""
+"""Reading a study's Dataset: numbers per seed, and how they change along stages. No torch here.
+
+Conventions: the dimension is `stage`. Stage 0 is the input, whose value is given by construction; it is left out
+everywhere. Then come the hidden stages, and the output last; networks of fewer stages than the deepest have trailing
+NaN. Other dimensions are kept, and a network without the stages that a number needs has NaN. *Relative depth* is 0 at
+the first hidden stage and 1 at the output.
+
+Known answers: F = 1, 0.9, 0.8, 0.7, 0.6 from the first hidden stage on falls by 0.4 in all and by 0.1 at most at once,
+a largest share of ¼ within a quarter of the depth; F = 1, 1, 1, 1, 0.6 has a largest share of 1.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +17,9 @@ import numpy as np
 
 if TYPE_CHECKING:
     import xarray
+
+QUARTER = 0.25
+"""Of relative depth."""
 
 
 def keep_first(result: xarray.Dataset, *names: str) -> xarray.Dataset:
@@ -42,22 +54,108 @@ def stage_slope(values: xarray.DataArray) -> xarray.DataArray:
     return (centred * values).sum("stage") / power.where(power > 0)
 
 
-def last_stage(values: xarray.DataArray) -> xarray.DataArray:
-    """The value at each network's last stage: its output."""
-    last = values.notnull().sum("stage") - 1
-    return values.isel(stage=last.clip(min=0))
+def first_hidden(values: xarray.DataArray) -> xarray.DataArray:
+    """The value at the first hidden stage."""
+    own = _own(values)
+    return own.isel(stage=0).where(_last(own) >= 1)
 
 
-def all_depths(values: xarray.DataArray) -> xarray.DataArray:
-    """The mean over depths of the seeds that have a value at each."""
-    return values.mean("depth", skipna=False)
+def middle_hidden(values: xarray.DataArray) -> xarray.DataArray:
+    """The value half-way between first and last hidden stage; of two, the earlier one."""
+    own = _own(values)
+    return _at(own, (_last(own) - 1) // 2)
 
 
-def per_seed(values: xarray.DataArray) -> list[float]:
-    """A score's values over seeds."""
-    return [float(value) for value in values.values]
+def last_hidden(values: xarray.DataArray) -> xarray.DataArray:
+    """The value at the last hidden stage, the one before the output."""
+    own = _own(values)
+    return _at(own, _last(own) - 1)
 
 
-def log_ratio(above: xarray.DataArray, below: xarray.DataArray) -> list[float]:
-    """log10 of one error over another, seed by seed."""
-    return [float(value) for value in np.log10(above.values / below.values)]
+def output(values: xarray.DataArray) -> xarray.DataArray:
+    """The value at the output, each network's last stage."""
+    own = _own(values)
+    return _at(own, _last(own))
+
+
+def mean_after_input(values: xarray.DataArray) -> xarray.DataArray:
+    """Mean over the hidden stages and the output."""
+    own = _own(values)
+    return own.mean("stage").where(_last(own) >= 1)
+
+
+def mean_of_hidden(values: xarray.DataArray) -> xarray.DataArray:
+    """Mean over the hidden stages, without the output."""
+    own = _own(values)
+    return own.where(_numbers(own) < _last(own)).mean("stage")
+
+
+def fall(values: xarray.DataArray) -> xarray.DataArray:
+    """By how much the value falls from the first hidden stage to the output; negative where it rises."""
+    return first_hidden(values) - output(values)
+
+
+def largest_drop(values: xarray.DataArray) -> xarray.DataArray:
+    """The largest fall from one stage to the next, from the first hidden stage on; negative where all steps rise."""
+    return -_own(values).diff("stage").min("stage")
+
+
+def last_two_less_others(values: xarray.DataArray) -> xarray.DataArray:
+    """Mean of the last hidden stage and the output, less the mean of the hidden stages before them."""
+    own = _own(values)
+    late = _numbers(own) >= _last(own) - 1
+    return own.where(late).mean("stage", skipna=True).where(_last(own) >= 1) - own.where(~late).mean("stage")
+
+
+def total_variation(values: xarray.DataArray) -> xarray.DataArray:
+    """Sum of the absolute changes from stage to stage, from the first hidden stage on."""
+    own = _own(values)
+    return abs(own.diff("stage")).sum("stage").where(_last(own) >= 1)
+
+
+def unevenness(values: xarray.DataArray) -> xarray.DataArray:
+    """Largest share of the total variation that lies within a quarter of relative depth, wherever the quarter begins.
+
+    Between stages the value is taken to change evenly. One that changes evenly all along has ¼, and so has one that
+    does not change; one that changes within a quarter has 1. A network of few stages cannot have all: with s steps from
+    the first hidden stage to the output, s < 4, at most s / 4 lies within a quarter. Compare networks of the same
+    depth.
+    """
+    import xarray
+
+    return xarray.apply_ufunc(_largest_share, _own(values), input_core_dims=[["stage"]], vectorize=True)
+
+
+def _largest_share(row: np.ndarray) -> float:
+    """The largest share of one network's variation within a quarter of its relative depth."""
+    (stages,) = np.nonzero(~np.isnan(row))
+    if len(stages) < 2 or stages[0] != 0:
+        return np.nan
+    depths = stages / stages[-1]
+    variation = np.concatenate([[0.0], np.abs(np.diff(row[stages])).cumsum()])
+    if variation[-1] == 0:
+        return QUARTER
+    begins = np.clip(np.concatenate([depths, depths - QUARTER]), 0, 1 - QUARTER)  # the largest has a stage at an end
+    within = np.interp(begins + QUARTER, depths, variation) - np.interp(begins, depths, variation)
+    return float(within.max() / variation[-1])
+
+
+def _own(values: xarray.DataArray) -> xarray.DataArray:
+    """All stages but the input, without labels."""
+    return values.isel(stage=slice(1, None)).drop_vars("stage", errors="ignore")
+
+
+def _numbers(own: xarray.DataArray) -> xarray.DataArray:
+    import xarray
+
+    return xarray.DataArray(np.arange(own.sizes["stage"]), dims="stage")
+
+
+def _last(own: xarray.DataArray) -> xarray.DataArray:
+    """Number of each network's last stage; NaN where it has no value."""
+    return _numbers(own).where(own.notnull()).max("stage")
+
+
+def _at(own: xarray.DataArray, number: xarray.DataArray) -> xarray.DataArray:
+    """The value at each network's stage of this number; NaN where it has none."""
+    return own.where(_numbers(own) == number).sum("stage", min_count=1)

@@ -1,14 +1,12 @@
 """The store: runs on disk, content-addressed, atomic, resumable."""
 
-from recombine.store.catalogue import Listing
-from recombine.store.loading import flattened, load
 from recombine.store.pretrained import ModelConfig, from_pretrained
-from recombine.store.run import Problem, Run
+from recombine.store.run import Problem, Run, flattened
 from recombine.store.store import Store, store_path
 from recombine.store.summary import Spread, Summary, summarize
+from recombine.store.table import load
 
 __all__ = [
-    "Listing",
     "ModelConfig",
     "Problem",
     "Run",

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from recombine.files import NotRegular, entries, one_line_errors, read, write
-from recombine.store.names import is_key, is_old_checkpoint
-from recombine.store.packing import pack, unpack
-from recombine.store.run import Problem, stray
+from recombine.store.names import is_key
+from recombine.store.run import Problem, pack, stray, unpack
 
 
 class Checkpoints:
@@ -64,8 +63,6 @@ class Checkpoints:
 
     def problems(self, name: str) -> list[Problem]:
         """What is wrong with an entry of the folder."""
-        if is_old_checkpoint(name):
-            return [Problem(f"{name}: a checkpoint of an earlier version, not used", "stray")]
         if not is_key(name):
             return [stray(name)]
         with one_line_errors(self.folder / name):

@@ -1,168 +1,170 @@
-"""The index: what is in a store, quickly.
+"""The index: one SQLite table with a row per finished run, so that a listing need not open every folder.
 
-SQLite in write-ahead mode. It is a cache of the run folders and nothing more, so it never stops anything: where it is
-locked, unreadable or on a full disk, the store reads the folders. Every row carries a checksum; an index with a row
-that fails it, with another schema, or that SQLite calls damaged is put aside whole and made again from the folders.
+It is a cache of the run folders and nothing more. Each listing compares it with the names and time stamps of the
+folders and reads only those that it does not have. Whenever it is in doubt (another schema, a checksum that fails, any
+error of SQLite's, files beside it) it is deleted and made again; where it cannot be written, the folders are read.
+
+`journal_mode=MEMORY` keeps it a single file: a process that is killed while writing may spoil it, which the checksums
+find. Training adds to it only if nobody else is writing it at that moment: the next listing adds what is missing.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import stat
-import time
-from collections.abc import Callable, Iterable, Iterator
+import zlib
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import NamedTuple
 
 from recombine.errors import StoreError
-from recombine.files import delete
-from recombine.store import rows
-from recombine.store.locks import Lock
-from recombine.store.query import Condition
-from recombine.store.rows import SCHEMA, Damaged, Row
+from recombine.files import one_line_errors
+from recombine.store.names import INDEX, INDEX_FILES, is_key
+from recombine.store.run import SCORES, Run, flattened
 
-BUSY_SECONDS = 2.0
-"""How long to wait for another process that has the index locked."""
-REST_SECONDS = 60.0
-"""How long an index that could not be written is left alone."""
-SUFFIXES = ("", "-wal", "-shm", "-journal")
-ASIDE = ".damaged"
-PASSING = {
-    sqlite3.SQLITE_PERM, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_PROTOCOL,
-}  # fmt: skip
-"""Refusals that are not damage."""
-T = TypeVar("T")
+BUSY_SECONDS = 5.0
+"""How long to wait for another process that is writing the index."""
+TOGETHER = 1000
+"""Runs that are read from their folders, and written to the index, at a time."""
+COLUMNS = ("status", "seed", "finished", *SCORES)
+SCHEMA = "CREATE TABLE runs (key TEXT PRIMARY KEY, stamp TEXT, own TEXT, settings TEXT, checksum INTEGER)"
 
 
-class Index:
-    """Rows of the finished runs; every method does what it can and raises nothing. Without a path there is none."""
+class Row(NamedTuple):
+    """What the index knows of a finished run."""
 
-    def __init__(self, path: Path | None, lock_path: Path) -> None:
-        self.path, self.lock_path = path or Path(), lock_path
-        self._is_kept = path is not None
-        self._rest_until = 0.0
+    key: str
+    stamp: str
+    """Of the run's folder when it was read: another folder under this key, from another machine, has another one."""
+    own: str
+    """Status, seed, time of finishing and scores (`COLUMNS`), as a JSON list."""
+    settings: str
+    """The other fields of the spec by their dotted names, as JSON: runs that differ only in their seed share them."""
 
-    def heads(self) -> dict[str, tuple[float, str]]:
-        """Finish times and stamps by key; empty where the index cannot be used."""
-        return self._used(rows.heads, "ro") or {}
+    def checksum(self, settings: int | None = None) -> int:
+        """SQLite does not notice a changed byte in a value; that of the settings may be known already."""
+        start = _checksum(self.settings) if settings is None else settings
+        return _checksum(f"{self.key}\0{self.stamp}\0{self.own}", start)
 
-    def summaries(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Summaries by key, for those keys that the index has."""
-        keys = list(keys)
-        return (self._used(lambda connection: rows.summaries(connection, keys), "ro") or {}) if keys else {}
 
-    def some(self, count: int) -> list[dict[str, Any]]:
-        """A few summaries, whichever; none where the index cannot be used."""
-        return self._used(lambda connection: rows.some(connection, count), "ro") or []
+def rows_of(store: Path) -> tuple[list[Row], list[str]]:
+    """A row per finished run, from the index, which is brought up to date; and keys of runs that cannot be read."""
+    stamps = _stamps(store)
+    known = _read(store)
+    rows = {key: row for key, row in known.items() if stamps.get(key) == row.stamp}
+    gone = known.keys() - rows.keys()
+    missing = sorted(stamps.keys() - rows.keys())
+    for start in range(0, len(missing), TOGETHER):
+        runs = [Run(key, store / "runs" / key) for key in missing[start : start + TOGETHER]]
+        new = [row for run in runs if (row := _row(run))]
+        _write(store, new, gone)
+        gone = set()
+        rows |= {row.key: row for row in new}
+    if gone:
+        _write(store, [], gone)
+    return [rows[key] for key in sorted(rows)], [key for key in missing if key not in rows]
 
-    def meeting(self, condition: Condition) -> set[str] | None:
-        """Keys of rows, as `heads` has checked them, that meet a condition; None where the index cannot be used."""
-        return self._used(lambda connection: rows.meeting(connection, condition), "ro")
 
-    def update(self, changed: Iterable[Row], gone: Iterable[str] = ()) -> None:
-        """Add or replace rows, and remove those of runs that are gone."""
-        changed, gone = list(changed), list(gone)
-        if (changed or gone) and time.monotonic() >= self._rest_until:
-            written = self._used(lambda connection: rows.write(connection, changed, gone), "rwc")
-            self._rest_until = 0.0 if written else time.monotonic() + REST_SECONDS
+def add(store: Path, run: Run) -> None:
+    """Add a run that was just saved, unless that would take time."""
+    if row := _row(run):
+        _write(store, [row], [], wait=False)
 
-    def _used(self, use: Callable[[sqlite3.Connection], T], mode: str) -> T | None:
-        """What a use of the index gives; None where it cannot be used, after a damaged one was put aside."""
-        for last in (
-            (mode == "ro", True) if self._is_kept else ()
-        ):  # what was put aside has nothing to read, and a new one can be written
-            try:
-                if not self._is_regular():
-                    raise Damaged
-                with self._connected(mode) as connection:
-                    return use(connection)
-            except OSError:
-                return None
-            except (Damaged, sqlite3.Error, ValueError, OverflowError) as error:
-                if _is_passing(error):
-                    return None
-                if not self._put_aside() or last:
-                    return None
+
+def _stamps(store: Path) -> dict[str, str]:
+    """What tells the folder of each run from another one in its place."""
+    folder, stamps = store / "runs", {}
+    with one_line_errors(folder), suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            if is_key(entry.name):
+                with suppress(FileNotFoundError):  # another process has removed it meanwhile
+                    stamps[entry.name] = _stamp(entry.stat(follow_symlinks=False))
+    return stamps
+
+
+def _stamp(status: os.stat_result) -> str:
+    return f"{status.st_ino}.{status.st_mtime_ns}"
+
+
+def _row(run: Run) -> Row | None:
+    """What the index keeps of a run; none of one that cannot be read."""
+    try:
+        result, spec = run.result, flattened(run.spec_fields)
+        finished, scores = float(result["provenance"]["finished"]), [result["scores"][name] for name in SCORES]
+        own = [result["status"], spec.pop("seed", None), finished, *scores]
+        return Row(run.key, _stamp(os.lstat(run.path)), json.dumps(own), json.dumps(spec))
+    except (StoreError, OSError, ValueError, KeyError, TypeError):
         return None
 
-    def _is_regular(self) -> bool:
-        """Whether what is there are files, not links or folders."""
-        for suffix in SUFFIXES:
-            with suppress(FileNotFoundError):
-                if not stat.S_ISREG(os.lstat(f"{self.path}{suffix}").st_mode):
-                    return False
-        return True
 
-    @contextmanager
-    def _connected(self, mode: str) -> Iterator[sqlite3.Connection]:
-        """A connection in a transaction; tables are made where a writer meets an empty file."""
-        writes = mode != "ro"
-        with closing(self._opened(mode)) as connection:
-            if writes:
-                connection.execute("PRAGMA synchronous=OFF")  # what a power cut spoils is found, and made again
-                with suppress(sqlite3.OperationalError):  # another process is doing it
-                    connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
-            empty = not version and not connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
-            empty = empty or 0 < version < SCHEMA
-            if empty and writes:
-                rows.create(connection)
-            elif empty:
-                raise FileNotFoundError(self.path)
-            elif version != SCHEMA:
-                raise Damaged
-            yield connection
-            connection.execute("COMMIT")
-
-    def _opened(self, mode: str) -> sqlite3.Connection:
-        """A connection; to a file that nobody is writing and nobody may write, one that makes no files beside it."""
-        address = f"{self.path.absolute().as_uri()}?mode={mode}"
-        connection = sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
-        if mode == "ro":
-            try:
-                connection.execute("PRAGMA user_version").fetchone()
-            except sqlite3.OperationalError:
-                connection.close()
-                if not self.path.exists() or Path(f"{self.path}-wal").exists():
-                    raise
-                connection = sqlite3.connect(f"{address}&immutable=1", uri=True, isolation_level=None)
-        return connection
-
-    def _put_aside(self) -> bool:
-        """Move a damaged index away, one process at a time, unless another one has done so meanwhile."""
-        lock = Lock(self.lock_path)
-        try:
-            if not lock.acquire(wait=False):
-                return False
-            if not self._is_sound():
-                for suffix in SUFFIXES:
-                    here, aside = Path(f"{self.path}{suffix}"), Path(f"{self.path}{suffix}{ASIDE}")
-                    if os.path.lexists(here):
-                        delete(aside)
-                        os.replace(here, aside)
-            return True
-        except (OSError, StoreError):
-            return False
-        finally:
-            lock.release()
-
-    def _is_sound(self) -> bool:
-        """Whether every row says what was written."""
-        try:
-            if self._is_regular():
-                with self._connected("ro") as connection:
-                    rows.summaries(connection, rows.heads(connection))
-                    return True
-        except (Damaged, sqlite3.Error, OSError, ValueError, OverflowError) as error:
-            return _is_passing(error)
-        return False
+def _checksum(text: str, start: int = 0) -> int:
+    return zlib.crc32(str(text).encode(errors="replace"), start)
 
 
-def _is_passing(error: Exception) -> bool:
-    """Whether an error says that the index cannot be used now, and nothing about what is in it."""
-    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in PASSING
+def _read(store: Path) -> dict[str, Row]:
+    """Rows by key; none where the index cannot be used."""
+    rows, shared = {}, dict[str, tuple[str, int]]()
+    try:
+        with _connected(store, "ro") as connection:
+            for key, stamp, own, text, checksum in connection.execute("SELECT * FROM runs"):
+                if (known := shared.get(text)) is None:
+                    known = shared[text] = text, _checksum(text)
+                settings, start = known  # one object for all runs that share them
+                row = rows[key] = Row(key, stamp, own, settings)
+                if row.checksum(start) != checksum:
+                    raise sqlite3.DatabaseError("a row that changed")
+        return rows
+    except (sqlite3.Error, ValueError, OverflowError):
+        with suppress(OSError):
+            _delete(store)
+    except OSError:
+        pass
+    return {}
+
+
+def _write(store: Path, rows: Iterable[Row], gone: Iterable[str], wait: bool = True) -> None:
+    """Add or replace rows, and remove those of runs that are gone, if that can be done."""
+    with suppress(sqlite3.Error, OSError), _connected(store, "rwc", wait) as connection:
+        connection.executemany("DELETE FROM runs WHERE key = ?", [(key,) for key in gone])
+        values = [(*row, row.checksum()) for row in rows]
+        connection.executemany("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?)", values)
+
+
+@contextmanager
+def _connected(store: Path, mode: str, wait: bool = True) -> Iterator[sqlite3.Connection]:
+    """A connection in a transaction to an index of this schema; a writer makes the table in an empty file."""
+    path = store / INDEX
+    if any(os.path.lexists(store / name) for name in INDEX_FILES[1:]) or not _is_regular(path):
+        _delete(store)  # what lies beside it would be played into it; a link would lead out of the store
+    if mode == "ro" and not path.exists():
+        raise FileNotFoundError(path)
+    timeout = BUSY_SECONDS if wait else 0.0
+    address = f"{path.absolute().as_uri()}?mode={mode}"
+    with closing(sqlite3.connect(address, uri=True, timeout=timeout, isolation_level=None)) as connection:
+        if mode != "ro":
+            connection.execute("PRAGMA journal_mode=MEMORY")
+            connection.execute("PRAGMA synchronous=OFF")
+        connection.execute("BEGIN" if mode == "ro" else "BEGIN IMMEDIATE")
+        schema = [text for (text,) in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")]
+        if not schema and mode != "ro":
+            connection.execute(SCHEMA)
+        elif schema != [SCHEMA]:
+            raise sqlite3.DatabaseError("another schema")
+        yield connection
+        connection.execute("COMMIT")
+
+
+def _is_regular(path: Path) -> bool:
+    """Whether there is a regular file at a path, or nothing."""
+    with suppress(FileNotFoundError):
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    return True
+
+
+def _delete(store: Path) -> None:
+    """Delete the index and what lies beside it; a folder in its place stays, and there is no index then."""
+    for name in INDEX_FILES:
+        (store / name).unlink(missing_ok=True)

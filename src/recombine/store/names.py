@@ -1,25 +1,36 @@
-"""The names that this package makes in a store; nothing else there is ever deleted."""
+"""The folder of a store: the names that this package makes there, and opening one.
+
+Nothing is deleted in a store whose name is not made here. A store is opened only where there is one, or where nothing
+else is.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import stat
+from contextlib import suppress
+from pathlib import Path
 
+from recombine.errors import StoreError, listed
+from recombine.files import TEMPORARY, one_line_errors, parsed_json, read, write
 from recombine.keys import DIGEST_LENGTH
 
 MARKER = "recombine.json"
+FORMAT = 1
 INDEX = "index.sqlite"
+INDEX_FILES = tuple(f"{INDEX}{suffix}" for suffix in ("", "-wal", "-shm", "-journal"))
+"""The index, and what SQLite may put beside it."""
 FOLDERS = ("runs", "checkpoints", "locks", "damaged", "tmp")
-STORE_LOCK = "store"
-"""Lock of those who change what belongs to no single run."""
 
 _KEY = rf"[0-9a-f]{{{DIGEST_LENGTH}}}"
 _LEFT = {
     "tmp": re.compile(rf"(?P<key>{_KEY})\.(gone\.)?\d+"),
     "damaged": re.compile(rf"(?P<key>{_KEY})\.\d+"),
     "checkpoints": re.compile(rf"(?P<dot>\.)?(?P<key>{_KEY})(?(dot)\.\d+(-[0-9a-f]+)?)"),
-    "locks": re.compile(rf"(?P<key>{_KEY}|{STORE_LOCK})"),
+    "locks": re.compile(rf"(?P<key>{_KEY})"),
 }
-_OLD_CHECKPOINT = re.compile(rf"{_KEY}\.[0-9a-f]{{64}}")
 _is_key = re.compile(_KEY).fullmatch
 
 
@@ -34,6 +45,46 @@ def key_of(folder: str, name: str) -> str | None:
     return match["key"] if match else None
 
 
-def is_old_checkpoint(name: str) -> bool:
-    """Whether a name is that of a checkpoint of the first version, which was not bound to its run."""
-    return _OLD_CHECKPOINT.fullmatch(name) is not None
+def is_marker(name: str) -> bool:
+    """Whether a name is the marker's, or that of one being written."""
+    match = TEMPORARY.fullmatch(name)
+    return name == MARKER or (match is not None and match["name"] == MARKER)
+
+
+def unusable(path: Path, required: str) -> StoreError:
+    """The error of a path that cannot be used as a store."""
+    return StoreError(f"store must be {required}, got {str(path)!r}")
+
+
+def open_folder(path: Path, create: bool) -> None:
+    """Make sure that a path is a store, which `create` may make; nothing is written otherwise."""
+    with one_line_errors(path):
+        try:
+            content = read(path / MARKER)
+        except FileNotFoundError:
+            if not create:
+                raise unusable(path, "a directory with a store in it") from None
+            _mark(path)
+            content = read(path / MARKER)
+        try:
+            format_here = parsed_json(content)["format"]
+        except (ValueError, KeyError, TypeError):
+            format_here = "unreadable"
+        if format_here != FORMAT:
+            raise unusable(path, f"a store of format {FORMAT} (its format is {format_here!r})")
+        for name in FOLDERS:
+            if create:
+                with suppress(FileExistsError):
+                    (path / name).mkdir()
+            with suppress(FileNotFoundError):
+                if not stat.S_ISDIR(os.lstat(path / name).st_mode):
+                    raise unusable(path, f"a store whose {name!r} is a folder, not a link or a file")
+
+
+def _mark(path: Path) -> None:
+    """Mark a new or empty directory as a store, before anything else is put there."""
+    path.mkdir(parents=True, exist_ok=True)
+    foreign = [name for name in sorted(os.listdir(path)) if not is_marker(name)]
+    if foreign and not (path / MARKER).exists():  # else another process was first
+        raise unusable(path, f"an empty or new directory, or a store (it contains {listed(foreign[:3])})")
+    write(path / MARKER, json.dumps({"format": FORMAT}).encode())

@@ -12,21 +12,22 @@ is opened, so that a folder of a stranger's reads nothing else; a spec is read w
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from recombine.checks import given_path, items, whole_number
 from recombine.errors import InvalidValue, RecombineError, listed, reason_of
 from recombine.files import one_line_errors, parsed_json, read_given, write
 from recombine.frozen import Frozen
-from recombine.store.hub import pulled, pushed
-from recombine.store.model_card import model_card
-from recombine.store.packing import pack, unpack
-from recombine.store.run import SCORES, Run
+from recombine.store.run import SCORES, Run, pack, unpack
+from recombine.version import __version__
 
 if TYPE_CHECKING:
     from recombine.decoders import Interface, StagedDecoder
@@ -37,11 +38,49 @@ MODEL_TYPE = "recombine"
 FORMAT = 1
 VERSIONS = ("recombine", "torch", "python", "precision", "device")
 """What a configuration says about where a run was trained."""
-LONGEST_AXIS = 2**20
-"""Most neurons of a factor's code, and most pixels of a side."""
+LARGEST = 2**26
+"""Most pixels of an image and neurons of a code, whatever a stranger's configuration asks for."""
+REPOSITORY = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", re.ASCII)
+"""Names of repositories; nothing that is a path."""
+METRIC_NAMES = {
+    "id_mse": "mean squared error, trained combinations",
+    "ood_mse": "mean squared error, held-out combinations",
+    "id_over_blank": "error relative to a blank output, trained combinations",
+    "ood_over_blank": "error relative to a blank output, held-out combinations",
+    "id_accuracy": "accuracy, trained combinations",
+    "ood_accuracy": "accuracy, held-out combinations",
+}
+TEMPLATE = """\
+---
+{metadata}
+---
 
-LARGEST_CONSTANTS = 2**31
-"""Most bytes of a decoder's buffers that are not among its weights."""
+# {architecture} on the {task} task
+
+A decoder from factor values to images, trained by recombine with some
+combinations of factors held out. Run `{key}`, {status} after {steps} steps.
+
+```python
+import recombine as rc
+{imports}
+module = rc.from_pretrained("…")  # this folder, or this repository
+config = rc.ModelConfig.from_pretrained("…")
+task = config.spec.task
+outputs = module(task.examples(task.grid.points).inputs)
+```
+
+| score | value |
+|---|---|
+{scores}
+
+The spec of the run:
+
+```json
+{spec}
+```
+
+Trained with {versions}.
+"""
 
 
 @dataclass(frozen=True)
@@ -99,8 +138,9 @@ class ModelConfig:
     def read(cls, folder: Path) -> ModelConfig:
         """The configuration in a folder, as far as it can be checked by itself."""
         path = folder / CONFIG
+        content = read_given(path, "source")
         try:
-            fields = parsed_json(read_given(path, "source"))
+            fields = parsed_json(content)
         except ValueError:
             raise InvalidValue("source", str(path), "JSON") from None
         if not isinstance(fields, dict) or fields.get("model_type") != MODEL_TYPE:
@@ -122,16 +162,22 @@ class ModelConfig:
     @property
     def scores(self) -> dict[str, float]:
         """Scores of the run by name, as `Run.scores`; NaN where a region is empty."""
-        given = self.fields["scores"]
-        return {name: _score(name, given.get(name)) for name in SCORES}
+        given = {name: self.fields["scores"].get(name) for name in SCORES}
+        if any(isinstance(value, bool) or not isinstance(value, int | float | None) for value in given.values()):
+            raise InvalidValue(f"{CONFIG}: scores", given, "numbers or null")
+        return {name: math.nan if value is None else float(value) for name, value in given.items()}
 
     @property
     def interface(self) -> Interface:
         """The two ends of the decoder."""
         from recombine.decoders import Interface
 
-        ends = self.fields["interface"]
-        return Interface(_axes("code_sizes", ends), _axes("image_shape", ends))
+        ends = {name: self.fields["interface"].get(name) for name in ("code_sizes", "image_shape")}
+        for name, sizes in ends.items():
+            are_sizes = isinstance(sizes, list) and sizes and all(type(size) is int and size > 0 for size in sizes)
+            if not are_sizes or math.prod(sizes) > LARGEST:
+                raise InvalidValue(f"{CONFIG}: interface.{name}", sizes, "a list of positive integers of ordinary size")
+        return Interface(**{name: tuple(sizes) for name, sizes in ends.items()})
 
     def module(self, weights: Mapping[str, Any]) -> StagedDecoder:
         """The decoder with these weights, which must be exactly its own."""
@@ -155,15 +201,13 @@ class ModelConfig:
                         "decoder", decoder, f"a decoder that can be built ({reason_of(error)})"
                     ) from None
                 _require_same(_described(module.state_dict()), given)
-                _require_small_constants(module, interface)
         module.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
         return module.eval()
 
 
 def save_pretrained(run: Run, folder: str | os.PathLike[str]) -> Path:
     """Write a run into a folder in the hub's layout; see `Run.save_pretrained`."""
-    path = given_path("folder", folder)
-    contents = _contents(run)
+    path, contents = Path(folder), _contents(run)
     with one_line_errors(path, "folder"):
         path.mkdir(parents=True, exist_ok=True)
     for name, content in contents.items():
@@ -175,8 +219,15 @@ def push_to_hub(
     run: Run, repo_id: str, *, private: bool | None, token: str | None, revision: str | None, commit_message: str | None
 ) -> str:
     """Upload a run to the hub; see `Run.push_to_hub`."""
+    _require_name("repo_id", repo_id)
+    api = _library().HfApi(token=token, library_name=MODEL_TYPE, library_version=__version__)
     message = commit_message or f"Upload run {run.key}"
-    return pushed(repo_id, _contents(run), private=private, token=token, revision=revision, commit_message=message)
+    with TemporaryDirectory() as folder:
+        save_pretrained(run, folder)
+        with _one_line("repo_id", repo_id, "a repository that can be written to"):
+            address = api.create_repo(repo_id, private=private, exist_ok=True)
+            api.upload_folder(repo_id=address.repo_id, folder_path=folder, revision=revision, commit_message=message)
+    return str(address)
 
 
 def from_pretrained(
@@ -227,12 +278,43 @@ def from_pretrained(
 
 
 def _folder(source: str | os.PathLike[str], names: list[str], revision: str | None, token: str | None) -> Path:
-    """The folder of a source: itself, or what is downloaded."""
-    path = given_path("source", source)
+    """The folder of a source: itself, or one with these files of a repository, downloaded unless they are cached."""
+    path, repo_id = Path(source), os.fspath(source)
     with one_line_errors(path, "source"):
         if path.is_dir():
             return path
-    return pulled(os.fspath(source), names, revision=revision, token=token)
+    _require_name("source", repo_id)
+    download = _library().snapshot_download
+    with _one_line("source", repo_id, "an existing folder, or a repository of the hub that can be read"):
+        return Path(
+            download(
+                repo_id, revision=revision, token=token, allow_patterns=names, library_name=MODEL_TYPE,
+                library_version=__version__,
+            )
+        )  # fmt: skip
+
+
+def _require_name(field: str, repo_id: Any) -> None:
+    if not isinstance(repo_id, str) or not REPOSITORY.fullmatch(repo_id):
+        what = "a repository of the hub, as 'name/model'"
+        raise InvalidValue(field, repo_id, what if field == "repo_id" else f"an existing folder, or {what}")
+
+
+def _library() -> Any:
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise RecombineError("huggingface_hub is not installed: pip install huggingface_hub") from None
+    return huggingface_hub
+
+
+@contextmanager
+def _one_line(field: str, value: str, allowed: str) -> Iterator[None]:
+    """Turn what the library, or the network below it, raises into one line."""
+    try:
+        yield
+    except Exception as error:
+        raise InvalidValue(field, value, f"{allowed} ({reason_of(error)})") from error
 
 
 def _contents(run: Run) -> dict[str, bytes]:
@@ -266,29 +348,41 @@ def _own_modules(part: Frozen) -> set[str]:
     return own.union(*(_own_modules(value) for _, value in part if isinstance(value, Frozen)))
 
 
-def _axes(name: str, ends: Mapping[str, Any]) -> tuple[int, ...]:
-    field = f"{CONFIG}: interface.{name}"
-    sizes = items(field, ends.get(name), int, example="a list of whole numbers", lone=False)
-    if not sizes:
-        raise InvalidValue(field, sizes, "at least one whole number")
-    return tuple(whole_number(field, size, at_most=LONGEST_AXIS) for size in sizes)
+def model_card(config: Mapping[str, Any]) -> str:
+    """The model card of a configuration: metadata in YAML, each value as JSON, which is YAML too; then Markdown."""
+    spec, versions = config["spec"], config["versions"]
+    architecture, task = config["architectures"][0], spec["task"]["kind"]
+    scores = {name: value for name, value in config["scores"].items() if value is not None}
+    metrics = [{"type": name, "name": METRIC_NAMES.get(name, name), "value": value} for name, value in scores.items()]
+    result = {
+        "task": {"type": "image-generation", "name": "rendering of factor values"},
+        "dataset": {"type": task, "name": f"recombine {task} task"},
+        "metrics": metrics,
+    }
+    metadata = {
+        "library_name": MODEL_TYPE,
+        "tags": [MODEL_TYPE, "compositional-generalization", "pytorch", spec["decoder"]["kind"]],
+        "model-index": [{"name": f"{architecture} {config['key']}", "results": [result] if metrics else []}],
+    }
+    return TEMPLATE.format(
+        metadata="\n".join(f"{name}: {json.dumps(value)}" for name, value in metadata.items()),
+        imports="".join(f"{_import(name)}\n" for name in config["modules"]),
+        architecture=architecture,
+        task=task,
+        key=config["key"],
+        status=config["status"],
+        steps=config["steps"],
+        scores="\n".join(f"| {one['name']} (`{one['type']}`) | {one['value']:.5g} |" for one in metrics),
+        spec=json.dumps(spec, indent=2),
+        versions=", ".join(f"{name} {value}" for name, value in versions.items()) or "an unknown version",
+    )
 
 
-def _score(name: str, value: Any) -> float:
-    if value is None:
-        return float("nan")
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InvalidValue(f"{CONFIG}: scores.{name}", value, "a number or null")
-    return float(value)
-
-
-def _require_small_constants(module: StagedDecoder, interface: Interface) -> None:
-    """Refuse constants (positions of pixels) of a size that the weights do not vouch for."""
-    kept = module.state_dict().keys()
-    size = sum(buffer.nbytes for name, buffer in module.named_buffers() if name not in kept)
-    if size > LARGEST_CONSTANTS:
-        allowed = f"images whose constants take at most {LARGEST_CONSTANTS >> 30} GiB"
-        raise InvalidValue(f"{CONFIG}: interface.image_shape", interface.image_shape, allowed)
+def _import(module: str) -> str:
+    """The line that makes parts of a user's own known."""
+    if module == "__main__":
+        return "# register here the classes that the training script registered"
+    return f"import {module}  # registers parts of this run"
 
 
 def _described(state: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], str]]:

@@ -1,25 +1,24 @@
 """One finished run as it lies in a store.
 
-A run's folder holds exactly the files of `FILES` and a manifest with their digests, which carries a digest of itself.
-The folder's name is the run's key, made of its spec and the revision of the training code (`recombine.keys`). Whatever
-is read is compared with the manifest first.
+A run's folder holds exactly the files of `FILES` and a manifest with their digests (`recombine.manifest`). The folder's
+name is the run's key, made of its spec and the revision of the training code (`recombine.keys`). Whatever is read is
+compared with the manifest first.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from recombine.errors import StoreError
-from recombine.files import NotRegular, digest_of, one_line_errors, parsed_json, read, refused
+from recombine.files import one_line_errors, parsed_json, read
 from recombine.keys import stored_key, with_present_names
-from recombine.store.packing import unpack
+from recombine.manifest import Differs, checked, manifest_text
 
 if TYPE_CHECKING:
     from recombine.decoders import StagedDecoder
@@ -30,6 +29,21 @@ SPEC, RESULT, WEIGHTS, ARRAYS = "spec.json", "result.json", "weights.safetensors
 FILES = (SPEC, RESULT, WEIGHTS, ARRAYS)
 SCORES = ("id_mse", "ood_mse", "id_over_blank", "ood_over_blank", "id_accuracy", "ood_accuracy")
 """What every result has; null where a region is empty."""
+
+
+def pack(arrays: Mapping[str, Any], metadata: dict[str, str] | None = None) -> bytes:
+    """Numpy arrays as safetensors, never pickles, with strings by name in the header."""
+    import numpy
+    from safetensors.numpy import save
+
+    return save({name: numpy.asarray(array, order="C") for name, array in arrays.items()}, metadata)
+
+
+def unpack(content: bytes) -> dict[str, Any]:
+    """The arrays that `pack` packed."""
+    from safetensors.numpy import load
+
+    return load(content)
 
 
 @dataclass(frozen=True)
@@ -75,7 +89,7 @@ class Run:
         """`status` (done or diverged), `scores`, `steps` and `provenance`; of sampled grids `standard_errors` too."""
         result = parsed_json(self.content(RESULT))
         if not is_result(result):
-            raise StoreError(f"store: {str(self.path / RESULT)!r} is not allowed; allowed: the result of a run")
+            raise StoreError(f"{str(self.path / RESULT)!r} must be the result of a run")
         return dict(result)
 
     @property
@@ -190,27 +204,30 @@ class Run:
         """A file as it was written, or `StoreError`."""
         path = self.path / name
         try:
-            digests = self.digests()
             with one_line_errors(path):
-                content = read(path)
-            same = hashlib.sha256(content).hexdigest() == digests.get(name)
-        except ValueError:
-            same = False
-        if not same or (name == SPEC and spec_key(content) != self.key):
-            raise StoreError(f"store: {str(path)!r} is not allowed; allowed: a file as it was written, of this run")
+                content = checked(path, [self.digests()[name]])
+        except Differs:
+            content = None
+        if content is None or (name == SPEC and spec_key(content) != self.key):
+            raise StoreError(f"{str(path)!r} must be a file of this run, as it was written")
         return content
 
     def digests(self) -> dict[str, str]:
-        """Digests of the run's files by name; `ValueError` where the manifest is not as it was written."""
+        """Digests of the run's files by name; `Differs` where the manifest is not as it was written."""
         if not self._is_folder():
-            raise ValueError("not a folder")
+            raise Differs("not a folder")
         with one_line_errors(self.path / MANIFEST):
-            text = read(self.path / MANIFEST).decode()
-        manifest = parsed_json(text)
-        files = manifest.get("files") if isinstance(manifest, dict) else None
-        if not isinstance(files, dict) or set(files) != set(FILES) or text != manifest_text(self.key, files):
-            raise ValueError("not as it was written")
-        return files
+            try:
+                manifest = checked(self.path / MANIFEST)
+            except Differs as error:
+                raise Differs(f"{MANIFEST}: {error}") from None
+        try:
+            files = parsed_json(manifest)["files"]
+            if set(files) == set(FILES) and manifest.decode() == manifest_text(self.key, files):
+                return dict(files)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            pass
+        raise Differs(f"{MANIFEST}: not as it was written")
 
     def _is_folder(self) -> bool:
         """Whether the path is a folder itself, not a link to one."""
@@ -222,25 +239,20 @@ class Run:
 
         A file that is there and cannot be read (rights, a failing disk) is not damage: that is raised.
         """
-        if not self._is_folder():
-            return [Problem("not a folder")]
-        if problem := _absent(self.path / MANIFEST):
-            return [problem]
         try:
             digests = self.digests()
-        except ValueError:
-            return [Problem(f"{MANIFEST}: not as it was written")]
+        except Differs as error:
+            return [Problem(str(error))]
+        problems = []
         with one_line_errors(self.path):
-            problems = [problem for name, digest in digests.items() if (problem := self._changed(name, digest))]
+            for name, digest in digests.items():
+                try:
+                    checked(self.path / name, [digest])
+                except Differs as error:
+                    problems.append(Problem(f"{name}: {error}"))
             if not problems and spec_key(read(self.path / SPEC)) != self.key:
                 problems = [Problem(f"{SPEC}: the spec of another run")]
         return problems
-
-    def _changed(self, name: str, digest: str) -> Problem | None:
-        path = self.path / name
-        if problem := _absent(path):
-            return problem
-        return None if digest_of(path) == digest else Problem(f"{name}: content changed")
 
     def problems(self) -> list[Problem]:
         """Damage, and entries of the folder that are none of the run's files."""
@@ -255,17 +267,6 @@ def stray(name: str) -> Problem:
     return Problem(f"{name}: does not belong here", "stray")
 
 
-def _absent(path: Path) -> Problem | None:
-    """Why there is no regular file at a path; None where there is one."""
-    try:
-        mode = os.lstat(path).st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        return Problem(f"{path.name}: missing")
-    except OSError as error:
-        refused(path, error)
-    return None if stat.S_ISREG(mode) else Problem(f"{path.name}: {NotRegular(path).strerror}")
-
-
 def is_result(result: Any) -> bool:
     """Whether a JSON value has what every run's result has."""
     if not isinstance(result, dict) or not isinstance(result.get("status"), str):
@@ -278,7 +279,7 @@ def is_result(result: Any) -> bool:
 
 
 def spec_key(content: bytes) -> str:
-    """The key of a run with this spec; nothing's where it is none."""
+    """The key of a run with this spec; empty where it is none."""
     try:
         fields = parsed_json(content)
     except ValueError:
@@ -286,8 +287,12 @@ def spec_key(content: bytes) -> str:
     return stored_key(fields) if isinstance(fields, dict) else ""
 
 
-def manifest_text(key: str, files: dict[str, str]) -> str:
-    """The one way to write a manifest, with a digest of itself."""
-    body = json.dumps({"files": dict(sorted(files.items())), "key": key}, separators=(",", ":"))
-    seal = hashlib.sha256(body.encode()).hexdigest()
-    return json.dumps({"files": dict(sorted(files.items())), "key": key, "seal": seal}, separators=(",", ":"))
+def flattened(spec: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested fields as dotted names."""
+    fields: dict[str, Any] = {}
+    for name, value in spec.items():
+        if isinstance(value, Mapping):
+            fields.update(flattened(value, f"{prefix}{name}."))
+        else:
+            fields[prefix + name] = value
+    return fields

@@ -1,7 +1,7 @@
 """A directory of runs that loses nothing.
 
     recombine.json          says that this is a store, and its format
-    index.sqlite            a cache of what is below, for listing (`filesystems` says where)
+    index.sqlite            a cache of what is below, for listing
     runs/KEY/               a finished run: spec, result, weights, arrays, and a manifest with their digests
     checkpoints/KEY         the newest state of an unfinished run
     locks/KEY               locked while a process trains that run
@@ -23,22 +23,16 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from recombine.checks import given_path, one_of
 from recombine.errors import InvalidValue, StoreError, StoreFull, listed
 from recombine.files import delete, entries, fill_folder, flush_directory, one_line_errors
-from recombine.store import care, catalogue
-from recombine.store.catalogue import Listing
+from recombine.manifest import manifest_text
+from recombine.store import index, maintenance
 from recombine.store.checkpoints import Checkpoints
-from recombine.store.filesystems import index_folder
-from recombine.store.index import Index
 from recombine.store.locks import Lock
-from recombine.store.names import INDEX, STORE_LOCK, is_key
-from recombine.store.opening import open_folder, refusal
-from recombine.store.packing import pack
-from recombine.store.query import Query
-from recombine.store.run import ARRAYS, FILES, MANIFEST, RESULT, SPEC, WEIGHTS, Problem, Run, manifest_text, spec_key
+from recombine.store.names import is_key, open_folder, unusable
+from recombine.store.run import ARRAYS, FILES, MANIFEST, RESULT, SPEC, WEIGHTS, Problem, Run, pack, spec_key
 
 if TYPE_CHECKING:
     import pandas
@@ -49,22 +43,9 @@ SPARE = 16_000_000
 """Bytes that are to stay free on the store's disk."""
 
 
-class Held(Protocol):
-    """A whole run, wherever it is."""
-
-    @property
-    def key(self) -> str:
-        """Its key."""
-
-    def content(self, name: str) -> bytes:
-        """One of its files."""
-
-
 def store_path(path: str | os.PathLike[str] | None = None) -> Path:
     """The path given, or `RECOMBINE_STORE`, or `./runs`."""
-    if path is None or (isinstance(path, str) and not path):
-        path = os.environ.get(VARIABLE) or DEFAULT_STORE
-    return given_path("store", path)
+    return Path(path or os.environ.get(VARIABLE) or DEFAULT_STORE)
 
 
 class Store:
@@ -93,20 +74,17 @@ class Store:
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, create: bool = True) -> None:
-        one_of("create", create, (True, False))
         self.path = store_path(path)
         self.checkpoints = Checkpoints(self.path / "checkpoints", self.path / "damaged")
         open_folder(self.path, create)
-        folder = index_folder(self.path)
-        self.index = Index(folder and folder / INDEX, self.path / "locks" / STORE_LOCK)
 
     def require_room(self, size: int) -> None:
         """Refuse now, in one line, what would fill the disk later."""
         with one_line_errors(self.path):
             free = shutil.disk_usage(self.path).free
         if free < size + SPARE:
-            needed = f"{(size + SPARE) / 1e6:.0f} MB free ({free / 1e6:.0f} MB are)"
-            raise StoreFull(str(refusal(self.path, f"a directory on a disk with {needed}")))
+            needed = f"{(size + SPARE) / 1e6:.0f} MB free (it has {free / 1e6:.0f} MB)"
+            raise StoreFull(str(unusable(self.path, f"on a disk with {needed}")))
 
     # -- finished runs -----------------------------------------------------------------------------------------
 
@@ -146,7 +124,6 @@ class Store:
             return run
         with one_line_errors(run.path):
             os.replace(run.path, self.path / "damaged" / f"{run.key}.{time.time_ns()}")
-        self.index.update([], gone=[run.key])
         return None
 
     def save(
@@ -171,8 +148,8 @@ class Store:
             self.checkpoints.forget(key)
         return run
 
-    def adopt(self, run: Held) -> None:
-        """Copy a finished run of another store, or of an archive, unless it is here already."""
+    def adopt(self, run: Run) -> None:
+        """Copy a finished run of another store, unless it is here already."""
         with self.lock(run.key):
             if self.find(run.key, locked=True) is None:
                 self._placed(run.key, {name: run.content(name) for name in FILES})
@@ -192,7 +169,7 @@ class Store:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
             flush_directory(run.path.parent)
-        self.index.update([catalogue.row(run)])
+        index.add(self.path, run)
         return run
 
     def remove(self, key: str) -> bool:
@@ -204,7 +181,6 @@ class Store:
             with one_line_errors(run.path):  # so that no half of it is ever seen under its own name
                 away = self.path / "tmp" / f"{key}.gone.{time.time_ns()}"
                 os.replace(run.path, away)
-            self.index.update([], gone=[key])
             delete(away)
             self.checkpoints.forget(key)
         finally:
@@ -230,36 +206,38 @@ class Store:
         return self.resolve(prefix)
 
     def runs(self) -> list[Run]:
-        """All finished runs, oldest first; those that cannot be listed come last."""
-        listing = self.listing()
-        return [self.run(key) for key in [*(row.key for row in listing.rows), *listing.unreadable]]
+        """All finished runs, oldest first; those that cannot be read come last."""
+        table = self.table()
+        return [self.run(key) for key in [*table.index, *table.attrs["unreadable"]]]
 
-    def listing(self, newest: int | None = None, where: str | Query | None = None) -> Listing:
-        """The finished runs, or the newest of them, from the index, which is brought up to date with the folders.
+    def table(self, where: str | None = None) -> pandas.DataFrame:
+        """The finished runs that can be read, one row each, oldest first, with keys as index.
 
-        `where` is an expression that they meet (`recombine.store.query`).
+        Parameters
+        ----------
+        where
+            An expression over columns that selects runs, as `encoding == 'bump' and depth >= 4 and ood_accuracy > 0.9`.
+            Default: all runs.
+
+        Returns
+        -------
+        pandas.DataFrame
+            `status`, every field of the spec by its dotted name (`task.encoding.kind`, `decoder.depth`, `recipe.lr`),
+            scores, and `finished`. `attrs["unreadable"]` are the keys of runs that cannot be read.
         """
-        query = where if where is None or isinstance(where, Query) else Query(where)
-        return catalogue.listing(self, newest, query)
+        from recombine.store.table import selected, table_of
 
-    def summaries(self) -> list[tuple[str, dict[str, Any]]]:
-        """Key, and `status`, `scores` and `spec`, of every finished run, oldest first."""
-        return [(row.key, row.summary) for row in self.listing().rows]
-
-    def frame(self, where: str | None = None) -> pandas.DataFrame:
-        """The finished runs as a table: status, every field of the spec by its dotted name, scores; keys as index."""
-        from recombine.store.loading import load
-
-        return load(self, where)
+        rows, unreadable = index.rows_of(self.path)
+        table = table_of(rows)
+        table.attrs["unreadable"] = unreadable
+        return table if where is None else selected(table, where)
 
     def resolve(self, prefix: str) -> Run:
         """The finished run whose key begins so."""
-        if not isinstance(prefix, str):
-            raise InvalidValue("run", prefix, "a key of a finished run, or its first digits, as a text")
         matching = [key for key in self.keys() if key.startswith(prefix)] if prefix else []
         if len(matching) != 1:
-            what = "a key of a finished run" if not matching else f"more digits: {listed(matching[:4])} all begin so"
-            raise InvalidValue("run", prefix, what)
+            several = f"; it is the start of {listed(matching[:4])}" if matching else ""
+            raise InvalidValue("run", prefix, f"the key of one finished run, or its first digits{several}")
         return self.run(matching[0])
 
     # -- unfinished runs ---------------------------------------------------------------------------------------
@@ -290,20 +268,12 @@ class Store:
             lock.release()
         return True
 
-    # -- care --------------------------------------------------------------------------------------------------
+    # -- maintenance -------------------------------------------------------------------------------------------
 
     def verify(self) -> Iterator[tuple[str, list[Problem]]]:
         """Each entry of the store with what is wrong with it, one after the other."""
-        return care.verify(self)
-
-    def leftovers(self) -> list[Path]:
-        """What no run needs: unfinished writes of dead processes, damaged runs, checkpoints of finished ones."""
-        return care.leftovers(self)
-
-    def delete_leftover(self, path: Path) -> bool:
-        """Delete a leftover; False if a process is working on its run."""
-        return care.delete_leftover(self, path)
+        return maintenance.verify(self)
 
     def clean(self) -> None:
         """Remove what killed processes left, as far as that can be done."""
-        care.clean(self)
+        maintenance.clean(self)

@@ -9,9 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from recombine.checks import items
-from recombine.store.loading import flattened
-from recombine.store.run import SCORES, Run
+from recombine.store.run import SCORES, Run, flattened
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,6 @@ def summarize(runs: Iterable[Run]) -> list[Summary]:
     >>> [(row.label, row.seeds) for row in rows]
     [('width=8', 2), ('width=4', 2)]
     """
-    runs = items("runs", runs, Run, example="runs, as `train` returns them")
     groups: dict[str, list[Run]] = {}
     fields: dict[str, dict[str, Any]] = {}
     for run in {run.key: run for run in runs}.values():

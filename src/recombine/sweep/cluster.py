@@ -1,285 +1,338 @@
-"""Train what is not trained yet, on the workers of a Dask cluster.
+"""Train what is missing in the store on the workers of a Dask cluster.
 
-The store is the truth and the cluster is disposable. The driver is its own queue: each worker has at most one task of
-it, pinned there and never repeated by Dask. So when a worker dies only its own task is suspect (`queue`), and when the
-scheduler is lost nothing else is: what was in flight goes back to the queue, a task that is still running somewhere
-holds its runs' locks, and what it finishes is found in the store. Drivers may share a store, a cluster, or both.
+Dask schedules. A task is the ordinary sweep over a few specs (`train_on_worker`): it takes the runs' locks, looks into
+the store, trains from checkpoints and saves. So a task may be repeated, lost or cancelled without harm, and the driver
+only compares what it asked for with the store: whatever is missing when a task is gone is submitted again.
+
+The driver holds a lock of its own in the store while it runs. A task that does not find the lock's file when it begins
+sees another folder at the store's path; one that finds it removed later writes a checkpoint and ends.
 """
 
 from __future__ import annotations
 
+import json
+import logging
 import math
+import os
+import pickle
+import secrets
 import time
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
 
-from recombine.errors import NAMED_FAILURES, Interrupted, InvalidValue, RecombineError, RunsFailed, reason_of
-from recombine.sweep.cluster_connection import ANSWER_SECONDS, Connection, Lost, cancel
-from recombine.sweep.cluster_outcomes import Outcomes
-from recombine.sweep.cluster_task import Task
-from recombine.sweep.cluster_workers import Flight, Worker, is_elsewhere, listed_workers
-from recombine.sweep.interrupts import Interruptions
-from recombine.sweep.local import POLL_SECONDS, STOPPED, Sweep
+from recombine.errors import Interrupted, InvalidValue, RecombineError, RunsFailed, StoreError, reason_of
+from recombine.keys import DIGEST_LENGTH
+from recombine.specs import RunSpec
+from recombine.store import Store
+from recombine.sweep.local import POLL_SECONDS, STOPPED, Interruptions, Sweep
 from recombine.sweep.progress import Progress, Say
-from recombine.sweep.scheduler import Scheduler, quiet
-from recombine.training import check_precision, program_of
+from recombine.training import program_of, resolve_device, within
+from recombine.version import __version__
 
-LOOK_SECONDS = 0.5
-"""Between two looks at which workers there are; longer where there are thousands."""
-LEAVE_SECONDS = 60.0
-"""How long tasks may take to write their checkpoints when the driver is stopped."""
-REPORT_SECONDS = 1.0
-REPORTS = 500
-"""Reports of all workers together in a second, at most."""
+RETRIES = 2
+"""How often Dask repeats a task that raised."""
+SUBMIT_SECONDS = 1.0
+"""Time between submissions, so that a run that another driver trains is not asked for all the time."""
 QUIET_SECONDS = 10.0
-"""After so long without a word from a task, the store is asked."""
-IDLE_SECONDS = 5.0
-"""After so long without a worker, that is said."""
+"""Time between two searches of the store for runs whose tasks have not reported."""
+LOOK_SECONDS = 1.0
+"""How often a task looks whether its driver is still there."""
+CONNECT_SECONDS, RECONNECT_SECONDS = 10.0, 2.0
+"""How long a connection to the scheduler may take: the first one, and each attempt after it was lost."""
+LEAVE_SECONDS = 60.0
+"""How long tasks may take to write their checkpoints when the driver is interrupted."""
+CONTEXT_LOST = 70
+"""Exit code of a worker whose CUDA context is lost."""
 
 
-def train_on_cluster(sweep: Sweep, scheduler: Scheduler, device: str, say: Say) -> None:
+def train_on_cluster(sweep: Sweep, scheduler: Any, device: str, say: Say) -> None:
     """Finish a sweep on a cluster; runs that fail are put aside, and raised once everything else is in the store."""
     sweep.begin()
     if not sweep.pending:
         return
-    with quiet(), Interruptions() as interruptions:
+    with _quiet_dask(), Interruptions() as interruptions:
         driver = _Driver(sweep, scheduler, device, say)
         try:
             driver.run(interruptions)
         finally:
             driver.close()
     sweep.serve_finished()  # another driver may have had more luck
-    if failed := {key: reason for key, reason in driver.queue.failed.items() if key in sweep.pending}:
-        error = RunsFailed(failed, sweep.runs)
-        for key in list(failed)[:NAMED_FAILURES]:
-            error.add_note(f"run {key}: {driver.outcomes.traces.get(key, failed[key])}")
-        raise error
+    if failed := {key: error for key, error in driver.failed.items() if key in sweep.pending}:
+        reasons = {key: reason_of(error) for key, error in failed.items()}
+        raise RunsFailed(reasons, sweep.runs) from next(iter(failed.values()))
 
 
 class _Driver:
     """One call of `train_on_cluster`."""
 
-    def __init__(self, sweep: Sweep, scheduler: Scheduler, device: str, say: Say) -> None:
+    def __init__(self, sweep: Sweep, scheduler: Any, device: str, say: Say) -> None:
         self.sweep, self.scheduler, self.device, self.say = sweep, scheduler, device, say
-        self.workers: dict[str, Worker] = {}
-        self.outcomes = Outcomes(sweep, self.workers, say)
-        self.queue, self.sizes = self.outcomes.queue, self.outcomes.sizes
-        self.gpu_only = {program_of(spec) for spec in sweep.pending.values() if _needs_gpu(spec)}
-        self.flights: dict[int, Worker] = {}
-        self.numbers, self.taken = 0, 0
-        self.looked, self.idle_since = -math.inf, time.monotonic()
-        self.connection = Connection(scheduler)
-        self.lock = sweep.store.lock(self.connection.token)
-
-    # -- the loop ----------------------------------------------------------------------------------------------
+        self.client = connected(scheduler, CONNECT_SECONDS)
+        self.token = secrets.token_hex(DIGEST_LENGTH // 2)
+        self.lock = sweep.store.lock(self.token)
+        self.futures: dict[Any, list[str]] = {}
+        """The runs of each task that is not over."""
+        self.largest: dict[str, int] = {}
+        """Most runs of the next task of a run whose last task failed."""
+        self.checkpoints: dict[str, object] = {}
+        """The state of a run's checkpoint at its last failure."""
+        self.failed: dict[str, BaseException] = {}
+        """Why runs were put aside."""
+        self.submitted, self.searched = -math.inf, time.monotonic()
+        self.steps = sweep.steps_pending
+        self.is_waiting = False
+        """Whether it was said that there are no workers."""
 
     def run(self, interruptions: Interruptions) -> None:
-        """Send tasks and take what comes back until nothing is left."""
-        self.lock.acquire()  # by its file workers know that their store is this one
-        self._watch()
-        while self.outcomes.left:
+        """Submit tasks and compare with the store until nothing is missing."""
+        self.lock.acquire()
+        while any(key not in self.failed for key in self.sweep.pending):
             if interruptions.noted:
                 self._stop()
-            try:
-                self._look()
-                self._send()
-                self._receive(POLL_SECONDS)
-            except Lost:
-                self._find_again(interruptions)
-            self._watch()
-
-    def _look(self) -> None:
-        """See which workers there are; a task whose worker is gone has failed."""
-        now = time.monotonic()
-        if now - self.looked < max(LOOK_SECONDS, len(self.workers) / 1000):
-            return
-        self.looked = now
-        present = listed_workers(self.connection.identity())
-        self._receive(0.0)  # what a worker has done before it went
-        for address, worker in list(self.workers.items()):
-            if address not in present or present[address].process != worker.process:
-                del self.workers[address]
-                if worker.flight is not None:
-                    self._died(worker)
+            if self.client.status == "running":
+                self._submit()
+                self._collect()
             else:
-                worker.status = present[address].status
-        for address, worker in present.items():
-            self.workers.setdefault(address, worker)
-        for worker in list(self.flights.values()):
-            self._look_up(worker, now)
-        self._require_workers(now)
-
-    def _look_up(self, worker: Worker, now: float) -> None:
-        """Look for the runs of a quiet task in the store: the word that it is over may be lost, or days late.
-
-        Dask's own deadlines are of the wall clock: where that is set back, what a worker sends waits for as long.
-        """
-        flight = worker.flight
-        if flight is None or now - flight.heard < QUIET_SECONDS:
-            return
-        flight.heard = now
-        if not self.outcomes.unfinished(flight.keys):
-            cancel(self._landed(worker).future)
-
-    def _require_workers(self, now: float) -> None:
-        """Say that there are none; or that there are, and none of them can be used."""
-        unusable = [worker for worker in self.workers.values() if worker.unusable]
-        if unusable and len(unusable) == len(self.workers) and not self.flights:
-            raise RecombineError(f"workers: none can be used ({unusable[0].address}: {unusable[0].unusable})")
-        if len(self.workers) > len(unusable):
-            self.idle_since = now
-        elif now - self.idle_since >= IDLE_SECONDS:
-            self.outcomes.say_once(f"scheduler {self.scheduler}: waiting for workers")
-
-    def _send(self) -> None:
-        """Give every free worker a task."""
-        now = time.monotonic()
-        for key in self.queue.wake(now):
-            self.outcomes.serve(key)
-        free = [worker for worker in self.workers.values() if worker.is_free(now)]
-        for worker in free if len(self.queue) > len(self.queue.delayed) else ():
-            gpu = worker.takes_ensembles(self.device)
-            alike = max(
-                1, sum(other.takes_ensembles(self.device) == gpu for other in (free if gpu else self.workers.values()))
-            )
-            keys = self.queue.take(
-                lambda program, waiting, gpu=gpu, alike=alike: self.sizes.of(program, waiting, gpu=gpu, workers=alike),  # type: ignore[misc]
-                worker.place,
-                lambda avoided: is_elsewhere(self.workers.values(), avoided),
-                lambda program, gpu=gpu: gpu or program not in self.gpu_only,  # type: ignore[misc]
-            )
-            if keys:
-                self._submit(worker, keys)
-
-    def _submit(self, worker: Worker, keys: list[str]) -> None:
-        sweep, gpu = self.sweep, worker.takes_ensembles(self.device)
-        self.numbers += 1
-        task = Task(
-            self.connection.id, self.numbers, str(sweep.store.path.absolute()), self.connection.token,
-            tuple(sweep.pending[key] for key in keys), "cuda" if gpu else "cpu", len(keys) if gpu else 1,
-            sweep.checkpoint_seconds, sweep.memory, max(REPORT_SECONDS, len(self.workers) / REPORTS),
-        )  # fmt: skip
-        worker.flight = Flight(task.number, keys, sum(sweep.steps[key] for key in keys))
-        self.flights[task.number] = worker
-        resources = {"GPU": 1.0} if gpu and worker.gpus >= 1 else None
-        worker.flight.future = self.connection.submit(task, worker.address, resources)
-
-    def _receive(self, seconds: float) -> None:
-        """Take what has come from workers; wait so long for the first."""
-        for number, message in self.connection.messages(seconds):
-            worker = self.flights.get(number)
-            if worker is None or worker.flight is None:
-                continue
-            if message is None:
-                self._ended(worker)
-            else:
-                worker.flight.note(message)
-                self.outcomes.note_versions(worker, message)
-
-    def _landed(self, worker: Worker) -> Flight:
-        """The task of a worker, which has it no longer."""
-        flight, worker.flight = worker.flight, None
-        assert flight is not None
-        del self.flights[flight.number]
-        self.taken += flight.taken
-        return flight
-
-    def _ended(self, worker: Worker) -> None:
-        """A task is over, one way or the other."""
-        assert worker.flight is not None
-        future = worker.flight.future
-        if future.status in ("cancelled", "lost"):
-            raise Lost
-        try:
-            error = future.exception(timeout=ANSWER_SECONDS) if future.status == "error" else None
-            outcome = None if error else future.result(timeout=ANSWER_SECONDS)
-        except Exception as failure:  # it was lost on the way: the store knows
-            if not self.connection.is_open:
-                raise Lost from failure
-            return self.outcomes.note_unknown(self._landed(worker).keys)
-        if outcome is not None:
-            flight = self._landed(worker)
-            self.taken += outcome.steps - flight.taken
-            return self.outcomes.note(worker, flight.keys, outcome, gpu=worker.takes_ensembles(self.device))
-        if type(error).__name__ == "KilledWorker":
-            return self._died(worker)
-        return self.outcomes.note_unusable(worker, self._landed(worker).keys, reason_of(error))
-
-    def _died(self, worker: Worker) -> None:
-        """A worker is gone, and its task with it."""
-        flight = self._landed(worker)
-        cancel(flight.future)
-        self.outcomes.note_death(worker, flight.keys, begun=flight.begun)
-
-    # -- scheduler and driver ------------------------------------------------------------------------------------
-
-    def _find_again(self, interruptions: Interruptions) -> None:
-        """Wait for a scheduler that was lost; nobody is to blame for what was in flight."""
-        self.say(f"scheduler {self.scheduler}: lost; waiting for it to come back, {self.outcomes.left} runs are left")
-        for worker in list(self.flights.values()):
-            self.outcomes.put_back(self._landed(worker).keys)
-        self.workers.clear()
-
-        def waiting() -> None:
-            self._watch()
-            if interruptions.noted:
-                raise Interrupted(STOPPED)
-
-        self.connection.find_again(waiting)
-        self.looked, self.idle_since = -math.inf, time.monotonic()
-        self.outcomes.said.clear()
-        self.say(f"scheduler {self.scheduler}: back, going on")
-
-    def _stop(self) -> NoReturn:
-        """Let all tasks write checkpoints, then stop."""
-        self._request_stop()
-        for worker in list(self.flights.values()):
-            if worker.flight is not None and not worker.flight.begun:  # it waits for another driver's task
-                cancel(self._landed(worker).future)
-        deadline = time.monotonic() + LEAVE_SECONDS
-        with suppress(Lost):
-            while self.flights and time.monotonic() < deadline:
-                self._look()
-                self._receive(POLL_SECONDS)
-        raise Interrupted(STOPPED)
-
-    def _request_stop(self) -> None:
-        self.connection.request_stop(worker.address for worker in self.flights.values())
+                self._reconnect(interruptions)
+            self._report()
+            time.sleep(POLL_SECONDS)
 
     def close(self) -> None:
-        """Leave the cluster; after an error, tasks that still run are asked to stop."""
+        """Leave the cluster; tasks that still run write checkpoints and end."""
         self.lock.release()
-        if self.flights:
-            self._request_stop()
+        _close(self.client)
+
+    def _submit(self) -> None:
+        """Submit every missing run that no task has."""
+        now, sweep = time.monotonic(), self.sweep
+        if now - self.submitted < SUBMIT_SECONDS:
+            return
+        self.submitted = now
+        in_flight = {key for keys in self.futures.values() for key in keys}
+        missing = [key for key in sweep.pending if key not in in_flight and key not in self.failed]
+        try:
+            workers = self.client.sync(self.client.scheduler.identity)["workers"].values() if missing else ()
+            if missing and not workers and not self.is_waiting:
+                self.is_waiting = True
+                self.say("scheduler: waiting for workers")
+            if not workers:
+                return
+            gpus = sum(worker["resources"].get("GPU", 0) > 0 for worker in workers)
+            on_gpu = self.device == "cuda" or (self.device == "auto" and gpus > 0)
+            # On a CPU members train in turn anyway: one run per task, so that Dask spreads them evenly.
+            size = min(sweep.members, math.ceil(len(missing) / (gpus or len(workers)))) if on_gpu else 1
+            for keys in self._groups(missing, size):
+                specs = [sweep.pending[key] for key in keys]
+                task = (
+                    str(sweep.store.path.absolute()), self.token, __version__, specs, "cuda" if on_gpu else "cpu",
+                    sweep.checkpoint_seconds, sweep.memory,
+                )  # fmt: skip
+                resources = {"GPU": 1} if on_gpu and gpus else None
+                packed = _packed(train_on_worker, *task)
+                self.futures[self.client.submit(packed, pure=False, retries=RETRIES, resources=resources)] = keys
+        except Exception:
+            if self.client.status == "running":
+                raise  # else the scheduler was lost just now
+
+    def _groups(self, keys: list[str], size: int) -> Iterator[list[str]]:
+        """The runs of each task: of one program, those of like length together, the longest first."""
+        alike: dict[tuple[object, int], list[str]] = {}
+        for key in sorted(keys, key=lambda key: -self.sweep.steps[key]):
+            most = min(size, self.largest.get(key, size))
+            alike.setdefault((program_of(self.sweep.pending[key]), most), []).append(key)
+        for (_, most), group in alike.items():
+            for first in range(0, len(group), most):
+                yield group[first : first + most]
+
+    def _collect(self) -> None:
+        """Look up the runs of tasks that are over; and all others in the store, now and then.
+
+        Where a worker's clock is set back, Dask holds its messages for as long, and only the store knows.
+        """
+        for future in [future for future in self.futures if future.done()]:
+            missing = self._missing(self.futures.pop(future))
+            if missing and future.status == "error":
+                self._blame(missing, future.exception().with_traceback(future.traceback()))
+        if time.monotonic() - self.searched >= QUIET_SECONDS:
+            self.sweep.serve_finished()
+            for future, keys in list(self.futures.items()):
+                if not self._missing(keys):
+                    del self.futures[future]
+                    future.cancel()
+            self.searched = time.monotonic()
+
+    def _missing(self, keys: list[str]) -> list[str]:
+        """Those of the runs that are not in the store."""
+        return [key for key in keys if key in self.sweep.pending and not self.sweep.serve(key)]
+
+    def _blame(self, keys: list[str], error: BaseException) -> None:
+        """Take note of a task that raised again and again, or whose workers died.
+
+        A run that has a new checkpoint since its last failure is not to blame; nor is one that was not begun when a
+        worker died (a killed process leaves the file of its lock), but waited there behind another.
+        """
+        if isinstance(error, RecombineError):  # of the worker, its device or the store: the same for every run
+            raise error
+        if type(error).__name__ == "KilledWorker":
+            keys = [key for key in keys if os.path.lexists(self.sweep.store.lock(key).path)]
+        before = [self.checkpoints.get(key) for key in keys]
+        self.checkpoints |= {key: _stamp(self.sweep.store.checkpoints.folder / key) for key in keys}
+        if before != [self.checkpoints[key] for key in keys]:
+            return
+        if len(keys) > 1:
+            self.largest |= dict.fromkeys(keys, len(keys) // 2)
+        for key in keys if len(keys) == 1 else ():
+            self.failed[key] = error
+            self.sweep.steps_pending -= self.sweep.steps.pop(key)
+            self.say(f"run {key}: put aside ({reason_of(error)})")
+
+    def _reconnect(self, interruptions: Interruptions) -> None:
+        """Wait for a scheduler that was lost, perhaps at another address; the runs of all tasks are missing again."""
+        self.say(f"scheduler: lost; waiting for it, {len(self.sweep.pending)} runs are left")
+        _close(self.client)
+        self.futures.clear()
+        while self.client.status != "running":
+            if interruptions.noted:
+                raise Interrupted(STOPPED)
+            with suppress(InvalidValue):  # it is not back yet, or its file is just being written
+                self.client = connected(self.scheduler, RECONNECT_SECONDS)
+            self._report()
             time.sleep(POLL_SECONDS)
-        self.connection.close()
+        self.say("scheduler: back")
 
-    # -- for whoever watches -------------------------------------------------------------------------------------
+    def _stop(self) -> NoReturn:
+        """Let tasks write checkpoints, then stop."""
+        store, deadline = self.sweep.store, time.monotonic() + LEAVE_SECONDS
+        self.lock.release()
+        self.client.cancel(list(self.futures))
+        while any(store.is_busy(key) for key in self._locked()) and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+        raise Interrupted(STOPPED)
 
-    def _watch(self) -> None:
+    def _locked(self) -> set[str]:
+        """Missing runs that have a lock: those that are trained now."""
+        return self.sweep.pending.keys() & os.listdir(self.lock.path.parent)
+
+    def _report(self) -> None:
         sweep = self.sweep
-        flights = [worker.flight for worker in self.flights.values() if worker.flight is not None]
-        errors = [flight.error for flight in flights if not math.isnan(flight.error)]
         sweep.watch(
             Progress(
                 runs=sweep.runs,
                 finished=len(sweep.finished),
-                members=sum(flight.members for flight in flights),
-                steps_done=self.taken + sum(flight.taken for flight in flights),
-                steps_left=sweep.steps_pending - sum(flight.steps_done for flight in flights),
-                error=sum(errors) / len(errors) if errors else math.nan,
-                failed=len(self.queue.failed),
-                workers=tuple(worker.progress for worker in self.workers.values()),
+                members=len(self._locked()),
+                steps_done=self.steps - sweep.steps_pending,
+                steps_left=sweep.steps_pending,
+                error=math.nan,
+                failed=len(self.failed),
             )
         )
 
 
-def _needs_gpu(spec: Any) -> bool:
-    """Whether a CPU cannot train a spec."""
+def train_on_worker(
+    path: str,
+    token: str,
+    version: str,
+    specs: list[RunSpec],
+    device: str,
+    checkpoint_seconds: float,
+    memory: float | None,
+) -> None:
+    """Train specs into a store, on the Dask worker that this is called on; what others train is left to them."""
+    from distributed import get_worker
+
+    worker, hardware = get_worker(), resolve_device(device)
+    if version != __version__:
+        raise RecombineError(f"worker {worker.name}: recombine is {__version__}, the driver has {version}")
+    if hardware.type == "cpu":
+        torch.set_num_threads(1)  # so that bits do not depend on the worker's cores
+    store = Store(path, create=False)
+    driver = store.lock(token).path
+    if not os.path.lexists(driver):
+        raise StoreError(f"worker {worker.name}: the store at {path} is not the one that the driver sees")
+    looked = time.monotonic()
+
+    def should_stop() -> bool:
+        """Whether the driver has gone, or the worker is closing: it was told to, or its scheduler was lost."""
+        nonlocal looked
+        if time.monotonic() - looked >= LOOK_SECONDS:
+            looked = time.monotonic()
+            if not os.path.lexists(driver):
+                return True
+        return worker.status.name not in ("running", "paused")
+
+    sweep = Sweep(specs, store, hardware, len(specs), checkpoint_seconds, None, memory)
+    sweep.prepare()
     try:
-        check_precision(spec.recipe.precision, torch.device("cpu"))
-    except InvalidValue:
-        return True
-    return False
+        with within(memory, hardware), suppress(Interrupted):
+            sweep.work(should_stop, wait=False)
+    except getattr(torch, "AcceleratorError", ()) as error:
+        if isinstance(error, torch.cuda.OutOfMemoryError):
+            raise
+        os._exit(CONTEXT_LOST)  # every later task of this process would fail; its nanny starts another
+
+
+def _packed(function: Callable[..., None], *arguments: Any) -> Callable[[], None]:
+    """A call as a function that is sent by value and unpacks itself on the worker.
+
+    Dask's scheduler unpickles what is submitted; like this it needs neither this package nor classes of the user's.
+    """
+    from distributed.protocol.pickle import dumps
+
+    content = dumps((function, arguments))
+
+    def call() -> None:
+        unpacked, given = pickle.loads(content)
+        unpacked(*given)
+
+    return call
+
+
+def connected(scheduler: Any, seconds: float) -> Any:
+    """A client of our own for a scheduler: an address, the path of a scheduler file, or a client of the user's."""
+    try:
+        from distributed import Client
+    except ImportError:
+        raise RecombineError("Dask is not installed: 'pip install distributed', here and on the workers") from None
+    security = None  # Dask's own configuration then says how to encrypt
+    if isinstance(scheduler, Client):
+        security, scheduler = scheduler.security, scheduler.scheduler_file or scheduler.scheduler.address
+    address = str(scheduler)
+    try:
+        if "://" not in address:
+            address = str(json.loads(Path(scheduler).read_text(encoding="utf-8"))["address"])
+        return Client(address, timeout=seconds, security=security, set_as_default=False)
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, RecursionError) as error:
+        allowed = "the address (tcp://HOST:PORT) of a running Dask scheduler, or the file that it wrote"
+        raise InvalidValue("scheduler", str(scheduler), f"{allowed} ({reason_of(error)})") from None
+
+
+def _close(client: Any) -> None:
+    """Close a client, whether its scheduler answers or not."""
+    with suppress(Exception):
+        client.close(timeout=1)
+
+
+def _stamp(path: Path) -> object:
+    """What changes when a file is replaced."""
+    with suppress(OSError):
+        status = os.stat(path)
+        return status.st_ino, status.st_mtime_ns
+    return None
+
+
+@contextmanager
+def _quiet_dask() -> Iterator[None]:
+    """Leave out Dask's tracebacks on lost connections: what they mean for the sweep is said by the driver."""
+    loggers = [logging.getLogger(f"distributed.{name}") for name in ("client", "core", "comm", "batched")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -12,18 +12,17 @@ import logging
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, get_args
+from typing import Any
 
 import torch
 
-from recombine.checks import items, number, one_of, whole_number
-from recombine.errors import InvalidValue
+from recombine.errors import InvalidValue, listed
 from recombine.specs import RunSpec
 from recombine.store import Run, Store
 from recombine.store.filesystems import require_shared_locks
 from recombine.sweep.local import Check, Sweep
 from recombine.sweep.processes import train_in_processes
-from recombine.sweep.progress import Progress, Say, Shown, Watch
+from recombine.sweep.progress import Progress, Say, Shown, Watch, bar_for
 from recombine.training import DEVICES, check_precision, resolve_device, within
 
 MEMBERS_TOGETHER = {"cpu": 1, "cuda": 128}
@@ -75,11 +74,11 @@ def train(
         read from a run later is compared with what was written in either case.
     scheduler
         Train on a Dask cluster, whose workers see the store at the same path: the scheduler's address
-        (`tcp://HOST:PORT`), the path of a scheduler file, or a `distributed.Client`. Workers with a resource `GPU`
-        train ensembles, all of them with `device="cuda"`; others train one run at a time, with one thread.
+        (`tcp://HOST:PORT`), the path of a scheduler file, or a `distributed.Client`. Where workers have a resource
+        `GPU`, these train, ensembles of up to `members`; else each task is one run with one thread.
     say
-        A function that is called with a line when a scheduler, a worker or a run of a cluster is lost. Default: the
-        line is logged.
+        A function that is called with a line when a scheduler is lost or a run is put aside. Default: the line is
+        logged.
     progress
         Whether to show a bar. `auto`: in a notebook, and in a terminal on standard error, unless `watch` is given.
         True: there too, and elsewhere a line per tenth on standard error.
@@ -105,32 +104,32 @@ def train(
     >>> [run.status for run in runs], runs[0].key == again[0].key
     (['done', 'done'], True)
     """
-    specs = items("specs", specs, RunSpec, example="specs, as RunSpec(…) or RunSpec(…).seeds(range(4))")
-    hardware = resolve_device(device) if scheduler is None else _cluster_device(device, processes)
+    specs = [specs] if isinstance(specs, RunSpec) else list(specs)
+    least = {"members": (members, 1), "processes": (processes, 1), "checkpoint_seconds": (checkpoint_seconds, 0)}
+    for name, (value, smallest) in least.items():
+        if value is not None and not value >= smallest:
+            raise InvalidValue(name, value, f"at least {smallest}")
+    if device not in DEVICES:
+        raise InvalidValue("device", device, f"one of {listed(DEVICES)}")
+    workers_device = torch.device("cpu" if device == "cpu" else "cuda")  # at best: which one it has a worker knows
+    hardware = resolve_device(device) if scheduler is None else workers_device
     for spec in specs:
         check_precision(spec.recipe.precision, hardware)
-    if members is not None:
-        members = whole_number("members", members)
-    checkpoint_seconds = number("checkpoint_seconds", checkpoint_seconds, at_least=0, or_infinity=True)
-    if watch is not None and not callable(watch):
-        raise InvalidValue("watch", watch, "a function of the Progress")
-    if say is not None and not callable(say):
-        raise InvalidValue("say", say, "a function of a line of text")
-    one_of("check", check, get_args(Check))
-    one_of("progress", progress, (True, False, "auto"))
-    _check_device_settings(hardware, memory, processes)
-    cluster = None if scheduler is None else _cluster(scheduler)
+    if memory is not None and not (memory > 0 and hardware.type == "cuda"):
+        raise InvalidValue("memory", memory, "above 0, and given only with a GPU")
+    if processes is not None and (scheduler is not None or hardware.type != "cpu"):
+        raise InvalidValue("processes", processes, "given only with a CPU and without a scheduler")
     store = store if isinstance(store, Store) else Store(store)
     members = members or MEMBERS_TOGETHER[hardware.type]
-    if cluster is not None:
+    if scheduler is not None:
         require_shared_locks(store.path)
         hardware = torch.device("cpu")  # of this process, which trains nothing
     with _watched(progress, watch, say) as (watch, say):
         sweep = Sweep(specs, store, hardware, members, checkpoint_seconds, watch, memory, check)
-        if cluster is not None:
+        if scheduler is not None:
             from recombine.sweep.cluster import train_on_cluster
 
-            train_on_cluster(sweep, cluster, device, say)
+            train_on_cluster(sweep, scheduler, device, say)
         elif processes is None:
             with within(memory, hardware):
                 sweep.run()
@@ -142,8 +141,6 @@ def train(
 @contextmanager
 def _watched(progress: Shown, watch: Watch | None, say: Say | None) -> Iterator[tuple[Watch | None, Say]]:
     """Who hears where the sweep stands: the caller, and a bar if one is shown."""
-    from recombine.sweep.bar import bar_for
-
     bar = bar_for(progress, watch)
     if bar is None:
         yield watch, say or logging.getLogger(__name__).warning
@@ -156,27 +153,3 @@ def _watched(progress: Shown, watch: Watch | None, say: Say | None) -> Iterator[
 
     with bar:
         yield both, say or bar.say
-        bar.complete()
-
-
-def _cluster_device(device: str, processes: int | None) -> torch.device:
-    """The best device that workers may have: which one each has, it says itself."""
-    one_of("device", device, DEVICES)
-    if processes is not None:
-        raise InvalidValue("processes", processes, "nothing together with a scheduler, whose workers are the processes")
-    return torch.device("cpu" if device == "cpu" else "cuda")
-
-
-def _cluster(where: Any) -> Any:
-    """The scheduler that was named; Dask is imported only for it."""
-    from recombine.sweep.scheduler import Scheduler
-
-    return Scheduler(where)
-
-
-def _check_device_settings(hardware: torch.device, memory: float | None, processes: int | None) -> None:
-    """Refuse settings that the device does not have."""
-    if memory is not None and number("memory", memory, above=0) and hardware.type != "cuda":
-        raise InvalidValue("memory", memory, f"device cuda (on {hardware.type} members train in turn)")
-    if processes is not None and whole_number("processes", processes) and hardware.type != "cpu":
-        raise InvalidValue("processes", processes, f"device cpu (on {hardware.type} one program trains all members)")

@@ -7,8 +7,12 @@ for, never trained twice.
 from __future__ import annotations
 
 import gc
+import signal
+import threading
 import time
-from typing import Literal
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any, Literal, Self
 
 import torch
 
@@ -18,7 +22,6 @@ from recombine.specs import RunSpec
 from recombine.store import Run, Store
 from recombine.store.locks import Lock
 from recombine.sweep.group import Group
-from recombine.sweep.interrupts import Interruptions, Stopping
 from recombine.sweep.progress import Progress, Watch
 from recombine.training import fitting_members, program_of
 
@@ -27,6 +30,38 @@ Check = Literal["bytes", "names"]
 FEW = 64
 """Pending runs that are looked up one by one."""
 STOPPED = "interrupted; the same command goes on from here"
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+ShouldStop = Callable[[], bool]
+"""Whether training is to stop; asked between two spans of steps."""
+
+
+class Interruptions:
+    """Context that notes the first interruption (Ctrl-C, or a request to terminate); a second one stops at once.
+
+    A step that is torn in the middle leaves weights and moments that belong to no step, so a sweep looks between steps,
+    writes a checkpoint and stops. Outside the main thread, which gets all signals, the context does nothing.
+    """
+
+    def __init__(self) -> None:
+        self.noted = False
+        """Whether there was one."""
+        self._before: dict[int, Any] = {}
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.noted:
+            raise KeyboardInterrupt
+        self.noted = True
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._note) for number in SIGNALS}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
 
 class Sweep:
@@ -61,7 +96,7 @@ class Sweep:
         """Train what is missing, stopping between steps when interrupted."""
         self.begin()
         with Interruptions() as interruptions:
-            self.work(interruptions)
+            self.work(lambda: interruptions.noted)
 
     def begin(self) -> None:
         """Clean up after killed processes, and prepare."""
@@ -78,16 +113,18 @@ class Sweep:
         if self.device.type != "cpu":  # members of one program step together: those of like length belong together
             self.pending = dict(sorted(self.pending.items(), key=lambda item: -self.steps[item[0]]))
 
-    def work(self, interruptions: Stopping) -> None:
-        """Train, or wait for others who do, until nothing is pending."""
+    def work(self, should_stop: ShouldStop, *, wait: bool = True) -> None:
+        """Train until nothing is pending; what others train is waited for, or left to them."""
         while self.pending:
             taken: dict[str, Lock] = {}
             try:
                 self._take(taken)
                 if taken:
-                    self._train(list(taken), interruptions)
+                    self._train(list(taken), should_stop)
+                elif wait:
+                    self._wait(should_stop)
                 else:
-                    self._wait(interruptions)
+                    return
             finally:
                 for lock in taken.values():
                     lock.release()
@@ -141,18 +178,18 @@ class Sweep:
             self.fitting[program] = fitting_members(alike, self.device, self.memory)
         return self.fitting[program]
 
-    def _wait(self, interruptions: Stopping) -> None:
+    def _wait(self, should_stop: ShouldStop) -> None:
         """Others are training all that is left."""
         self.report(None)
         time.sleep(POLL_SECONDS)
-        if interruptions.noted:
+        if should_stop():
             raise Interrupted(STOPPED)
         self.serve_finished()
 
-    def _train(self, keys: list[str], interruptions: Stopping) -> None:
+    def _train(self, keys: list[str], should_stop: ShouldStop) -> None:
         """Train some runs together and save them; where memory does not suffice, only note how many fit."""
         try:
-            group = self._trained(keys, interruptions)
+            group = self._trained(keys, should_stop)
         except torch.cuda.OutOfMemoryError:
             if len(keys) == 1:
                 raise
@@ -169,7 +206,7 @@ class Sweep:
             group.checkpoint()
             raise
 
-    def _trained(self, keys: list[str], interruptions: Stopping) -> Group:
+    def _trained(self, keys: list[str], should_stop: ShouldStop) -> Group:
         """A group of runs, trained to the end."""
         group = Group(self.store, {key: self.pending[key] for key in keys}, self.device)
         done, saved = group.steps_done, time.perf_counter()
@@ -177,7 +214,7 @@ class Sweep:
             self.steps_done += group.steps_done - done
             done = group.steps_done
             self.report(group)
-            if interruptions.noted:
+            if should_stop():
                 group.checkpoint()
                 raise Interrupted(STOPPED)
             if time.perf_counter() - saved >= self.checkpoint_seconds:

@@ -15,24 +15,22 @@ import math
 import multiprocessing
 import pickle
 import signal
-import sys
+import threading
+import traceback
 from contextlib import suppress
+from itertools import islice
 from multiprocessing import resource_tracker
-from multiprocessing.connection import wait
-from pathlib import Path
-from typing import Any
+from multiprocessing.connection import Connection, wait
+from typing import Any, NamedTuple
 
 import torch
 
-from recombine.errors import Interrupted, InvalidValue, RecombineError, listed
-from recombine.sweep.interrupts import SIGNALS, Interruptions
-from recombine.sweep.local import POLL_SECONDS, STOPPED, Sweep
+from recombine.errors import Interrupted, InvalidValue, RecombineError, listed, reason_of
+from recombine.store import Store
+from recombine.sweep.group import Group
+from recombine.sweep.local import POLL_SECONDS, SIGNALS, STOPPED, Interruptions, Sweep
 from recombine.sweep.progress import Progress
-from recombine.sweep.worker import Report, not_importable, run_worker
 
-UNGUARDED = 78
-"""Exit code of a worker whose script trains while it is imported."""
-GUARDED = 'a script that does its own work under `if __name__ == "__main__":`, since new processes import it'
 LEAVE_SECONDS = 10.0
 """How long a worker that has sent its last message may take to end."""
 
@@ -41,35 +39,92 @@ def train_in_processes(sweep: Sweep, processes: int) -> None:
     """Finish a sweep with so many processes, or as many as there are runs to train; a single one is this one."""
     sweep.begin()
     count, threads = min(processes, len(sweep.pending)), torch.get_num_threads()
-    if count < 2:
-        torch.set_num_threads(1)
-        try:
-            with Interruptions() as interruptions:
-                return sweep.work(interruptions)
-        finally:
-            torch.set_num_threads(threads)
-    _check_importable(sweep, count)
     with Interruptions() as interruptions:
+        if count < 2:
+            torch.set_num_threads(1)
+            try:
+                sweep.work(lambda: interruptions.noted)
+            finally:
+                torch.set_num_threads(threads)
+            return
         workers = _Workers(sweep)
         try:
             workers.start(count)
             workers.follow(interruptions)
         finally:
             workers.close()
-    return None
 
 
-def _check_importable(sweep: Sweep, count: int) -> None:
-    """Refuse what a new process cannot import: it begins with the script that started it."""
-    if getattr(multiprocessing.current_process(), "_inheriting", False):  # this is such a process, at its beginning
-        sys.exit(UNGUARDED)
-    script = getattr(sys.modules["__main__"], "__file__", None)
-    if script is not None and not Path(script).exists():
-        raise InvalidValue("processes", count, f"1, or a script in a file: new processes import it, not {script}")
+class Report(NamedTuple):
+    """What a worker is doing; the first one, empty, says that it is ready for work."""
+
+    keys: tuple[str, ...] = ()
+    """The runs that it trains now."""
+    steps: int = 0
+    """Steps that these have taken."""
+    steps_done: int = 0
+    """Steps that the worker has taken, for any run."""
+    error: float = math.nan
+    finished: tuple[str, ...] = ()
+    """Runs that are in the store since the report before, whoever trained them."""
+
+
+class _WorkerSweep(Sweep):
+    """A sweep that reports to the parent process."""
+
+    parent: Connection
+    reported: int = 0
+    """How many finished runs were reported."""
+
+    def report(self, group: Group | None) -> None:
+        finished = tuple(islice(self.finished, self.reported, None))
+        self.reported += len(finished)
+        report = Report(steps_done=self.steps_done, finished=finished)
+        if group:
+            report = Report(tuple(group.keys), group.steps_done, self.steps_done, group.error, finished)
+        with suppress(OSError):  # the parent is gone; reading from it will end, too
+            self.parent.send(report)
+
+
+def run_worker(parent: Connection, store: Store, members: int, checkpoint_seconds: float) -> None:
+    """Train in this process the specs that the parent sends, until all are done or it says to stop or is gone.
+
+    Sends `Report`s, and at the end the error, if one was raised.
+    """
+    torch.set_num_threads(1)
+    stopping = threading.Event()
+    for number in SIGNALS:  # however often one comes: to stop at once is the parent's decision
+        signal.signal(number, lambda *_: stopping.set())
+
+    def listen() -> None:
+        wait([parent])
+        stopping.set()
+
     try:
-        pickle.dumps(list(sweep.pending.values()))
+        parent.send(Report())
+        sweep = _WorkerSweep(parent.recv(), store, torch.device("cpu"), members, checkpoint_seconds, None)
+        sweep.parent = parent
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        threading.Thread(target=listen, daemon=True).start()
+        sweep.begin()
+        sweep.work(stopping.is_set)
+        sweep.report(None)  # of the last runs
+    except EOFError:
+        return  # the parent is gone
     except Exception as error:
-        raise not_importable(error) from error
+        if not isinstance(error, RecombineError):
+            error.add_note(traceback.format_exc())
+        _send(parent, error)
+
+
+def _send(parent: Connection, error: Exception) -> None:
+    """Send an error, or what it says if it holds what cannot be sent."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        error = RecombineError(f"{type(error).__name__} in a worker ({reason_of(error)})")
+    with suppress(OSError):
+        parent.send(error)
 
 
 class _Workers:
@@ -95,7 +150,7 @@ class _Workers:
                 theirs.close()
                 self.children[ours] = child
         except OSError as error:
-            raise InvalidValue("processes", count, f"as many as can be started ({error.strerror})") from None
+            raise InvalidValue("processes", count, f"a number that can be started ({error.strerror})") from None
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -118,16 +173,9 @@ class _Workers:
             child.join(LEAVE_SECONDS)
         sweep.serve_finished()  # also what a killed worker could not report
         if sweep.pending:
-            raise self.failure or (Interrupted(STOPPED) if interruptions.noted else self._ended_early())
-
-    def _ended_early(self) -> RecombineError:
-        """The error for workers that have all ended with runs left to train."""
-        codes = [child.exitcode for child in self.children.values()]
-        killed = all(code < 0 for code in codes)
-        if UNGUARDED in codes or not (self.reports or killed):
-            reason = "" if UNGUARDED in codes else f" (they ended at once, with exit codes {listed(codes)})"
-            return InvalidValue("processes", len(codes), f"1, or {GUARDED}{reason}")
-        return RecombineError(f"processes: all ended with runs left to train (exit codes {listed(codes)})")
+            codes = listed(child.exitcode for child in self.children.values())
+            ended = RecombineError(f"all processes ended with runs left to train (exit codes {codes})")
+            raise self.failure or (Interrupted(STOPPED) if interruptions.noted else ended)
 
     def _receive(self, ours: Any) -> bool:
         """Take all messages of a worker; false when it is gone."""
@@ -142,7 +190,7 @@ class _Workers:
 
     def _note(self, ours: Any, message: Any) -> None:
         """Take note of a report, or of the error that a worker ends with."""
-        if ours not in self.reports:  # its first message: it is ready
+        if ours not in self.reports:  # it has imported all: specs sent at its start would hold up the next one's
             ours.send(list(self.sweep.pending.values()))
         if isinstance(message, Report):
             self.reports[ours] = message
@@ -150,9 +198,7 @@ class _Workers:
                 if key in self.sweep.pending:
                     self.sweep.serve(key)
         elif isinstance(self.failure, Interrupted | None):
-            kind, arguments, fields = message
-            self.failure = kind.__new__(kind, *arguments)
-            vars(self.failure).update(fields)
+            self.failure = message
 
     def _progress(self) -> Progress:
         """Where the sweep stands, by the workers' newest reports."""

@@ -1,22 +1,18 @@
-"""Where a sweep stands, for whoever watches it."""
+"""Where a sweep stands, and how that is shown: a bar in a terminal or a notebook, elsewhere a line per tenth."""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Literal, Self
 
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 
-@dataclass(frozen=True)
-class WorkerProgress:
-    """What one worker of a cluster is doing."""
-
-    name: str
-    members: int
-    """Members that it trains now."""
-    steps_done: int
-    steps: int
-    """Steps of its present runs: taken, and of all of them from their start."""
+from recombine.screen import console, counted, visible, write_error
 
 
 @dataclass(frozen=True)
@@ -36,11 +32,9 @@ class Progress:
     steps_left
         Steps that are still to be taken.
     error
-        Mean training error of the members training now.
+        Mean training error of the members training now; NaN where it is not known.
     failed
         Runs that were put aside with an error.
-    workers
-        Each worker of a cluster, where there is one.
 
     Examples
     --------
@@ -55,20 +49,12 @@ class Progress:
     """
 
     runs: int
-    """Runs that the sweep was called for."""
     finished: int
-    """Runs in the store."""
     members: int
-    """Members training now."""
     steps_done: int
     steps_left: int
-    """Steps of all members together, without those of runs that were in the store already."""
     error: float
-    """Mean training error of the members training now."""
     failed: int = 0
-    """Runs that were put aside with an error."""
-    workers: tuple[WorkerProgress, ...] | None = None
-    """Each worker of a cluster, where there is one."""
 
 
 Say = Callable[[str], None]
@@ -77,3 +63,109 @@ Watch = Callable[[Progress], None]
 """A function that is called with every new progress."""
 Shown = bool | Literal["auto"]
 """Whether a bar is shown; `auto`: where somebody sees it."""
+SPEED_SECONDS = 30.0
+"""The time left follows the speed over about this long."""
+LINE_SECONDS = 1.0
+"""Least time between two lines, so that a training of a moment says nothing."""
+
+
+class TrainingBar:
+    """Shows where a sweep stands; the command line and `recombine.train` share it."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        screen = console(stderr=True)
+        self.shown = screen.is_terminal or screen.is_jupyter
+        self.bar = Bar(
+            TextColumn("{task.fields[runs]} runs", markup=False),
+            BarColumn(),
+            TextColumn("{task.fields[detail]}", markup=False),
+            TimeRemainingColumn(),
+            console=screen,
+            disable=not self.shown,
+            transient=not screen.is_jupyter,  # a notebook keeps the last state
+            speed_estimate_period=SPEED_SECONDS,
+        )
+        self.task = self.bar.add_task("steps", total=None, runs="0", detail="starting")
+        self.clock = clock
+        self.began = self.last_line = self.sweep_began = clock()
+        self.last: Progress | None = None
+        self.tenth = 0
+
+    def __enter__(self) -> Self:
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.shown:  # some versions of rich end a bar that was never shown with an empty line
+            if kind is None and self.last is not None:  # a sweep reports while it trains, not when it has
+                total = self.last.steps_done + self.last.steps_left
+                self(replace(self.last, finished=self.last.runs, members=0, steps_done=total, steps_left=0))
+            self.bar.stop()
+
+    def say(self, line: str) -> None:
+        """Write a line: above the bar, or with the time that has passed."""
+        if self.shown:
+            self.say_above(line)
+        else:
+            self.last_line = self.clock()
+            write_error(f"{duration(self.last_line - self.began)}: {line}")
+
+    def say_above(self, line: str) -> None:
+        """Write a line above the bar; where there is none it is left out."""
+        if self.shown:
+            self.bar.console.print(visible(line))
+
+    def __call__(self, progress: Progress) -> None:
+        """Take note of new progress."""
+        if self.last is not None and progress.steps_done < self.last.steps_done:  # a further sweep of the same command
+            self.sweep_began, self.tenth = self.clock(), 0
+        self.last = progress
+        if not self.shown:
+            self._write_tenth(progress)
+            return
+        rate = progress.steps_done / max(self.clock() - self.sweep_began, 1e-9)
+        parts = [counted(progress.members, "member"), f"{rate:.0f} steps/s", *_notes(progress)]
+        if not progress.members:
+            parts = ["waiting"] * bool(progress.steps_left)
+        self.bar.update(
+            self.task,
+            total=progress.steps_done + progress.steps_left,
+            completed=progress.steps_done,
+            runs=f"{progress.finished}/{progress.runs}",
+            detail=" · ".join(parts),
+        )
+
+    def _write_tenth(self, progress: Progress) -> None:
+        """Write a line when another tenth of the steps is done."""
+        total, now = progress.steps_done + progress.steps_left, self.clock()
+        tenth = 10 * progress.steps_done // total if total else 0  # nothing was to be trained
+        if tenth <= self.tenth or now - self.last_line < LINE_SECONDS:
+            return
+        self.tenth = tenth
+        left = (now - self.sweep_began) * progress.steps_left / progress.steps_done
+        parts = [f"trained {10 * tenth} %", f"{progress.finished} of {counted(progress.runs, 'run')}"]
+        if progress.steps_left:
+            parts += [f"about {duration(left)} left"]
+        self.say(", ".join([*parts, *_notes(progress)]))
+
+
+def bar_for(progress: Shown, watch: Watch | None) -> TrainingBar | None:
+    """The bar that a call of `train` shows: with `auto` where somebody sees it, and no other function watches."""
+    bar = TrainingBar() if progress else None
+    return None if bar and progress == "auto" and not (bar.shown and watch is None) else bar
+
+
+def _notes(progress: Progress) -> list[str]:
+    error = [] if math.isnan(progress.error) else [f"MSE {progress.error:.1e}"]
+    return [*error, *([f"{progress.failed} failed"] if progress.failed else [])]
+
+
+def duration(seconds: float) -> str:
+    """`12 s`, `3 min 05 s`, `2 h 07 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -6,7 +6,7 @@ wherever the file lies, and another one as soon as a pixel changes.
 
 Images have no derivative with respect to factors, and nothing between two values. Factors are coded by their forms
 unless an encoding is given: categories one-hot, angles on the circle. A factor cannot be absent from an image:
-isolated examples are means over the images that may be trained on (`tasks/isolated.py`), each computed once.
+isolated examples are means over the images that may be trained on (`tasks/training_sets.py`), each computed once.
 Known answers: the image of a row's values is that row; the blank output is the mean image.
 """
 
@@ -22,7 +22,6 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from recombine.checks import checked
 from recombine.data import Arrangement, LabelledImages, arranged, open_images, with_factors
 from recombine.encodings import AnyEncoding, Mixed
 from recombine.errors import InvalidValue, listed
@@ -131,7 +130,6 @@ class ArrayTask(Task):
             means.append(count @ self.encoding.code(factor.values, factor).double() / count.sum())
         return torch.cat(means).float()
 
-    @checked
     def rows(self, values: Float[Tensor, "row factor"]) -> Int[Tensor, " row"]:
         """Which image of the data shows each row of factor values."""
         self.check_columns(values)
@@ -150,7 +148,6 @@ class ArrayTask(Task):
             raise InvalidValue("values", missing, f"combinations of {listed(self.grid.names)} that the data have")
         return rows
 
-    @checked
     def render(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row *channel y x"]:
         return self.source.images(self.rows(values).numpy()).to(values.device)
 

@@ -3,13 +3,14 @@
 A task ties a renderer to a grid, an encoding, a hold-out and a training set. It never knows who decodes it.
 
 Factor values are rows `(row, factor)`; NaN marks a factor that is **absent** from an example. An isolated-factor
-example (a stripe, in the bump task) has every factor but one, or but a few, absent (`tasks/isolated.py`).
+example (a stripe, in the bump task) has every factor but one, or but a few, absent (`training_sets.py`).
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from functools import cached_property
+from itertools import combinations
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Never, Self
 
 import torch
@@ -17,16 +18,14 @@ from jaxtyping import Bool, Float
 from pydantic import BeforeValidator, Field, PrivateAttr, SerializeAsAny, model_validator
 from torch import Tensor
 
-from recombine.checks import checked, whole_number
 from recombine.encodings import AnyEncoding, Bump, Encoding
-from recombine.errors import InvalidValue, RecombineError, listed, reason_of
+from recombine.errors import InvalidValue, listed
 from recombine.factors import Factor, FactorGrid
 from recombine.frozen import ADDED, Variant
 from recombine.holdouts import AnyHoldout, Center, Holdout, HoldoutSummary, SomeFactors
 from recombine.registry import Registry
 from recombine.streams import stream
-from recombine.tasks.isolated import averaged_images, isolated_rows, shown_groups
-from recombine.tasks.training_sets import AnyTrainingRule, Draws, Each
+from recombine.tasks.training_sets import AnyTrainingRule, Draws, Each, averaged_images, isolated_rows
 
 
 class Examples(NamedTuple):
@@ -166,7 +165,6 @@ class Task(Variant):
         """Neurons of each factor's code."""
         return tuple(self.encoding.size(factor) for factor in self.grid.factors)
 
-    @checked
     def codes(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row code"]:
         """The factors' codes side by side; zeros for an absent factor."""
         self.check_columns(values)
@@ -174,17 +172,11 @@ class Task(Variant):
         return torch.cat(blocks, dim=-1)
 
     def _code(self, values: Float[Tensor, " row"], factor: Factor) -> Float[Tensor, "row neuron"]:
-        """The code of one factor; what a user's own encoding does wrong is said in one line."""
-        kind, size = self.encoding.kind, self.encoding.size(factor)
-        try:
-            code = self.encoding.present(values, factor)
-        except (RecombineError, torch.OutOfMemoryError):
-            raise
-        except Exception as error:
-            raise InvalidValue("encoding", kind, f"one whose code can be computed ({reason_of(error)})") from error
+        """The code of one factor."""
+        size, code = self.encoding.size(factor), self.encoding.present(values, factor)
         if tuple(code.shape) != (len(values), size):
             allowed = f"one that codes {factor.name} in {size} numbers, as its size says, not {tuple(code.shape[1:])}"
-            raise InvalidValue("encoding", kind, allowed)
+            raise InvalidValue("encoding", self.encoding.kind, allowed)
         return code
 
     def examples(self, values: Float[Tensor, "row factor"]) -> Examples:
@@ -218,7 +210,7 @@ class Task(Variant):
 
     def _shown_groups(self) -> list[tuple[int, ...]]:
         """The factors that isolated examples show together."""
-        return shown_groups(self.grid.axes(self.isolated_factors), self.isolated_together)
+        return list(combinations(sorted(self.grid.axes(self.isolated_factors)), self.isolated_together))
 
     def check_columns(self, values: Float[Tensor, "row factor"]) -> None:
         """Refuse rows that do not have one value for each factor."""
@@ -227,7 +219,6 @@ class Task(Variant):
 
     def training_values(self, seed: int) -> Float[Tensor, "row factor"]:
         """The training set of one seed, one row per example of an epoch."""
-        whole_number("seed", seed, at_least=0)
         usable = self._usable()
         combined = self._real_values(usable, seed) if self.centers == "real" else self._grid_values(usable, seed)
         if not self.isolated:
@@ -277,7 +268,7 @@ class Task(Variant):
         if self.training.count(usable) == 0 and not self.isolated:
             raise InvalidValue("training", str(self.training), "a rule that leaves at least one training example")
         if self.mixing is not None and self.training.count(usable) == 0:
-            raise InvalidValue("mixing", self.mixing, "nothing when there are no combinations to mix with")
+            raise InvalidValue("mixing", self.mixing, "left out when there are no combinations to mix with")
         return self
 
     def _check_holdout(self) -> None:
@@ -286,7 +277,7 @@ class Task(Variant):
             raise InvalidValue(
                 "holdout",
                 str(self.holdout),
-                f"masks that leave every factor value in training (this removes {some}), or allow_unseen",
+                f"a mask that leaves every factor value in training (this removes {some}), unless allow_unseen is true",
             )
 
     def _check_centers(self) -> None:
@@ -305,9 +296,9 @@ class Task(Variant):
         if not self.isolated:
             for field in ("isolated_factors", "isolated_together", "mixing"):
                 if (value := getattr(self, field)) != type(self).model_fields[field].default:
-                    raise InvalidValue(field, value, "nothing unless isolated is true")
+                    raise InvalidValue(field, value, "left out unless isolated is true")
             return
-        shown = self._shown_factors()
+        shown = tuple(self.grid.names[axis] for axis in sorted(self.grid.axes(self.isolated_factors)))
         object.__setattr__(self, "isolated_factors", None if shown == self.grid.names else shown)
         largest = min(len(shown), len(self.grid.names) - 1)
         if largest == 0:
@@ -318,13 +309,6 @@ class Task(Variant):
         for axis, factor in enumerate(self.grid.factors):
             if not all(axis in group for group in groups) and not self.encoding.of(factor).population:
                 self._refuse_encoding(factor, "a population code, since isolated leaves factors absent")
-
-    def _shown_factors(self) -> tuple[str, ...]:
-        """Names of the factors that isolated examples show, in the grid's order."""
-        try:
-            return tuple(self.grid.names[axis] for axis in sorted(self.grid.axes(self.isolated_factors)))
-        except InvalidValue as error:
-            raise InvalidValue("isolated_factors", error.value, error.allowed) from None
 
     def _refuse_encoding(self, factor: Factor, allowed: str) -> Never:
         part = self.encoding.of(factor)

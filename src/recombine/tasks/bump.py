@@ -17,7 +17,6 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 
-from recombine.checks import checked
 from recombine.factors import Factor, FactorGrid
 from recombine.tasks.base import TASKS, Task
 
@@ -60,7 +59,6 @@ class BumpTask(Task):
     def background(self) -> float:
         return 0.0 if self.polarity == "bright" else 1.0
 
-    @checked
     def render(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row y x"]:
         self.check_columns(values)
         image = self._profile(values[:, 0])[:, None, :] * self._profile(values[:, 1])[:, :, None]

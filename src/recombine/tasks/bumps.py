@@ -25,10 +25,9 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 
-from recombine.checks import checked
 from recombine.tasks.base import TASKS
 from recombine.tasks.quantities import FactorText, Quantity, QuantityTask
-from recombine.tasks.turning import TURN, cos_sin
+from recombine.tasks.shapes import TURN, cos_sin
 
 
 @TASKS.register
@@ -74,7 +73,6 @@ class BumpsTask(QuantityTask):
     def background(self) -> float:
         return 0.0 if self.polarity == "bright" else 1.0
 
-    @checked
     def render(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row y x"]:
         columns = self.columns(values)
         sigma = self.sigma * present(columns["size"], 1.0)

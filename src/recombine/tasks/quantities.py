@@ -83,7 +83,7 @@ class Quantity:
     @property
     def allowed(self) -> str:
         """What can be drawn, in words."""
-        kind = "a whole number, " if self.form == "category" else ""
+        kind = "an integer, " if self.form == "category" else ""
         return f"{kind}{self.least:g} to {self.most:g}"
 
 
@@ -167,7 +167,7 @@ class QuantityTask(Task):
         for name, value in map(_parsed_value, self.fixed):
             quantity = self._quantity("fixed", name)
             if name not in values:
-                raise InvalidValue("fixed", f"{name}={_written(value)}", f"nothing for {name}, which is a factor")
+                raise InvalidValue("fixed", f"{name}={_written(value)}", f"left out: {name} is a factor")
             values[name] = quantity.check(value)
         return values
 

@@ -29,7 +29,6 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from recombine.checks import checked, whole_number
 from recombine.encodings import AnyEncoding, Polar
 from recombine.errors import InvalidValue
 from recombine.factors import Factor, FactorGrid
@@ -82,15 +81,11 @@ class RotationTask(Task):
     optional_factors: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
-    @checked
-    def gap(cls, angles: int, digits: int = 1, edges: tuple[float, ...] = GAP) -> Center:
+    def gap(cls, angles: int, digits: int = 1, edges: tuple[float, float] = GAP) -> Center:
         """The hold-out of the grid angles strictly between the edges (degrees), of digit 0 where there are several."""
-        whole_number("angles", angles)
-        if len(edges) != 2:
-            raise InvalidValue("edges", edges, "two angles in degrees")
         low, high = floor(edges[0] * angles / TURN) + 1, ceil(edges[1] * angles / TURN) - 1
         if low > high:
-            raise InvalidValue("angles", angles, f"enough that one lies between {edges[0]:g} and {edges[1]:g} degrees")
+            raise InvalidValue("angles", angles, f"so many that one lies between {edges[0]:g} and {edges[1]:g} degrees")
         return Center(low=low, high=high) if digits == 1 else Center(low=(0, low), high=(0, high))
 
     def factor_grid(self) -> FactorGrid:
@@ -119,7 +114,6 @@ class RotationTask(Task):
             return chosen
         return functional.interpolate(chosen[:, None], size=self.image_shape, mode="area")[:, 0]
 
-    @checked
     def render(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row y x"]:
         self.check_columns(values)
         if not bool(torch.isfinite(values).all()):

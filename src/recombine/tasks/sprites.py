@@ -28,12 +28,10 @@ from jaxtyping import Float
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from recombine.checks import checked
 from recombine.errors import InvalidValue
 from recombine.tasks.base import TASKS
 from recombine.tasks.quantities import FactorText, Quantity, QuantityTask
-from recombine.tasks.shapes import SMALLEST, coverage
-from recombine.tasks.turning import TURN, cos_sin
+from recombine.tasks.shapes import SMALLEST, TURN, cos_sin, coverage
 
 CHANNELS = 3
 SECOND = "2"
@@ -108,7 +106,6 @@ class Scene(QuantityTask):
             Quantity(f"hue{suffix}", 0, TURN, HUES[suffix], open_end="high", form="angle", period=TURN),
         )
 
-    @checked
     def render(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row *channel y x"]:
         at_once = max(1, PIXELS_AT_ONCE.get(values.device.type, PIXELS_AT_ONCE["cpu"]) // self.size**2)
         parts = [self._drawn(part) for part in values.split(at_once)]

@@ -1,43 +1,93 @@
-"""Whether activations are factorized: blocks of coordinates, each of one factor, up to an invertible map (Eq. 23–27).
+"""Whether activations are factorized: blocks of coordinates, each of one factor, up to an invertible map (Eq. 23–28).
 
 Conventions
 -----------
 Activations are given over a whole factor grid, points in the grid's order; some combinations are held out. They are
 reduced to the directions that hold most of their variance (Eq. 23, `projections`), and mapped to as many coordinates,
 each of which belongs to the block of one factor: by a linear map (Eq. 24, `separation`) or by a flow that starts from
-it (Eq. 25–27, `flows`, `straightening`). Everything is fitted to the kept points alone.
+it (Eq. 25–27, `flows`). Everything is fitted to the kept points alone.
 
 The score is the share of the coordinates' variance at the held-out points that is predicted from their own factor
 alone; `recovered` is the share of the activations there that the predicted coordinates give back through the inverse
 map. Both are means over whitened directions of R², at most 1, and 0 or less where nothing is predicted. The p-value is
 that of the score among those of representations whose activations were dealt to other combinations, within the kept
-points and within the held-out ones. A test is passed with a score and a recovered share of at least 0.9, p ≤ 0.05, and
-a coordinate for every factor.
+points and within the held-out ones, so that the projection stays what it was. A test is passed with a score and a
+recovered share of at least 0.9, p ≤ 0.05, and a coordinate for every factor. Flows are trained for permutations only
+where the activations themselves would pass: elsewhere the verdict does not depend on the p-value.
 
 Why held-out points decide: general enough a map T straightens every smooth injective representation, so that all of
 them are factorized by the paper's definition, and a flow with as many parameters as there are points straightens
 anything at the points it was trained on. What is called entangled is therefore that information about a factor was lost
 (no map brings it back), or that the map does not extend to combinations that were not seen.
 
+Partial factorization (Eq. 28): a grouping is a partition of the factors; within a group all combinations of values
+count as values of one factor, and the grouping has the score of the linear test. Its value is the score less a penalty
+for every merger, so that what is separate is not said to act together; all factors in one group have score 1 by
+definition, since every coordinate depends on all of them. The best grouping is that of the largest value. A held-out
+point counts where every group's combination was kept in some other point. A grouping in which no point is left, or in
+which some group has no coordinate, has no value (−∞).
+
+All of that is functional modularity. Structural modularity is stricter and needs no map: each unit serves one factor.
+`unit_selectivity` is the share of each unit's variance over the grid that each factor explains alone (its main effect);
+for two factors what is missing to 1 is their interaction.
+
 Known answers: concatenated codes of single factors, linearly mixed, pass both tests; behind an invertible nonlinearity
-only the second; a random vector per combination and functions of x + y or x·y alone pass neither.
+only the second; a random vector per combination and functions of x + y or x·y alone pass neither. Codes of {x, y} and
+of {z}, of {x}, {y} and {z}, and of all three at once are found to be just that. One-hot codes side by side have a
+selectivity of 1 for their own factor; a rotation of two such codes has none, and is still factorized.
 """
 
 from __future__ import annotations
 
-from jaxtyping import Bool, Float
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from recombine.checks import checked, whole_number
-from recombine.theory.block_tests import Activations, Factorization, block_test
-from recombine.theory.projections import SHARE
-from recombine.theory.straightening import STEPS
+from recombine.errors import InvalidValue
+from recombine.theory.flows import STEPS, straightened
+from recombine.theory.projections import SHARE, projection, refuse_not_finite
+from recombine.theory.separation import Design, kept_points, predicted, separate, share_predicted
 
 PERMUTATIONS, TRAINED_PERMUTATIONS = 99, 19
 """Of the linear test, and of the nonlinear one, whose permuted representations are trained too."""
+PASSING, SIGNIFICANT = 0.9, 0.05
+"""Least score, and largest p-value."""
+NONE = -1
+"""In the place of the factor of a coordinate that a member does not have, or of a unit that does not vary."""
+CONSTANT = 1e-12
+"""Variance over mean square below which a unit does not vary."""
+NUMBERS, TRAINED_POINTS = 1 << 23, 1 << 16
+"""Coordinates of points, and points whose maps are trained, that are worked on at a time."""
+PENALTY = 0.05
+"""Of score, for every merger of two groups."""
+MOST_FACTORS = 5
+"""Partitions grow fast: 52 of five factors, 203 of six."""
+
+Grouping = tuple[tuple[int, ...], ...]
 
 
-@checked
+@dataclass(frozen=True, eq=False)
+class Factorization:
+    """What a test of factorization says of every member."""
+
+    score: Float[Tensor, "*member"]
+    """Share of the coordinates' variance at held-out points that their own factor predicts."""
+    recovered: Float[Tensor, "*member"]
+    """Share of the activations' variance there that the predicted coordinates give back; the score, of a linear map."""
+    p_value: Float[Tensor, "*member"]
+    """Of the score; NaN in the nonlinear test where the score alone says that it is not passed."""
+    passes: Bool[Tensor, "*member"]
+    block: Int[Tensor, "*member coordinate"]
+    """The factor, or group, of each coordinate; −1 where a member has fewer."""
+    share: Float[Tensor, "*member factor"]
+    """Of the coordinates, that belong to each factor; 0 is an empty block."""
+
+
 def linear_factorization(
     features: Float[Tensor, "*member point feature"],
     shape: tuple[int, ...],
@@ -70,22 +120,19 @@ def linear_factorization(
     Returns
     -------
     Factorization
-        Score, verdict, blocks and map of each member.
+        Score, verdict and blocks of each member.
 
     Examples
     --------
-    >>> import torch
     >>> x, y = torch.meshgrid(torch.arange(6.0), torch.arange(6.0), indexing="ij")
     >>> both = torch.stack([torch.stack([x + y, x - y], dim=-1), torch.stack([x * y, x - y], dim=-1)])
     >>> linear_factorization(both.flatten(1, 2), (6, 6)).passes.tolist()
     [True, False]
     """
     activations = Activations.of(features, shape, held_out, share, largest, seed)
-    whole_number("permutations", permutations, at_least=0)
     return block_test(activations, activations.design(), permutations, seed)
 
 
-@checked
 def nonlinear_factorization(
     features: Float[Tensor, "*member point feature"],
     shape: tuple[int, ...],
@@ -101,16 +148,8 @@ def nonlinear_factorization(
 
     Parameters
     ----------
-    features
-        Activations over the grid's points, in its order.
-    shape
-        Number of values of each factor.
-    held_out
-        Combinations to predict; a random fifth by default, every value of every factor being kept.
-    share
-        Of the variance, that the directions tested hold.
-    largest
-        Directions at most; 32 by default.
+    features, shape, held_out, share, largest
+        As for `linear_factorization`.
     permutations
         Of the p-value, for members that would pass otherwise; each is trained like the activations themselves. With
         fewer than 19 nothing can pass.
@@ -122,7 +161,7 @@ def nonlinear_factorization(
     Returns
     -------
     Factorization
-        Score, verdict, blocks and map of each member.
+        Score, verdict and blocks of each member.
 
     Notes
     -----
@@ -134,7 +173,6 @@ def nonlinear_factorization(
 
     Examples
     --------
-    >>> import torch
     >>> x, y = torch.meshgrid(torch.linspace(-1, 1, 8), torch.linspace(-1, 1, 8), indexing="ij")
     >>> bent = torch.stack([x + y + (x - y) ** 2, x - y], dim=-1).flatten(0, 1)
     >>> straightened = nonlinear_factorization(bent, (8, 8), steps=100, permutations=0)
@@ -142,6 +180,254 @@ def nonlinear_factorization(
     [0.5, 1.0]
     """
     activations = Activations.of(features, shape, held_out, share, largest, seed)
-    whole_number("permutations", permutations, at_least=0)
-    whole_number("steps", steps)
     return block_test(activations, activations.design(), permutations, seed, steps)
+
+
+@dataclass(frozen=True, eq=False)
+class Groupings:
+    """All groupings of the factors, and the best of every member."""
+
+    groupings: tuple[Grouping, ...]
+    score: Float[Tensor, "*member grouping"]
+    """At held-out points; NaN where no point can be scored."""
+    value: Float[Tensor, "*member grouping"]
+    """The score less the penalty; −∞ where there is none, or where a group has no coordinate."""
+    best: Int[Tensor, "*member"]
+    """Position of the best grouping."""
+
+
+def best_grouping(
+    features: Float[Tensor, "*member point feature"],
+    shape: tuple[int, ...],
+    held_out: Bool[Tensor, " point"] | None = None,
+    *,
+    penalty: float = PENALTY,
+    share: float = SHARE,
+    largest: int | None = None,
+    seed: int = 0,
+) -> Groupings:
+    """Which factors the activations hold in common blocks of coordinates (Eq. 28).
+
+    Parameters
+    ----------
+    features
+        Activations over the grid's points, in its order.
+    shape
+        Number of values of each factor, of which there are at most five.
+    held_out
+        Combinations to predict; a random fifth by default.
+    penalty
+        Of score, for every merger.
+    share, largest
+        As for `linear_factorization`.
+    seed
+        Of what is held out.
+
+    Returns
+    -------
+    Groupings
+        Scores of all groupings, and the best.
+
+    Examples
+    --------
+    >>> x, y, z = torch.meshgrid(*[torch.linspace(-1, 1, 4)] * 3, indexing="ij")
+    >>> found = best_grouping(torch.stack([x * y, x, z + x * y, y - z], dim=-1).flatten(0, 2), (4, 4, 4), share=1.0)
+    >>> found.groupings[found.best]
+    ((0, 1), (2,))
+    """
+    if len(shape) > MOST_FACTORS:
+        raise InvalidValue("shape", tuple(shape), f"at most {MOST_FACTORS} factors: every grouping is tried")
+    activations = Activations.of(features, shape, held_out, share, largest, seed)
+    groupings = tuple(sorted(partitions(len(shape)), key=lambda own: (-len(own), own)))
+    parts = [_scored(activations, grouping, seed) for grouping in groupings]
+    score, value = (torch.stack(own, dim=-1) for own in zip(*parts, strict=True))
+    mergers = torch.tensor([len(shape) - len(grouping) for grouping in groupings], device=score.device)
+    value = value - penalty * mergers
+    return Groupings(groupings, score, value, value.argmax(dim=-1))
+
+
+def partitions(count: int) -> Iterator[Grouping]:
+    """All ways to split 0 … count − 1 into groups."""
+    if not count:
+        yield ()
+        return
+    for smaller in partitions(count - 1):
+        for position, group in enumerate(smaller):
+            yield (*smaller[:position], (*group, count - 1), *smaller[position + 1 :])
+        yield (*smaller, (count - 1,))
+
+
+def _scored(activations: Activations, grouping: Grouping, seed: int) -> tuple[Tensor, Tensor]:
+    """Score and value before the penalty, of each member."""
+    ones = torch.ones(activations.members, dtype=torch.float64, device=activations.coordinates[0].device)
+    if len(grouping) == 1:
+        return ones, ones
+    design = activations.design(grouping)
+    if not bool(design.scored.any()):
+        return math.nan * ones, -math.inf * ones
+    outcome = block_test(activations, design, 0, seed)
+    score = torch.minimum(outcome.score, outcome.recovered)
+    return score, torch.where((outcome.share > 0).all(dim=-1), score, -math.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class Activations:
+    """Those of some members over a grid, projected."""
+
+    shape: tuple[int, ...]
+    members: tuple[int, ...]
+    kept: Tensor
+    coordinates: tuple[Tensor, ...]
+
+    @classmethod
+    def of(
+        cls,
+        features: Tensor,
+        shape: Sequence[int],
+        held_out: Tensor | None,
+        share: float,
+        largest: int | None,
+        seed: int,
+    ) -> Activations:
+        """Projected to the directions that hold a share of the variance."""
+        shape = tuple(shape)
+        if len(shape) < 2 or math.prod(shape) != features.shape[-2]:
+            raise InvalidValue("shape", shape, f"two or more factors of {features.shape[-2]} combinations")
+        kept = kept_points(shape, held_out, seed)
+        each = features.reshape(-1, *features.shape[-2:])
+        coordinates = tuple(projection(own, kept, share=share, largest=largest)(own) for own in each)
+        return cls(shape, tuple(features.shape[:-2]), kept, coordinates)
+
+    def design(self, groups: Sequence[Sequence[int]] | None = None) -> Design:
+        """With factors that act alone, or in groups."""
+        return Design.of(self.shape, self.kept, groups).on(self.coordinates[0].device)
+
+    def permuted(self, permutations: int, seed: int) -> Tensor:
+        """`[permutation, point]`: whose activations each combination gets."""
+        generator = torch.Generator().manual_seed(seed + 1)
+        orders = torch.zeros(permutations, len(self.kept), dtype=torch.int64)
+        for part in (self.kept, ~self.kept):
+            own = torch.nonzero(part).flatten()
+            for order in orders:
+                order[part] = own[torch.randperm(len(own), generator=generator)]
+        return orders.to(self.coordinates[0].device)
+
+    def alike(self, members: Iterable[int], copies: int, trained: bool) -> Iterator[tuple[list[int], Tensor]]:
+        """Some members with as many coordinates at a time, and these."""
+        by_size: dict[int, list[int]] = defaultdict(list)
+        for member in members:
+            by_size[self.coordinates[member].shape[-1]].append(member)
+        for size, alike in sorted(by_size.items()):
+            points = copies * len(self.kept)
+            step = max(1, TRAINED_POINTS // points if trained else NUMBERS // (points * size))
+            for first in range(0, len(alike), step):
+                part = alike[first : first + step]
+                yield part, torch.stack([self.coordinates[member] for member in part])
+
+
+def block_test(
+    activations: Activations, design: Design, permutations: int, seed: int, steps: int | None = None
+) -> Factorization:
+    """The linear test, or with steps of training the nonlinear one."""
+    everyone = range(len(activations.coordinates))
+    coordinates = activations.coordinates
+    most = max(own.shape[-1] for own in coordinates)
+    block = torch.full((len(coordinates), most), NONE, device=coordinates[0].device)
+    score, recovered = torch.zeros(2, len(coordinates), dtype=torch.float64, device=block.device)
+    for members, own in activations.alike(everyone, 1, steps is not None):
+        found, score[members], recovered[members] = mapped(own, design, steps, seed)
+        block[members, : found.shape[-1]] = found
+    groups = torch.arange(len(design.counts), device=block.device)
+    share = (block[:, None] == groups[:, None]).sum(dim=-1).double() / (block != NONE).sum(dim=-1, keepdim=True)
+    passes = (torch.minimum(score, recovered) >= PASSING) & (share > 0).all(dim=-1)
+    candidates = everyone if steps is None else torch.nonzero(passes).flatten().tolist()
+    p_value = _p_values(activations, candidates, score, design, permutations, seed, steps)
+
+    def shaped(own: Tensor) -> Tensor:
+        return own.reshape(activations.members + own.shape[1:])
+
+    passes = passes & (p_value <= SIGNIFICANT)
+    return Factorization(*map(shaped, (score, recovered, p_value, passes, block, share)))
+
+
+def _p_values(
+    activations: Activations, candidates: Iterable[int], score: Tensor, design: Design, permutations: int, seed: int,
+    steps: int | None,
+) -> Tensor:  # fmt: skip
+    """Of the scores of some members, among those of their permutations; NaN for the others."""
+    p_value = torch.full_like(score, math.nan)
+    orders = activations.permuted(permutations, seed)
+    for members, coordinates in activations.alike(candidates, max(1, permutations), steps is not None):
+        null = score.new_zeros(len(members), 0)
+        if permutations:
+            copies = coordinates[:, orders].flatten(0, 1)
+            null = mapped(copies, design, steps, seed)[1].reshape(len(members), -1)
+        p_value[members] = (1 + (null >= score[members, None]).sum(dim=1)).double() / (1 + permutations)
+    return p_value
+
+
+def mapped(given: Tensor, design: Design, steps: int | None, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Blocks, scores and recovered shares of members × points × coordinates, separated or straightened by a flow."""
+    start = separate(given, design)
+    separated = given @ start.rotation
+    if steps is None or given.shape[-1] < len(design.counts):  # too few for a block each: no flow will help
+        score = share_predicted(separated, _predicted(separated, start.block, design), design)
+        return start.block, score, score
+    flow = straightened(separated, design, steps=steps, seed=seed)
+    images = flow(separated)
+    end = separate(images, design)
+    coordinates = images @ end.rotation
+    prediction = _predicted(coordinates, end.block, design)
+    back = flow.inverse(torch.linalg.solve(end.rotation, prediction, left=False))
+    return end.block, share_predicted(coordinates, prediction, design), share_predicted(separated, back, design)
+
+
+def _predicted(coordinates: Tensor, block: Tensor, design: Design) -> Tensor:
+    return predicted(coordinates[:, design.kept], block, design, design.labels[:, design.scored])
+
+
+@dataclass(frozen=True, eq=False)
+class Selectivity:
+    """What each unit responds to."""
+
+    share: Float[Tensor, "*member feature factor"]
+    """Of its variance, that each factor explains alone; 0 for a unit that does not vary."""
+    factor: Int[Tensor, "*member feature"]
+    """The one that explains most; −1 for a unit that does not vary."""
+
+
+def unit_selectivity(features: Float[Tensor, "*member point feature"], shape: tuple[int, ...]) -> Selectivity:
+    """How much of each unit's variance each factor explains alone.
+
+    Parameters
+    ----------
+    features
+        Activations over the grid's points, in its order.
+    shape
+        Number of values of each factor.
+
+    Returns
+    -------
+    Selectivity
+        Shares of variance, and the best factor of each unit.
+
+    Examples
+    --------
+    >>> x, y = torch.meshgrid(torch.arange(4.0), torch.arange(4.0), indexing="ij")
+    >>> own = unit_selectivity(torch.stack([x, x + y, 0 * x], dim=-1).flatten(0, 1), (4, 4))
+    >>> own.share.tolist(), own.factor.tolist()
+    ([[1.0, 0.0], [0.5, 0.5], [0.0, 0.0]], [0, 0, -1])
+    """
+    refuse_not_finite("features", features)
+    values = features.double()
+    centred = (values - values.mean(dim=-2, keepdim=True)).unflatten(-2, shape)
+    lead, axes = features.ndim - 2, range(len(shape))
+    variance = centred.square().mean(dim=tuple(lead + axis for axis in axes))
+    varies = variance > CONSTANT * values.square().mean(dim=-2)
+    alone = [
+        centred.mean(dim=tuple(lead + axis for axis in axes if axis != own)).square().mean(dim=-2)
+        if len(shape) > 1 else variance
+        for own in axes
+    ]  # fmt: skip
+    share = torch.stack(alone, dim=-1) / torch.where(varies, variance, 1.0)[..., None] * varies[..., None]
+    return Selectivity(share, torch.where(varies, share.argmax(dim=-1), NONE))

@@ -27,10 +27,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from recombine.checks import checked, finite, number, whole_number
 from recombine.errors import InvalidValue
-from recombine.theory.cp import several_factors
-from recombine.theory.least_ranks import MORE, least_ranks
+from recombine.theory.projections import refuse_not_finite
+from recombine.theory.ranks import MORE, least_ranks
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +76,6 @@ class LearntComplexity:
     epsilon: float
 
 
-@checked
 def learnt_complexity(
     target: Float[Tensor, "point pixel"],
     outputs: Float[Tensor, "*member point pixel"],
@@ -125,17 +123,10 @@ def learnt_complexity(
     >>> ranks.everywhere.mean.item(), ranks.kept.mean.item(), ranks.held_out.mean.item()
     (3.0, 1.0, 2.0)
     """
-    shape = several_factors(shape, target.shape[0])
-    number("epsilon", epsilon, above=0, at_most=1)
-    whole_number("largest", largest)
-    whole_number("restarts", restarts)
-    finite("target", target)
-    finite("outputs", outputs)
-    if pixels is not None:
-        whole_number("pixels", pixels, at_most=target.shape[1])
     if not bool(held_out.any()) or bool(held_out.all()):
         raise InvalidValue("held_out", f"{int(held_out.sum())} points", f"some but not all of {len(held_out)}")
-    places = _brightest(target, pixels)
+    energy = target.double().square().sum(dim=0)
+    places = energy.topk(len(energy) if pixels is None else pixels).indices.sort().values  # in the image's order
     regions = (torch.ones_like(held_out), ~held_out, held_out)
 
     def ranks(images: Tensor) -> RegionRanks:
@@ -144,14 +135,6 @@ def learnt_complexity(
     return LearntComplexity(ranks(target[:, places]), ranks(outputs[..., places]), places, epsilon)
 
 
-def _brightest(target: Tensor, pixels: int | None) -> Tensor:
-    """Places of the pixels with most energy, in the image's order."""
-    count = target.shape[1]
-    energy = target.double().square().sum(dim=0)
-    return energy.topk(count if pixels is None else pixels).indices.sort().values
-
-
-@checked
 def pixel_ranks(
     images: Float[Tensor, "*member point pixel"],
     shape: tuple[int, ...],
@@ -166,16 +149,10 @@ def pixel_ranks(
     ----------
     images
         Over the grid's points, in its order.
-    shape
-        Number of values of each factor.
     points
         The points that count; at least one.
-    epsilon
-        Largest relative error of a sum of products.
-    largest
-        Largest rank to try.
-    restarts
-        Starts of every search.
+    shape, epsilon, largest, restarts
+        As for `learnt_complexity`.
 
     Returns
     -------
@@ -188,37 +165,28 @@ def pixel_ranks(
     >>> pixel_ranks((x + y).reshape(-1, 1), (3, 4), torch.ones(12, dtype=torch.bool), 1e-6).rank.tolist()
     [2]
     """
-    shape = several_factors(shape, images.shape[-2])
-    number("epsilon", epsilon, above=0, at_most=1)
-    whole_number("largest", largest)
-    whole_number("restarts", restarts)
-    finite("images", images)
+    refuse_not_finite("images", images)
     if not bool(points.any()):
-        raise InvalidValue("points", "none", "at least one point of the grid")
+        raise InvalidValue("points", "none", "a mask with at least one point of the grid")
     points = points.to(images.device)
-    grid = sub_grid(points, shape)
+    grid = _sub_grid(points, shape)
     members = images.reshape(-1, *images.shape[-2:])
-    own = [  # member by member, so that only one is held in double precision
-        _member(member.mT.double(), points, shape if grid is None else grid, grid is None, epsilon, largest, restarts)
-        for member in members
-    ]
-    rank, energy = (torch.stack(part).reshape(*images.shape[:-2], -1) for part in zip(*own, strict=True))
-    return PixelRanks(rank, energy, largest)
+    ranks, energies = [], []
+    for member in members:  # one by one, so that only one is held in double precision
+        functions = member.mT.double()
+        inside = functions[:, points]
+        scale = inside.abs().max()
+        energy = (inside / torch.where(scale > 0, scale, 1.0)).square().sum(dim=-1)
+        energies.append(energy / energy.sum().clamp(min=torch.finfo(energy.dtype).tiny))
+        if grid is None:
+            ranks.append(least_ranks(functions, shape, epsilon, largest, points, restarts))
+        else:
+            ranks.append(least_ranks(inside, grid, epsilon, largest, None, restarts))
+    rank, share = (torch.stack(own).reshape(*images.shape[:-2], -1) for own in (ranks, energies))
+    return PixelRanks(rank, share, largest)
 
 
-def _member(
-    functions: Tensor, points: Tensor, grid: tuple[int, ...], holed: bool, epsilon: float, largest: int, restarts: int
-) -> tuple[Tensor, Tensor]:
-    """Ranks and energies of one member's pixels."""
-    inside = functions[:, points]
-    scale = inside.abs().max()
-    energy = (inside / torch.where(scale > 0, scale, 1.0)).square().sum(dim=-1)
-    share = energy / energy.sum().clamp(min=torch.finfo(energy.dtype).tiny)
-    entries, mask = (functions, points) if holed else (inside, None)
-    return least_ranks(entries, grid, epsilon, largest, mask, restarts), share
-
-
-def sub_grid(points: Bool[Tensor, " point"], shape: tuple[int, ...]) -> tuple[int, ...] | None:
+def _sub_grid(points: Bool[Tensor, " point"], shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """Shape of the grid that some points are: all combinations of some values of each factor; None if they are none."""
     inside = points.unflatten(0, shape)
     sizes = tuple(int(inside.movedim(axis, 0).flatten(1).any(dim=1).sum()) for axis in range(len(shape)))

@@ -1,38 +1,52 @@
-"""Distributions as mixtures of products of single-factor distributions (Eq. 14, 18).
+"""Distributions as mixtures of products of single-factor distributions (Eq. 14, 18–20), and how many it takes.
 
 Conventions
 -----------
 A distribution over a factor grid is flat over its points, with any batch axes in front, not negative, of sum 1. A
 mixture of rank R is Σ_r λ_r Π_i p_i^(r)(x_i): weights and every p_i^(r) are distributions. Divergences are of the
 distribution from the mixture: Kullback–Leibler in nats, or total variation, half the summed absolute difference.
+`mixture_rank` is the least rank within ε.
 
 For Kullback–Leibler the mixture is fitted by expectation–maximisation, which never makes it worse, from several random
-starts of which the best is kept. For total variation it starts there and goes on by gradients of a smoothed distance,
-as no such steps are known; the best mixture on the way is kept.
+starts of which the best is kept; distributions that have settled, or are mixed well enough, leave the batch. For total
+variation it starts there and goes on by gradients of a smoothed distance, as no such steps are known; the best mixture
+on the way is kept.
 
 Known answers: at rank 1 the divergence is the total correlation, for two factors the mutual information; independent
-factors have none.
+factors have none; planted mixtures of k products are found with k.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from recombine.checks import checked, finite, number, whole_number
 from recombine.errors import InvalidValue
-from recombine.theory.cp import several_factors
-from recombine.theory.mixing import EXACT, Fit, Found, mixed
+from recombine.theory.projections import refuse_not_finite
+from recombine.theory.ranks import MORE
+from recombine.theory.search import khatri_rao
 
 Divergence = Literal["kl", "tv"]
 RESTARTS = 6
 ITERATIONS = 3000
+"""Sweeps of one fit at most."""
 TOLERANCE = 1e-9
 """Nats per sweep: an improvement below it ends a fit."""
+BLOCK = 8
+"""Sweeps from one look at the divergence to the next."""
+EXACT = 1e-12
+"""Divergence that is next to none."""
+POLISHING = 400
+"""Gradient steps towards a smaller total variation."""
+
+Found = tuple[Tensor, list[Tensor], Tensor, Tensor]
+"""Weights, factors, divergences, and whether fits ended by themselves."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +66,6 @@ class MixtureOfProducts:
         return mixed(self.weights, self.factors)
 
 
-@checked
 def mixture_of_products(
     probabilities: Float[Tensor, "*batch point"],
     shape: tuple[int, ...],
@@ -60,9 +73,6 @@ def mixture_of_products(
     *,
     divergence: Divergence = "kl",
     restarts: int = RESTARTS,
-    iterations: int = ITERATIONS,
-    tolerance: float = TOLERANCE,
-    seed: int = 0,
 ) -> MixtureOfProducts:
     """The nearest mixture of `rank` products that was found for each distribution.
 
@@ -78,12 +88,6 @@ def mixture_of_products(
         Kullback–Leibler (`kl`) or total variation (`tv`).
     restarts
         Starts of which the best is kept.
-    iterations
-        Sweeps of one fit at most.
-    tolerance
-        A sweep that improves by less ends a fit.
-    seed
-        Of the starts.
 
     Returns
     -------
@@ -96,36 +100,192 @@ def mixture_of_products(
     >>> [round(mixture_of_products(same, (2, 2), rank).divergence.item(), 4) for rank in (1, 2)]
     [0.6931, 0.0]
     """
-    shape = several_factors(shape, probabilities.shape[-1])
-    whole_number("rank", rank, at_most=probabilities.shape[-1])
-    whole_number("restarts", restarts)
-    whole_number("iterations", iterations)
-    number("tolerance", tolerance, above=0)
-    whole_number("seed", seed, at_least=0)
-    flat = distributions(probabilities)
-    fit = Fit(shape, rank, iterations, tolerance, EXACT)
-    best = fit.best(flat, restarts, torch.Generator().manual_seed(seed))
+    if divergence not in ("kl", "tv"):
+        raise InvalidValue("divergence", divergence, "kl or tv")
+    flat = _distributions(probabilities)
+    fit = Fit(shape, rank, EXACT)
+    best = fit.best(flat, restarts)
     if divergence == "tv":
         best = fit.polished(flat, *best)
-    return _ordered(best, probabilities.shape[:-1])
+    batch = probabilities.shape[:-1]
+    weights, order = best[0].sort(dim=-1, descending=True)
+    factors = (part.gather(-1, order[..., None, :].expand_as(part)) for part in best[1])
+    return MixtureOfProducts(
+        weights.reshape(*batch, -1), tuple(part.reshape(*batch, *part.shape[-2:]) for part in factors),
+        best[2].reshape(batch), best[3].reshape(batch),
+    )  # fmt: skip
 
 
-def distributions(probabilities: Tensor) -> Tensor:
+def mixture_rank(
+    probabilities: Float[Tensor, "*batch point"],
+    shape: tuple[int, ...],
+    epsilon: float,
+    *,
+    divergence: Divergence = "kl",
+    largest: int = 8,
+    restarts: int = RESTARTS,
+) -> Int[Tensor, "*batch"]:
+    """The least number of products whose mixture is within ε of a distribution (Eq. 20).
+
+    Parameters
+    ----------
+    probabilities, shape, divergence, restarts
+        As for `mixture_of_products`.
+    epsilon
+        Largest divergence.
+    largest
+        Largest rank to try.
+
+    Returns
+    -------
+    Tensor
+        Of each distribution; −1 where it is larger than `largest`.
+
+    Examples
+    --------
+    >>> mixture_rank(torch.eye(3).flatten() / 3, (3, 3), 0.01).item()
+    3
+    """
+    flat = _distributions(probabilities)
+    ranks = torch.full((len(flat),), MORE, dtype=torch.int64, device=flat.device)
+    for rank in range(1, min(largest, flat.shape[-1]) + 1):
+        places = torch.nonzero(ranks == MORE).flatten()
+        if not len(places):
+            break
+        if divergence == "kl":  # a search may end where it is near enough
+            distance = Fit(shape, rank, enough=epsilon).best(flat[places], restarts)[2]
+        else:
+            found = mixture_of_products(flat[places], shape, rank, divergence=divergence, restarts=restarts)
+            distance = found.divergence
+        ranks[places[distance <= epsilon]] = rank
+    return ranks.reshape(probabilities.shape[:-1])
+
+
+def _distributions(probabilities: Tensor) -> Tensor:
     """Flat and in double precision, refused if they are none."""
-    finite("probabilities", probabilities)
+    refuse_not_finite("probabilities", probabilities)
     flat = probabilities.double().reshape(-1, probabilities.shape[-1])
     if bool((flat < 0).any()):
-        raise InvalidValue("probabilities", float(flat.min()), "numbers that are not negative")
+        raise InvalidValue("probabilities", float(flat.min()), "at least 0")
     sums = flat.sum(dim=-1, keepdim=True)
     if bool(((sums - 1).abs() > 1e-4).any()):
-        raise InvalidValue("probabilities", float(sums[(sums - 1).abs().argmax()]), "numbers of sum 1")
+        raise InvalidValue("sum of probabilities", float(sums[(sums - 1).abs().argmax()]), "1")
     return flat / sums
 
 
-def _ordered(fitted: Found, batch: torch.Size) -> MixtureOfProducts:
-    weights, order = fitted[0].sort(dim=-1, descending=True)
-    factors = tuple(part.gather(-1, order[..., None, :].expand_as(part)) for part in fitted[1])
-    return MixtureOfProducts(
-        weights.reshape(*batch, -1), tuple(part.reshape(*batch, *part.shape[-2:]) for part in factors),
-        fitted[2].reshape(batch), fitted[3].reshape(batch),
-    )  # fmt: skip
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """Mixtures of `rank` products over grids."""
+
+    shape: tuple[int, ...]
+    rank: int
+    enough: float
+    """Divergence at which a distribution is mixed well enough."""
+
+    def best(self, flat: Tensor, restarts: int) -> Found:
+        """Of every distribution the start that ended nearest; one that is near enough starts no more."""
+        generator = torch.Generator().manual_seed(0)
+        best = self.descended(flat, *self.start(flat, generator))
+        for _ in range(0 if self.rank == 1 else restarts - 1):
+            places = torch.nonzero(best[2] > self.enough).flatten()
+            if not len(places):
+                break
+            began = self.start(flat[places], generator)
+            fitted = self.descended(flat[places], *began)
+            before = (best[0][places], [part[places] for part in best[1]], best[2][places], best[3][places])
+            for whole, part in zip(_parts(best), _parts(_better(fitted, before)), strict=True):
+                whole[places] = part
+        return best
+
+    def start(self, like: Tensor, generator: torch.Generator) -> tuple[Tensor, list[Tensor]]:
+        """Random distributions about the marginal ones."""
+        grid = like.unflatten(-1, self.shape)
+        factors = []
+        for axis, size in enumerate(self.shape):
+            others = [1 + k for k in range(len(self.shape)) if k != axis]
+            drawn = torch.rand(len(like), size, self.rank, generator=generator, dtype=like.dtype).to(like.device)
+            near = grid.sum(dim=others)[..., None] * (0.05 + drawn.square())
+            factors.append(near / near.sum(dim=-2, keepdim=True))
+        return torch.full((len(like), self.rank), 1 / self.rank, dtype=like.dtype, device=like.device), factors
+
+    def descended(self, flat: Tensor, weights: Tensor, factors: list[Tensor]) -> Found:
+        """Expectation–maximisation until no sweep helps any more; distributions that have settled leave the batch."""
+        result = [weights.clone(), *(own.clone() for own in factors)]
+        divergence = torch.full((len(flat),), math.inf, dtype=flat.dtype, device=flat.device)
+        settled = torch.zeros(len(flat), dtype=torch.bool, device=flat.device)
+        active = torch.arange(len(flat), device=flat.device)
+        for _ in range(-(-ITERATIONS // BLOCK)):
+            own, weights, factors = flat[active], result[0][active], [part[active] for part in result[1:]]
+            for _sweep in range(BLOCK):
+                weights, factors = self._sweep(own, weights, factors)
+            for whole, part in zip(result, (weights, *factors), strict=True):
+                whole[active] = part
+            now = kullback_leibler(own, mixed(weights, factors))
+            done = ((divergence[active] - now).abs() < BLOCK * TOLERANCE) | (now <= self.enough)
+            divergence[active], settled[active] = now, done
+            active = active[~done]
+            if not len(active):
+                break
+        return result[0], result[1:], divergence, settled
+
+    def _sweep(self, flat: Tensor, weights: Tensor, factors: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        products = khatri_rao(factors) * weights[..., None, :]
+        mixture = products.sum(dim=-1).clamp(min=torch.finfo(flat.dtype).tiny)
+        shares = products * (flat / mixture)[..., None]  # of the points, that each product has
+        weights = shares.sum(dim=-2)
+        grid = shares.unflatten(-2, self.shape)
+        below = torch.where(weights > 0, weights, 1.0)[..., None, :]
+        factors = []
+        for axis in range(len(self.shape)):
+            others = [1 + k for k in range(len(self.shape)) if k != axis]
+            factors.append(grid.sum(dim=others) / below)
+        return weights, factors
+
+    def polished(self, flat: Tensor, weights: Tensor, factors: list[Tensor], _: Tensor, settled: Tensor) -> Found:
+        """From there on by gradients of the total variation, as far as that helps."""
+        tiny = torch.finfo(flat.dtype).tiny
+        logits = [part.clamp(min=tiny).log().clamp(min=-30).requires_grad_() for part in (weights, *factors)]
+        optimizer = torch.optim.Adam(logits, lr=0.05)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, POLISHING)
+        best: Found = (weights, factors, total_variation(flat, mixed(weights, factors)), settled)
+        for _step in range(POLISHING):
+            with torch.enable_grad():
+                now, own = logits[0].softmax(dim=-1), [logit.softmax(dim=-2) for logit in logits[1:]]
+                mixture = mixed(now, own)
+                smooth = ((flat - mixture).square() + 1e-12).sqrt().sum()
+            with torch.no_grad():
+                parts = [part.detach() for part in own]
+                best = _better((now.detach(), parts, total_variation(flat, mixture.detach()), settled), best)
+            optimizer.zero_grad()
+            smooth.backward()
+            optimizer.step()
+            schedule.step()
+        return best
+
+
+def kullback_leibler(p: Tensor, q: Tensor) -> Tensor:
+    """Of p from q, in nats; rounding may not make it negative."""
+    tiny = torch.finfo(p.dtype).tiny
+    return (torch.special.xlogy(p, p) - torch.special.xlogy(p, q.clamp(min=tiny))).sum(dim=-1).clamp(min=0)
+
+
+def total_variation(p: Tensor, q: Tensor) -> Tensor:
+    """Half the summed absolute difference."""
+    return (p - q).abs().sum(dim=-1) / 2
+
+
+def mixed(weights: Tensor, factors: Sequence[Tensor]) -> Tensor:
+    """The mixture, at every point of the grid."""
+    return (khatri_rao(factors) * weights[..., None, :]).sum(dim=-1)
+
+
+def _parts(fitted: Found) -> list[Tensor]:
+    return [fitted[0], *fitted[1], fitted[2], fitted[3]]
+
+
+def _better(fitted: Found, best: Found) -> Found:
+    """Of every distribution the mixture with the smaller divergence."""
+    better = fitted[2] < best[2]
+    factors = [torch.where(better[:, None, None], new, old) for new, old in zip(fitted[1], best[1], strict=True)]
+    weights = torch.where(better[:, None], fitted[0], best[0])
+    return weights, factors, torch.where(better, fitted[2], best[2]), torch.where(better, fitted[3], best[3])

@@ -1,19 +1,20 @@
-"""Activations in the few directions that hold most of their variance (Eq. 23).
+"""What is left of activations over points without their features: Gram matrices, distances, few directions (Eq. 23).
 
 Conventions
 -----------
-Activations come as points × features, points in the grid's order, members in front. The principal directions are those
-of the points that are kept; points that are held out are carried along and have no say. Coordinates are whitened: mean
-0 and covariance 1 over the kept points. Every member has as many directions as it needs: they hold the share of the
-variance that was asked for, and go on to the widest gap before only a tenth of the rest is left. A cut between
-directions of about the same variance would keep mixtures of what the factors have there, and break up the blocks of a
-code that has them.
+Activations come as points × features, points in the grid's order, members in front. What is measured of a stage over a
+grid of a few hundred points never needs its tens of thousands of features again once their products are known. Features
+are centred first, so that nothing is lost where a stage hardly varies, and go through in parts, so that double
+precision of all of them is never in memory.
 
-The eigenvectors are those of the smaller of the two products X Xᵀ and Xᵀ X, so that tens of thousands of features at
-some hundred points cost little; both are summed in float64 over blocks of features.
+`projection` takes activations to their principal directions at the points that are kept; points that are held out are
+carried along and have no say. Coordinates are whitened: mean 0 and covariance 1 over the kept points. Every member has
+as many directions as it needs: they hold the share of the variance that was asked for, and go on to the widest gap
+before only a tenth of the rest is left. A cut between directions of about the same variance would keep mixtures of what
+the factors have there, and break up the blocks of a code that has them. The eigenvectors are those of the smaller of
+the two products X Xᵀ and Xᵀ X.
 
-Known answers: points in a plane of a larger space have two directions; whitened coordinates have covariance 1; the
-coordinates give back the activations that lie in the directions kept.
+Known answers: points in a plane of a larger space have two directions; whitened coordinates have covariance 1.
 """
 
 from __future__ import annotations
@@ -24,9 +25,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from recombine.checks import checked, finite, number, whole_number
 from recombine.errors import InvalidValue
 
+PART = 1 << 25
+"""Numbers of a part of the features."""
+USEFUL = 1e-12
+"""Share of the largest variance that a direction has at least."""
 SHARE = 0.99
 """Of the variance, that the directions hold."""
 LARGEST = 32
@@ -39,6 +43,63 @@ BLOCK = 4096
 """Features that are held in float64 at a time."""
 
 
+def refuse_not_finite(field: str, values: Tensor) -> None:
+    """Refuse NaN, infinity and tensors of no numbers: a comparison with NaN is false, and a number would come of it."""
+    if not values.numel() or not bool(values.isfinite().all()):
+        raise InvalidValue(field, values, "finite numbers, at least one")
+
+
+def centred_gram(features: Float[Tensor, "*member point feature"]) -> Float[Tensor, "*member point point"]:
+    """Products of all points' features, less their mean over points.
+
+    Parameters
+    ----------
+    features
+        A stage's activations.
+
+    Returns
+    -------
+    Tensor
+        In double precision.
+
+    Examples
+    --------
+    >>> centred_gram(torch.tensor([[1.0, 5.0], [3.0, 5.0]])).tolist()
+    [[1.0, -1.0], [-1.0, 1.0]]
+    """
+    return both_grams(features)[0]
+
+
+def both_grams(features: Tensor) -> tuple[Tensor, Tensor]:
+    """Products of features less their mean over points, and of features as they are."""
+    refuse_not_finite("features", features)
+    *lead, points, count = features.shape
+    gram = torch.zeros(*lead, points, points, dtype=torch.float64, device=features.device)
+    with_mean, square = torch.zeros_like(gram[..., 0]), torch.zeros_like(gram[..., 0, 0])
+    for part in features.split(max(1, PART // max(1, features.numel() // count)), dim=-1):
+        centred = part.to(torch.float64, copy=True)
+        mean = centred.mean(dim=-2, keepdim=True)
+        centred -= mean
+        gram += centred @ centred.mT
+        with_mean += (centred @ mean.mT)[..., 0]
+        square += mean.square().sum(dim=(-2, -1))
+    return gram, gram + with_mean[..., :, None] + with_mean[..., None, :] + square[..., None, None]
+
+
+def squared_distances(gram: Tensor) -> Tensor:
+    """Between all points, from their products, centred or not."""
+    square = gram.diagonal(dim1=-2, dim2=-1)
+    return (square[..., :, None] + square[..., None, :] - 2 * gram).clamp(min=0)
+
+
+def point_coordinates(gram: Tensor) -> Tensor:
+    """Coordinates `(*member, point, direction)` of points whose products are known: all that a rotation leaves."""
+    values, vectors = torch.linalg.eigh(gram)
+    useful = values > USEFUL * values[..., -1:].clamp(min=torch.finfo(gram.dtype).tiny)
+    directions = max(1, int(useful.sum(dim=-1).max()))
+    return (vectors * torch.where(useful, values, 0.0).sqrt()[..., None, :])[..., -directions:]
+
+
 @dataclass(frozen=True, eq=False)
 class Projection:
     """One member's directions."""
@@ -47,8 +108,6 @@ class Projection:
     """Over the kept points."""
     directions: Float[Tensor, "feature coordinate"]
     """Principal directions over the standard deviation along them."""
-    scale: Float[Tensor, " coordinate"]
-    """Standard deviation along each direction."""
     share: float
     """Of the variance at the kept points, that these directions hold."""
 
@@ -57,12 +116,7 @@ class Projection:
         parts = zip(features.split(BLOCK, dim=-1), self.mean.split(BLOCK), self.directions.split(BLOCK), strict=True)
         return sum((own.double() - mean) @ directions for own, mean, directions in parts)
 
-    def inverse(self, coordinates: Float[Tensor, "point coordinate"]) -> Float[Tensor, "point feature"]:
-        """The activations in these directions that have such coordinates."""
-        return self.mean + (coordinates * self.scale**2) @ self.directions.mT
 
-
-@checked
 def projection(
     features: Float[Tensor, "point feature"],
     kept: Bool[Tensor, " point"] | None = None,
@@ -86,7 +140,7 @@ def projection(
     Returns
     -------
     Projection
-        A map from activations to whitened coordinates, and back.
+        A map from activations to whitened coordinates.
 
     Examples
     --------
@@ -95,14 +149,13 @@ def projection(
     >>> tuple(project.directions.shape)
     (11, 2)
     """
-    finite("features", features)
-    number("share", share, above=0, at_most=1)
+    refuse_not_finite("features", features)
     kept = torch.ones(len(features), dtype=torch.bool) if kept is None else kept
     chosen = features[kept.to(features.device)]
     most = len(chosen) - 1
     if most < 1:
-        raise InvalidValue("held_out", f"{len(chosen)} points kept", "at least two points that are kept")
-    most = min(LARGEST, most) if largest is None else whole_number("largest", largest, at_most=most)
+        raise InvalidValue("kept", f"{len(chosen)} points", "at least two kept points")
+    most = min(LARGEST if largest is None else largest, most)
     mean = torch.cat([own.double().mean(dim=0) for own in chosen.split(BLOCK, dim=-1)])
     variances, directions = _principal(chosen, mean)
     magnitude = float(chosen.abs().max()) ** 2 * chosen.shape[-1]
@@ -110,8 +163,7 @@ def projection(
         raise InvalidValue("features", features, "features that vary among the kept points")
     held = variances.cumsum(0) / variances.sum()
     count = min(_before_the_gap(variances, held, share), most)
-    scale = variances[:count].sqrt()
-    return Projection(mean, directions[:, :count] / scale, scale, float(held[count - 1]))
+    return Projection(mean, directions[:, :count] / variances[:count].sqrt(), float(held[count - 1]))
 
 
 def _before_the_gap(variances: Tensor, held: Tensor, share: float) -> int:

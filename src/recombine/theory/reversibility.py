@@ -3,16 +3,23 @@
 Conventions
 -----------
 A stage that mixes factors reversibly has lost nothing: some map, linear or not, gives them back. `factor_recovery`
-looks for that map over the whole grid, with a few decoders (`decoding`) that are fitted on random folds of the points
-and scored on what they did not see. Neighbours of a point that is left out are fitted, so that this asks what a stage
-holds, not what it generalises to. Which decoder counts in a fold is chosen, for each factor, by its errors in the other
-folds: errors that are scored have no say in it, and features of noise have an R² of about 0 and no more.
+looks for that map over the whole grid, with a few decoders that are fitted on random folds of the points and scored on
+what they did not see. Neighbours of a point that is left out are fitted, so that this asks what a stage holds, not what
+it generalises to. Which decoder counts in a fold is chosen, for each factor, by its errors in the other folds: errors
+that are scored have no say in it, and features of noise have an R² of about 0 and no more.
 
 R² = 1 − Σ (v − v̂)² / Σ (v − v̄)², at best 1. A factor that is gone has about 0, or less where no decoder knows better
 than to follow noise. A map that only this handful of decoders cannot find looks like a loss; the metric tensor does not
 depend on decoders, and sees what is lost locally: `jacobian_rank` counts the directions in which a stage moves at a
 point, `local_loss` the points where a factor moves it in no direction of its own. It does not see far apart points that
 are mapped onto one another (which recovery does).
+
+Decoders start from the Gram matrix of points, all cross-validated at once. A family is kernel ridge regression with an
+intercept that costs nothing: linear (ridge on principal components), and Gaussian of widths relative to the median
+distance between points. Ridges are relative to the mean of the centred kernel's diagonal. With G = (K + λ)⁻¹ and
+P = G − G 1 1ᵀ G / (1ᵀ G 1), points F that a fit leaves out are predicted with errors (P_FF)⁻¹ (P v)_F: leaving a fold
+out takes no fit of its own. The other family is the mean of nearest neighbours. Widths and ridges are scaled by all
+points, whose values they never see.
 
 Known answers: rotations and invertible coupling layers change neither, whatever they mix. Averaging over a factor takes
 its recovery to 0 and its local loss to 1, and leaves the others'; saturation of half of a factor's range takes its
@@ -21,16 +28,15 @@ local loss to ½ and its R² to 7/8; a projection onto x + y takes R² of both t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from recombine.checks import checked, finite, number, whole_number
 from recombine.errors import InvalidValue
-from recombine.theory.decoding import left_out_errors
-from recombine.theory.point_grams import centred_gram
+from recombine.theory.projections import centred_gram, refuse_not_finite, squared_distances
 
 FOLDS = 5
 RANK_TOLERANCE = 1e-6
@@ -39,9 +45,15 @@ LOSS_TOLERANCE = 1e-3
 """Squared speed of a factor of its own, as a share of its usual one, below which it is not visible."""
 ROUNDING = 1e-10
 """Share of the largest squared speed over all factors that is rounding."""
+WIDTHS = (0.25, 0.5, 1.0, 2.0)
+"""Of Gaussian kernels, in medians of the distance between points."""
+RIDGES = (1e-6, 1e-3, 1.0, 1e3)
+"""The last one leaves little but the mean: what a decoder says of a factor that is gone."""
+LEAST = 1e-9
+"""Smallest damping of a kernel whose diagonal is about 1, so that one that does not vary has an inverse too."""
+NEIGHBOURS = (1, 3, 5)
 
 
-@checked
 def factor_recovery(
     features: Float[Tensor, "*member point feature"],
     points: Float[Tensor, "point factor"],
@@ -78,45 +90,7 @@ def factor_recovery(
     >>> [round(value, 2) for value in factor_recovery(points[:, :1].exp(), points).tolist()]
     [1.0, -0.03]
     """
-    return gram_recovery(centred_gram(features), points, scored=scored, folds=folds, seed=seed)
-
-
-@checked
-def gram_recovery(
-    gram: Float[Tensor, "*member point point"],
-    points: Float[Tensor, "point factor"],
-    *,
-    scored: Bool[Tensor, " point"] | None = None,
-    folds: int = FOLDS,
-    seed: int = 0,
-) -> Float[Tensor, "*member factor"]:
-    """`factor_recovery` of a stage whose Gram matrix over points is known.
-
-    Parameters
-    ----------
-    gram
-        Products of all points' features.
-    points
-        Factor values at every point.
-    scored
-        Points at which decoders are scored; all by default.
-    folds
-        Parts of the points that are left out in turn.
-    seed
-        Of the folds.
-
-    Returns
-    -------
-    Tensor
-        One number per factor; NaN for a factor that has one value.
-
-    Examples
-    --------
-    >>> points = torch.cartesian_prod(torch.arange(8.0), torch.arange(8.0))
-    >>> [round(value, 2) for value in gram_recovery(points @ points.T, points).tolist()]
-    [1.0, 1.0]
-    """
-    return recovery(gram, points, folds=folds, seed=seed).score(scored)
+    return recovery(centred_gram(features), points, folds=folds, seed=seed).score(scored)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,24 +119,66 @@ class Recovery:
 
 def recovery(gram: Tensor, points: Tensor, *, folds: int = FOLDS, seed: int = 0) -> Recovery:
     """What all decoders make of a Gram matrix over points, to be scored at some of them or all."""
-    finite("gram", gram)
-    finite("points", points)
-    whole_number("folds", folds, at_least=2)
-    whole_number("seed", seed, at_least=0)
+    refuse_not_finite("points", points)
     if len(points) < 2 * folds:
         raise InvalidValue("folds", folds, f"at most half as many as points ({len(points)})")
     values = points.double().to(gram.device)
     order = torch.randperm(len(values), generator=torch.Generator().manual_seed(seed)).to(gram.device)
     parts = order.tensor_split(folds)
     scale = gram.diagonal(dim1=-2, dim2=-1).mean(dim=-1)[..., None, None]
-    try:
-        unit = gram.double() / torch.where(scale > 0, scale, 1.0)
-        return Recovery(values, parts, left_out_errors(unit, values - values.mean(dim=0), list(parts)))
-    except torch.linalg.LinAlgError:
-        raise InvalidValue("gram", gram, "products of features: symmetric, with no negative eigenvalue") from None
+    unit = gram.double() / torch.where(scale > 0, scale, 1.0)
+    return Recovery(values, parts, left_out_errors(unit, values - values.mean(dim=0), list(parts)))
 
 
-@checked
+def left_out_errors(gram: Tensor, values: Tensor, folds: list[Tensor]) -> Tensor:
+    """Squared errors `(decoder, *member, point, factor)` of values `(point, factor)` at points, their fold left out.
+
+    The Gram matrix has a diagonal of mean 1, or is 0.
+    """
+    return torch.stack([*_ridges(gram, values, folds), *_neighbours(gram, values, folds)])
+
+
+def _kernels(gram: Tensor) -> Iterator[Tensor]:
+    yield gram
+    squared = squared_distances(gram)
+    points = gram.shape[-1]
+    pairs = torch.triu_indices(points, points, 1, device=gram.device)
+    median = squared[..., pairs[0], pairs[1]].median(dim=-1).values[..., None, None]
+    unit = torch.where(median > 0, median, squared.mean(dim=(-2, -1), keepdim=True))
+    for width in WIDTHS:
+        yield torch.exp(-squared / (2 * width**2 * torch.where(unit > 0, unit, 1.0)))
+
+
+def _ridges(gram: Tensor, values: Tensor, folds: list[Tensor]) -> Iterator[Tensor]:
+    points = gram.shape[-1]
+    identity = torch.eye(points, dtype=gram.dtype, device=gram.device)
+    for kernel in _kernels(gram):
+        varying = kernel.diagonal(dim1=-2, dim2=-1).mean(dim=-1) - kernel.mean(dim=(-2, -1))
+        for ridge in RIDGES:
+            damping = (ridge * varying).clamp(min=LEAST)[..., None, None]
+            inverse = torch.cholesky_inverse(torch.linalg.cholesky(kernel + damping * identity))
+            sums = inverse.sum(dim=-1, keepdim=True)
+            smoother = inverse - sums @ sums.mT / sums.sum(dim=-2, keepdim=True)
+            weighted = smoother @ values
+            errors = torch.empty_like(weighted)
+            for fold in folds:
+                own = smoother[..., fold, :][..., fold]
+                errors[..., fold, :] = torch.linalg.solve(own, weighted[..., fold, :]).square()
+            yield errors
+
+
+def _neighbours(gram: Tensor, values: Tensor, folds: list[Tensor]) -> Iterator[Tensor]:
+    squared = squared_distances(gram)
+    for fold in folds:
+        squared[..., fold[:, None], fold] = torch.inf
+    most = min(max(NEIGHBOURS), gram.shape[-1] - max(map(len, folds)))
+    nearest = squared.topk(most, dim=-1, largest=False).indices
+    running = values[nearest].cumsum(dim=-2)
+    for count in NEIGHBOURS:
+        used = min(count, most)
+        yield (values - running[..., used - 1, :] / used).square()
+
+
 def jacobian_rank(
     metric: Float[Tensor, "*member point factor factor"], *, tolerance: float = RANK_TOLERANCE
 ) -> Int[Tensor, "*member point"]:
@@ -185,14 +201,12 @@ def jacobian_rank(
     >>> jacobian_rank(torch.stack([torch.eye(2), torch.ones(2, 2), torch.zeros(2, 2)])).tolist()
     [2, 1, 0]
     """
-    number("tolerance", tolerance, above=0, at_most=1)
-    finite("metric", metric)
+    refuse_not_finite("metric", metric)
     values = torch.linalg.eigvalsh(metric.double())
     largest = values.amax(dim=(-2, -1), keepdim=True)
     return ((values > tolerance * largest) & (values > 0)).sum(dim=-1)
 
 
-@checked
 def local_loss(
     metric: Float[Tensor, "*member point factor factor"], *, tolerance: float = LOSS_TOLERANCE
 ) -> Float[Tensor, "*member factor"]:
@@ -218,8 +232,7 @@ def local_loss(
     >>> local_loss(torch.stack([torch.eye(2), torch.ones(2, 2), torch.diag(torch.tensor([1.0, 0.0]))])).tolist()
     [0.3333333333333333, 0.6666666666666666]
     """
-    number("tolerance", tolerance, above=0, at_most=1)
-    finite("metric", metric)
+    refuse_not_finite("metric", metric)
     g = metric.double()
     speeds = g.diagonal(dim1=-2, dim2=-1).contiguous()  # torch's median of an expanded tensor is not its median
     least = ROUNDING * speeds.amax(dim=(-2, -1), keepdim=True)

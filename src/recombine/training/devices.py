@@ -8,26 +8,26 @@ from collections.abc import Iterator
 import torch
 
 from recombine import kernels
-from recombine.checks import one_of
-from recombine.errors import DeviceError, InvalidValue
+from recombine.errors import DeviceError, InvalidValue, listed
 
 DEVICES: tuple[str, ...] = ("auto", "cpu", "cuda")
 DEFAULT_PRECISION = {"cpu": "float32", "cuda": "bf16"}
-"""The fastest whose errors cannot be told from float32's: `recombine bench precision`, docs/performance.md."""
+"""The fastest whose errors cannot be told from float32's: `benchmarks.performance`, docs/performance.md."""
 
 
 def resolve_device(name: str) -> torch.device:
     """`auto` takes a GPU where there is one; asking for an absent one is an error."""
-    one_of("device", name, DEVICES)
+    if name not in DEVICES:
+        raise InvalidValue("device", name, listed(DEVICES))
     if name == "cuda" and not torch.cuda.is_available():
-        raise DeviceError("device: 'cuda' is not allowed; allowed: auto, cpu (no CUDA device is present)")
+        raise DeviceError("device must be auto or cpu, got 'cuda' (no CUDA device is present)")
     return torch.device("cuda" if name == "cuda" or (name == "auto" and torch.cuda.is_available()) else "cpu")
 
 
 def check_precision(precision: str, device: torch.device) -> None:
     """TF32 is a mode of NVIDIA's matrix units only."""
     if precision == "tf32" and device.type != "cuda":
-        raise InvalidValue("precision", precision, "float32, bf16 on a CPU (tf32 needs a CUDA device)")
+        raise InvalidValue("precision", precision, "float32 or bf16 on a CPU (tf32 needs a CUDA device)")
 
 
 def device_name(device: torch.device) -> str:

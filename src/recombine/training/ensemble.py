@@ -16,13 +16,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from recombine.checks import items
 from recombine.errors import InvalidValue
 from recombine.specs import RunSpec
 from recombine.training.devices import check_precision
 from recombine.training.objective import WEIGHTS, Loss, Objective
-from recombine.training.schedule import Schedule
-from recombine.training.tables import Wanted, table_of
+from recombine.training.tables import Schedule, Wanted, table_of
 
 ABSENT = -1e9
 """Stands for NaN where examples are compared: NaN is equal to nothing."""
@@ -112,14 +110,12 @@ class Ensemble:
     """
 
     def __init__(self, specs: Iterable[RunSpec] | RunSpec, device: torch.device) -> None:
-        specs = items("specs", specs, RunSpec, example="specs, as RunSpec(…).seeds(range(4))")
-        if not isinstance(device, torch.device):
-            raise InvalidValue("device", device, 'a torch.device, as torch.device("cpu")')
+        specs = [specs] if isinstance(specs, RunSpec) else list(specs)
         if not specs:
-            raise InvalidValue("specs", specs, "at least one")
+            raise InvalidValue("specs", specs, "at least one spec")
         for spec in specs:
             if program_of(spec) != program_of(specs[0]):
-                raise InvalidValue("specs", spec.digest, "members with one decoder, shapes, batch, precision and betas")
+                raise InvalidValue("specs", spec.digest, "specs with one decoder, shapes, batch, precision and betas")
             check_precision(spec.recipe.precision, device)
         self.specs, self.device, self.recipe = specs, device, specs[0].recipe
         decoder = specs[0].module().to(device)

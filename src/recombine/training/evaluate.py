@@ -1,6 +1,6 @@
 """A trained member's outputs over the factor grid, reduced to errors and hits.
 
-A grid of more than `EVALUATED` points is sampled, held-out and kept points apart (`recombine.metrics.sampled_means`);
+A grid of more than `EVALUATED` points is sampled, held-out and kept points apart (`recombine.metrics.sampling`);
 scores then have standard errors. Points that data have no example of are never evaluated. Examples that would fill
 memory are rendered chunk by chunk, each time anew.
 """
@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from recombine.checks import checked, users_function, whole_number
 from recombine.errors import InvalidValue
 from recombine.metrics import (
     Estimate,
@@ -21,7 +20,6 @@ from recombine.metrics import (
     hits,
     mean_estimate,
     ratio_estimate,
-    region_mean,
     squared_error,
     stratified_sample,
 )
@@ -54,8 +52,6 @@ class Evaluator:
     def __init__(
         self, task: Task, device: torch.device, chunk: int = 32, points: int = EVALUATED, seed: int = SAMPLE_SEED
     ) -> None:
-        whole_number("chunk", chunk)
-        whole_number("points", points)
         self.task, self.device, self.chunk = task, device, chunk
         whole = bool(task.present.all()) and not samples(task, points)
         self.sample = None if whole else stratified_sample(task.held_out, points, seed, task.present)
@@ -89,8 +85,8 @@ class Evaluator:
         with arithmetic("float32"):
             for inputs, targets, points in self.chunks():
                 outputs = forward(inputs)
-                if not isinstance(outputs, Tensor) or outputs.shape != targets.shape:
-                    raise InvalidValue("forward", outputs, f"a function that returns {tuple(targets.shape)} numbers")
+                if outputs.shape != targets.shape:  # torch would broadcast
+                    raise InvalidValue("forward", outputs, f"a function with outputs of shape {tuple(targets.shape)}")
                 outputs = outputs.float()
                 errors.append(squared_error(outputs, targets))
                 hit.append(_hit(self.task, outputs, points))
@@ -111,7 +107,6 @@ def samples(task: Task, points: int = EVALUATED) -> bool:
     return int(task.present.sum()) > points
 
 
-@checked
 def evaluate(
     task: Task,
     forward: Callable[[Tensor], Tensor],
@@ -153,12 +148,7 @@ def evaluate(
     >>> evaluation["error"].shape, int(evaluation["held_out"].sum())
     (torch.Size([64]), 25)
     """
-
-    def outputs(inputs: Tensor) -> Tensor:
-        with users_function("forward", forward):
-            return forward(inputs)
-
-    return Evaluator(task, device, chunk, points, seed).of(outputs, task.held_out)
+    return Evaluator(task, device, chunk, points, seed).of(forward, task.held_out)
 
 
 def _hit(task: Task, outputs: Tensor, points: Tensor) -> Tensor:
@@ -183,7 +173,6 @@ def _read_code(task: Task, codes: Tensor) -> Tensor:
     return torch.stack(columns, dim=-1)
 
 
-@checked
 def scores(evaluation: Evaluation) -> dict[str, float]:
     """The scores of a run: mean error, the same over blank, and accuracy, inside and outside the hold-out.
 
@@ -205,21 +194,17 @@ def scores(evaluation: Evaluation) -> dict[str, float]:
     >>> rc.scores(blank)["ood_over_blank"]
     1.0
     """
-    for name in ("error", "blank", "hit", "held_out"):
-        if name not in evaluation or evaluation[name].shape != evaluation["error"].shape:
-            raise InvalidValue("evaluation", list(evaluation), "error, blank, hit and held_out for each grid point")
     held_out = evaluation["held_out"].bool()
     results: dict[str, float] = {}
     for name, region in (("id", ~held_out), ("ood", held_out)):
-        error = region_mean(evaluation["error"].double(), region)
-        blank = region_mean(evaluation["blank"].double(), region)
+        error = evaluation["error"].double()[..., region].mean(dim=-1)
+        blank = evaluation["blank"].double()[..., region].mean(dim=-1)
         results[f"{name}_mse"] = error.item()
         results[f"{name}_over_blank"] = (error / blank).item()
-        results[f"{name}_accuracy"] = region_mean(evaluation["hit"].double(), region).item()
+        results[f"{name}_accuracy"] = evaluation["hit"].double()[..., region].mean(dim=-1).item()
     return results
 
 
-@checked
 def standard_errors(evaluation: Evaluation) -> dict[str, float]:
     """How far the scores of a run may be off because points were drawn; 0 where all of the grid was evaluated.
 
@@ -232,7 +217,6 @@ def standard_errors(evaluation: Evaluation) -> dict[str, float]:
     -------
     A standard error for each score of `scores`, by its name.
     """
-    scores(evaluation)
     held_out = evaluation["held_out"].bool()
     weight = evaluation.get("weight", torch.ones(len(held_out), dtype=torch.float64))
     results: dict[str, float] = {}

@@ -16,13 +16,11 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from recombine.checks import checked
 from recombine.errors import InvalidValue
 from recombine.training.adamw import adamw_update
 from recombine.training.devices import arithmetic
 from recombine.training.ensemble import Ensemble, State
-from recombine.training.schedule import Batches, batches_of
-from recombine.training.tables import Window
+from recombine.training.tables import Batches, Window, batches_of
 
 LONGEST_SPAN = 256
 """Largest number of steps between two yields."""
@@ -32,7 +30,6 @@ WARM_UP_STEPS = 3
 """Steps taken, and undone, before a CUDA graph is captured."""
 
 
-@checked
 def fit(ensemble: Ensemble, state: State) -> Iterator[None]:
     """Train all members to their last step, in place, yielding now and then.
 

@@ -9,9 +9,9 @@ import xarray
 from torch import Tensor
 
 from recombine.metrics import extreme_pixel, hits, interior
-from recombine.papers.forced_rendering.encodings.labels import BOX
-from recombine.papers.forced_rendering.superposition.labels import CNN_ARM
-from recombine.papers.forced_rendering.superposition.measuring import (
+from recombine.papers.forced_rendering.encodings import BOX
+from recombine.papers.forced_rendering.superposition import (
+    CNN_ARM,
     SUPERPOSITION_COORDS,
     SUPERPOSITION_DIMS,
     signal_scores,

@@ -10,9 +10,16 @@ import xarray
 from torch import Tensor
 
 from recombine.metrics import extreme_pixel, hits, squared_error
-from recombine.papers.forced_rendering.fit import fit_of_outputs
-from recombine.papers.forced_rendering.stripes.conjunctions import conjunctions_of_outputs
-from recombine.papers.forced_rendering.stripes.labels import FAMILIES, FULL, PERCENT, PERCENT_ALONE, WITH, WITHOUT
+from recombine.papers.forced_rendering.scores import fit_of_outputs
+from recombine.papers.forced_rendering.stripes import (
+    FAMILIES,
+    FULL,
+    PERCENT,
+    PERCENT_ALONE,
+    WITH,
+    WITHOUT,
+    conjunctions_of_outputs,
+)
 from recombine.reproduction.claims import Claim, Data, Judgement, judge
 from recombine.tasks import BumpTask
 

@@ -5,24 +5,16 @@ import pytest
 import torch
 
 from recombine.papers import DEFAULT
-from recombine.papers.forced_rendering.controls.labels import (
-    CONTROLS,
+from recombine.papers.forced_rendering.controls import (
     FAILING,
-    INITIAL,
-    LOW_RANK_UNTRAINED,
     LOW_RANK_WHOLE,
     PENALISED,
     STRIPED,
     UNPENALISED,
-    UNTRAINED,
     WHOLE,
 )
-from recombine.papers.forced_rendering.depth.statistics import factorization_fall, probe_fall
-from recombine.papers.forced_rendering.superposition.statistics import several_peaks, superposed
-from recombine.reproduction.batches import Batch
-from recombine.reproduction.initial import initial_runs
-from recombine.reproduction.profile import stage_profile
-from recombine.sweep import train
+from recombine.reproduction.measuring import Batch, stage_profile
+from recombine.reproduction.study import initial_runs
 from tests.tiny import TINY
 
 STUDY = DEFAULT.studies["controls"]
@@ -54,11 +46,6 @@ def test_the_whole_grid_differs_in_the_region_alone(whole, failing):
     assert own[whole].decoder == own[failing].decoder
 
 
-def test_small_grids_have_all_their_bumps_beside_the_stripes():
-    task = arms(DEFAULT.preset_named("quick").changed(["size=8"]))[STRIPED].task
-    assert task.training.count(task.grid.size) == int((~task.held_out).sum()) < 100
-
-
 def test_untrained_networks_have_the_first_weights_of_failing_ones():
     spec = arms(DEFAULT.preset_named("quick").changed(TINY))[FAILING]
     runs = initial_runs(spec.seeds([5, 6]))
@@ -70,29 +57,3 @@ def test_untrained_networks_have_the_first_weights_of_failing_ones():
             torch.testing.assert_close(run.spec.module().eval()(codes), drawn)
     assert batch.scores == {}
     assert not np.array_equal(*stage_profile(batch, maps=False, probes=False)["factorization"][:, -1:])
-
-
-def test_every_arm_is_measured_and_drawn(tmp_path):
-    from matplotlib import pyplot
-
-    preset = DEFAULT.preset_named("quick").changed([*TINY, "seeds=1"])
-    runs = {run.key: run for run in train(STUDY.specs(preset), tmp_path, device="cpu")}
-    result = STUDY.measure(STUDY.trials(preset, torch.device("cpu"), runs))
-    assert set(result["arm"].values) == {arm for failing, others in CONTROLS.items() for arm in (failing, *others)}
-    for arm in result["arm"].values:
-        own = result.sel(arm=arm)
-        assert factorization_fall(own).notnull().all()
-        assert probe_fall(own).notnull().all()
-        assert bool(own["id_over_blank"].isnull().all()) == (arm in INITIAL)
-        assert bool((own["trained"] == 0).all()) == (arm in INITIAL)
-        assert superposed(own).notnull().all()
-        assert several_peaks(own).notnull().all()
-    first = stage_profile(Batch(initial_runs(arms(preset)[FAILING].seeds([0])), torch.device("cpu")), maps=False)
-    untrained = result["factorization"].sel(arm=UNTRAINED).isel(seed=0).dropna("stage")
-    np.testing.assert_allclose(untrained, first["factorization"][0], rtol=1e-5)
-    assert {UNTRAINED, LOW_RANK_UNTRAINED} == set(INITIAL)
-    figure = DEFAULT.figures["controls"]
-    figure.draw(result).draw_without_rendering()
-    assert "nan" not in figure.caption(result)
-    assert "untrained" in figure.caption(result)
-    pyplot.close("all")

@@ -5,10 +5,9 @@ import pytest
 import xarray
 
 from recombine.papers import DEFAULT
-from recombine.papers.forced_rendering.attention.labels import ARCHITECTURES, BASE, CORNER, PLAIN
-from recombine.papers.forced_rendering.encodings.labels import BOX, CROSS
-from recombine.papers.forced_rendering.mlp.labels import MLP_ARM
-from recombine.papers.forced_rendering.samples import some_distances
+from recombine.papers.forced_rendering.attention import ARCHITECTURES, BASE, CORNER, PLAIN
+from recombine.papers.forced_rendering.encodings import BOX, CROSS
+from recombine.papers.forced_rendering.mlp import MLP_ARM
 from recombine.reproduction.claims import judge
 
 SEEDS = 12
@@ -70,10 +69,6 @@ def test_networks_that_did_not_learn_decide_nothing():
     assert (nine.verdict, nine.networks) == ("supported", 9)
 
 
-def test_few_seeds_give_directions():
-    assert c1(encodings=encodings(FAILING, FAILING, seeds=3)).verdict == "direction only"
-
-
 def test_other_holdouts_distances_and_decoders_stand_beside():
     base = {(name, BASE): networks(COMPOSING, 8) for name in ARCHITECTURES}
     judged = c1(
@@ -89,14 +84,6 @@ def test_other_holdouts_distances_and_decoders_stand_beside():
         *(f"bump, {name}" for name in ARCHITECTURES),
     }  # fmt: skip
     assert {test.case for test in judged.differing()} == {"bump, cross", *(f"bump, {name}" for name in ARCHITECTURES)}
-
-
-def test_distances_are_those_that_there_are():
-    values = xarray.DataArray(
-        [[1.0, 1.0, np.nan, np.nan]], dims=("seed", "distance"), coords={"distance": [1, 2, 3, 4]}
-    )
-    assert some_distances(values) == [1, 2]
-    assert some_distances(values.where(False)) == []
 
 
 # -- C25 -------------------------------------------------------------------------------------------------------------

@@ -5,17 +5,17 @@ import pytest
 import xarray
 
 from recombine.papers.forced_rendering import PRESETS
-from recombine.papers.forced_rendering.factors.claims import CLAIMS
-from recombine.papers.forced_rendering.factors.figure import needed
-from recombine.papers.forced_rendering.factors.labels import (
+from recombine.papers.forced_rendering.factors import (
     ALL_KEPT,
     ARMS,
     CNN_ISOLATED,
     CNN_PAIRS,
     COORDINATE,
     LOW_RANK_PENALISED,
+    STUDY,
 )
-from recombine.papers.forced_rendering.factors.study import STUDY
+from recombine.papers.forced_rendering.factors_claims import CLAIMS
+from recombine.papers.forced_rendering.factors_figure import needed
 from tests.papers.forced_rendering.planted_remedies import LEARNT, SEEDS, noise, outcomes, verdict_of
 
 C31, C32, C33, C34 = CLAIMS

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import xarray
 
-from recombine.papers.forced_rendering.markers import claims
-from recombine.papers.forced_rendering.markers.claims import CLAIMS, TOP
-from recombine.papers.forced_rendering.markers.figure import markers_caption, markers_figure
-from recombine.papers.forced_rendering.markers.labels import (
+from recombine.papers.forced_rendering import markers_claims as claims
+from recombine.papers.forced_rendering.markers_claims import CLAIMS, TOP
+from recombine.papers.forced_rendering.markers_measuring import (
     COMPOSING,
     FACTORIZATION,
     FALL,
@@ -19,10 +18,8 @@ from recombine.papers.forced_rendering.markers.labels import (
     WHOLE_GRID,
     predicted_sign,
 )
-from recombine.papers.forced_rendering.markers.ranking import model, ranking
-from recombine.papers.forced_rendering.markers.telling import names_of, telling_record
+from recombine.papers.forced_rendering.markers_ranking import names_of, telling_record
 from recombine.reproduction.claims import judge
-from recombine.reproduction.registration import COVERED, Followed
 
 DECODERS = ("CNN", "MLP", "low-rank")
 ARMS, SEEDS = 10, 4
@@ -111,17 +108,6 @@ def test_a_factorization_that_tells_nothing_does_not():
     assert judgement.tests[0].interval.value == pytest.approx(0, abs=0.15)
 
 
-def test_less_factorization_in_composing_networks_reverses_it():
-    judgement = judged(networks({FACTORIZATION: -3.0, SPREAD: -3.0}))
-    assert [test.outcome for test in judgement.tests] == ["reversed", "not supported", "supported"]
-    assert judgement.tests[0].interval.value < -0.45
-
-
-def test_more_spread_in_composing_networks_is_not_near_the_top():
-    judgement = judged(networks({FACTORIZATION: 3.0, SPREAD: 3.0}))
-    assert [test.outcome for test in judgement.tests] == ["supported", "supported", "not supported"]
-
-
 def test_signs_are_those_that_the_paper_predicts():
     assert predicted_sign(FACTORIZATION, MEAN) == predicted_sign("factorization_held", MEAN) == 1
     for name in (SPREAD, "spread_held", "spread_excess", "roughness"):
@@ -144,16 +130,6 @@ def test_forms_of_what_the_paper_names_are_no_rivals():
     assert [test.interval.value for test in judgement.tests[1:]] == [0, 0]
 
 
-def test_a_permuted_outcome_gives_half():
-    data = networks(BOTH)
-    values = []
-    for seed in range(20):
-        order = np.random.default_rng(seed).permutation(data.sizes["network"])
-        dealt = data.assign(ood_accuracy=("network", data["ood_accuracy"].values[order]))
-        values.append(claims.factorization_cases({"markers": dealt})["F, mean over hidden stages and output"])
-    assert np.mean([sample.estimate.value for sample in values]) == pytest.approx(0, abs=0.05)
-
-
 def test_what_codes_do_is_not_what_composing_needs():
     data = networks({SPREAD: -3.0})
     arm = np.arange(data.sizes["network"]) // SEEDS % ARMS
@@ -168,30 +144,8 @@ def test_what_codes_do_is_not_what_composing_needs():
     assert across.interval.value > 0.2
 
 
-def test_one_that_is_telling_among_many_is_not_near_the_top():
-    judgement = judged(networks(dict.fromkeys(MARKERS, 6.0) | {FACTORIZATION: 2.0, SPREAD: -2.0}))
-    assert [test.outcome for test in judgement.tests] == ["supported", "not supported", "not supported"]
-
-
 def test_few_conditions_give_a_direction_however_many_networks_they_have():
     assert judged(networks(BOTH, decoders=("CNN",), seeds=20)).verdict == "direction only"
-
-
-def test_one_architecture_has_no_rank():
-    judgement = judged(networks(BOTH, decoders=("CNN",)))
-    assert [test.outcome for test in judgement.tests] == ["as claimed", "not decidable", "not decidable"]
-
-
-def test_networks_that_did_not_learn_do_not_count():
-    assert judged(networks(BOTH, learnt=0.6)).verdict == "not decidable"
-    spoilt = networks(BOTH)
-    wrong = np.arange(spoilt.sizes["network"]) % 10 == 0
-    spoilt["value"][wrong] = np.where(spoilt["ood_accuracy"][wrong] >= COMPOSING, -99.0, 99.0)[:, None, None]
-    spoilt["training_over_blank"][wrong] = 0.5
-    judgement = judged(spoilt)
-    assert judgement.tests[0].interval.value > 0.45
-    assert judgement.tests[0].learnt == (~wrong).sum()
-    assert judgement.tests[0].trained == len(wrong)
 
 
 def test_networks_trained_on_everything_count_in_an_alternative_alone():
@@ -207,51 +161,8 @@ def test_networks_trained_on_everything_count_in_an_alternative_alone():
     assert tests["roughness of log10 dv"].interval.value > TOP
 
 
-def test_digests_cover_how_markers_are_scored():
-    found = Followed(COVERED)
-    for statement in CLAIMS[0].statements:
-        found.follow(statement.cases)
-    covered = {name.rpartition(".")[2] for name in found.code}
-    for name in (
-        "chosen_elsewhere",
-        "left_out",
-        "more_telling",
-        "paired",
-        "with_pairs",
-        "predicted_sign",
-        "table_of",
-        "never_shown",
-        "learnt",
-    ):
-        assert name in covered, name
-
-
-def test_the_ranking_is_drawn_and_told(monkeypatch):
-    from recombine.papers.forced_rendering.markers import ranking as module
-
-    monkeypatch.setattr(module, "RANKING_RESAMPLES", 100)
-    monkeypatch.setattr(module, "MODEL_RESAMPLES", 3)
-    data = networks({FACTORIZATION: 4.0, "kernel_distance": -3.0})
-    best, second = ranking(data)[:2]
-    assert (best.name, best.higher, best.needs_targets) == (FACTORIZATION, True, False)
-    assert (second.name, second.higher, second.needs_targets) == ("kernel_distance", False, True)
-    assert best.auroc.low <= best.auroc.value <= best.auroc.high
-    assert model(data).value > 0.95
-    figure = markers_figure(data)
-    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert [label.replace(", fall", "") for label in labels[1:3]] == [f"{best.title} ↑", f"{second.title} ↓"]
-    assert len(figure.axes) == 3
-    assert f"Best: {best.title}" in markers_caption(data)
-    assert "120 networks" in markers_caption(data)
-    assert markers_caption(with_whole_grid(data)) == markers_caption(data)
-    assert model(with_whole_grid(data)) == model(data)
-    alone = networks(BOTH, decoders=("CNN",))
-    assert len(markers_figure(alone).axes) == 3
-    assert "no number is scored" in markers_caption(alone)
-
-
 def test_a_diagnosis_is_told_under_its_own_names(monkeypatch):
-    from recombine.papers.forced_rendering.markers import ranking as module
+    from recombine.papers.forced_rendering import markers_ranking as module
 
     monkeypatch.setattr(module, "RANKING_RESAMPLES", 50)
     record = telling_record(networks({FACTORIZATION: 4.0, "probe_held_out": -3.0}))

@@ -2,11 +2,11 @@
 
 import pytest
 
-from recombine.papers.forced_rendering.labels import CODES
-from recombine.papers.forced_rendering.mlp.claims import CLAIMS, matched_depth
-from recombine.papers.forced_rendering.mlp.labels import CNN_ARM, MLP_ARM
+from recombine.papers.forced_rendering.mlp import CNN_ARM, MLP_ARM
+from recombine.papers.forced_rendering.mlp_claims import CLAIMS, matched_depth
+from recombine.papers.forced_rendering.presets import CODES
 from recombine.reproduction.claims import judge
-from tests.papers.forced_rendering.planted_stages import ABSENT, FAILED, SEEDS, UNLEARNT, line, planted
+from tests.papers.forced_rendering.planted_stages import ABSENT, FAILED, line, planted
 
 MLP_DEPTHS = (3, 4, 5, 6)
 CNN_DEPTH = 4
@@ -112,35 +112,6 @@ def test_a_sign_is_of_the_mean_over_stages_and_the_output_alone_is_an_alternativ
         "bump, CNN, at the output": "supported",
         "rate, CNN, at the output": "supported",
     }
-
-
-def test_cnns_of_other_depths_are_alternatives_where_they_were_trained():
-    labels = {"encoding": CODES, "depth": (2, CNN_DEPTH)}
-    depths = planted(labels, {"contrast": lambda code, depth: line(0.2, 0.2, depth + 2)})
-    judgement = judged(mlp_data(), depth=depths)
-    others = {case: found for case, found in outcomes(judgement.alternatives, CNN_SIGN).items() if "of depth" in case}
-    assert others == {"bump, CNN of depth 2": "reversed", "rate, CNN of depth 2": "reversed"}
-
-
-def test_every_network_has_an_evenness():
-    data = mlp_data(factorization=(flat(1.0), even(0.6)))
-    data["factorization"].loc[{"decoder": CNN_ARM, "depth": CNN_DEPTH, "stage": slice(0, CNN_DEPTH + 3)}] = 1.0
-    own = {test.case: test for test in judged(data).tests if test.statistic == EVENNESS}
-    assert {case: (test.outcome, test.interval.networks) for case, test in own.items()} == {
-        "bump": ("not supported", SEEDS),
-        "rate": ("not supported", SEEDS),
-    }
-
-
-def test_mlps_that_did_not_learn_say_nothing():
-    unlearnt = mlp_data(
-        scores=lambda code, decoder, depth: UNLEARNT if (code, decoder) == ("rate", MLP_ARM) else FAILED
-    )
-    judgement = judged(unlearnt)
-    assert outcomes(judgement.tests, CNN_SIGN) == {"bump, CNN": "supported", "rate, CNN": "supported"}
-    assert outcomes(judgement.tests, MLP_SIGN) == {"bump, MLP": "supported", "rate, MLP": "not decidable"}
-    for statistic in (FALL, EVENNESS):
-        assert outcomes(judgement.tests, statistic) == {"bump": "supported", "rate": "not decidable"}
 
 
 def test_the_mlp_with_as_many_stages_is_compared():

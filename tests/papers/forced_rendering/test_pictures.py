@@ -56,8 +56,3 @@ def test_captions_follow_the_data(results):
 
 def test_all_fifteen_figures_are_there():
     assert [f"fig{k}" for k in range(1, 16)] == [name for name in FIGURES if name.startswith("fig")]
-
-
-@pytest.mark.parametrize(("word", "name"), [("4", "fig4"), ("fig4", "fig4"), ("Fig4", "fig4"), ("regimes", "regimes")])
-def test_figures_by_number_and_name(word, name):
-    assert DEFAULT.figure_named(word).name == name

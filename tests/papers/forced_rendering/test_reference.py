@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from recombine.diagnosis.telling import packaged
+from recombine.diagnosis.result import packaged
 from recombine.papers import DEFAULT
 from recombine.reproduction.claims import Judgement
 from recombine.reproduction.report.verdicts import brief_table, marked_blocks, with_blocks
@@ -66,7 +66,7 @@ def test_seeds_begin_at_100(study):
 JUDGE = """
 import json, sys
 from recombine.papers import DEFAULT
-from recombine.papers.forced_rendering.markers.telling import telling_record
+from recombine.papers.forced_rendering.markers_ranking import telling_record
 from recombine.reproduction.findings import Findings
 from recombine.reproduction.claims import Judgement
 from recombine.reproduction.report.verdicts import brief_table, marked_blocks, with_blocks

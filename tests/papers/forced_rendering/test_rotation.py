@@ -1,6 +1,5 @@
 """Rotated digits: known answers, the blend, and the study from training to figure."""
 
-import json
 import math
 import sys
 import types
@@ -11,16 +10,16 @@ import pytest
 import torch
 import xarray
 
-from recombine.errors import InvalidValue
 from recombine.papers import DEFAULT
-from recombine.papers.forced_rendering.rotation.embedding import embeddings
-from recombine.papers.forced_rendering.rotation.figure import rotation_caption, rotation_figure
-from recombine.papers.forced_rendering.rotation.gap import gap_angles, gap_edges, linear_blend
-from recombine.papers.forced_rendering.rotation.labels import MANY, ONE
-from recombine.papers.forced_rendering.rotation.reduction import chosen_angles, principal_scores
-from recombine.specs import RunSpec
+from recombine.papers.forced_rendering.rotation import MANY, ONE
+from recombine.papers.forced_rendering.rotation_figure import embeddings
+from recombine.papers.forced_rendering.rotation_measures import (
+    gap_edges,
+    linear_blend,
+    principal_scores,
+)
 from recombine.sweep import train
-from recombine.tasks.rotation import RotationTask, upright_digits
+from recombine.tasks.rotation import RotationTask
 from recombine.training import evaluate, scores
 
 matplotlib.use("Agg")
@@ -35,47 +34,12 @@ def rows(*values):
 # -- the task --------------------------------------------------------------------------------------------------
 
 
-def test_digits_are_ten_different_bright_images():
-    digits = upright_digits()
-    assert digits.shape == (10, 28, 28)
-    assert digits.amin() == 0
-    assert digits.amax(dim=(1, 2)).eq(1).all()
-    assert (torch.cdist(digits.flatten(1), digits.flatten(1)) + 99 * torch.eye(10)).min() > 3
-
-
-@pytest.mark.parametrize("size", [28, 14, 9])
-def test_no_angle_is_upright_and_a_full_turn_is_none(size):
-    task = RotationTask(size=size, angles=36)
-    none, full, backwards = task.render(rows([0.0], [360.0], [-360.0]))
-    assert torch.allclose(none, task.upright[0], atol=1e-12)
-    assert torch.allclose(none, full, atol=1e-12)
-    assert torch.allclose(none, backwards, atol=1e-12)
-
-
 @pytest.mark.parametrize("size", [28, 9])
 def test_quarter_turns_are_counter_clockwise_as_seen(size):
     task = RotationTask(size=size, angles=36)
     for quarters in range(4):
         image = task.render(rows([90.0 * quarters]))[0]
         assert torch.allclose(image, torch.rot90(task.upright[0], quarters), atol=1e-12)
-
-
-def test_right_of_the_centre_goes_to_the_top():
-    task = RotationTask(size=28, angles=36)
-    dot = torch.zeros(1, 28, 28, dtype=torch.float64)
-    dot[0, 13:15, 22:24] = 1
-    object.__setattr__(task, "upright", dot)
-    for angle in (30.0, 90.0, 200.0):
-        image = task.render(rows([angle]))[0]
-        y, x = (torch.arange(28, dtype=torch.float64) - 13.5 for _ in "yx")
-        right, up = (image.sum(dim=0) * x).sum() / image.sum(), -(image.sum(dim=1) * y).sum() / image.sum()
-        assert right.item() == pytest.approx(9 * math.cos(math.radians(angle)), abs=0.1)
-        assert up.item() == pytest.approx(9 * math.sin(math.radians(angle)), abs=0.1)
-
-
-def test_smaller_digits_are_means_of_areas():
-    halves = upright_digits()[4].reshape(14, 2, 14, 2).mean(dim=(1, 3))
-    assert torch.allclose(SMALL.upright[0], halves)
 
 
 def test_code_is_cosine_and_sine_and_comes_back_after_a_turn():
@@ -100,11 +64,6 @@ def test_the_gap_is_open_at_both_ends(angles):
     assert len(values) == angles - len(held)
 
 
-def test_known_count_of_the_gap():
-    assert gap_angles(RotationTask(angles=36)).tolist() == pytest.approx([170, 180, 190])
-    assert len(gap_angles(RotationTask())) == 111
-
-
 def test_of_several_digits_the_first_alone_has_the_gap():
     task = RotationTask(size=14, angles=36, digits=3, allow_unseen=False)
     assert task.grid.names == ("digit", "angle")
@@ -114,34 +73,6 @@ def test_of_several_digits_the_first_alone_has_the_gap():
     assert torch.nonzero(held).tolist() == [[0, 17], [0, 18], [0, 19]]
     assert torch.allclose(task.render(rows([2.0, 0.0]))[0], RotationTask(size=14, digit=1).upright[0], atol=1e-12)
     assert task.codes(rows([1.0, 90.0]))[0].round(decimals=9).tolist() == [0, 1, 0, 0, 1]
-
-
-def test_spec_goes_through_json():
-    for task in (SMALL, RotationTask(angles=36, digits=3)):
-        spec = RunSpec(task=task)
-        assert RunSpec.from_json(spec.to_json()) == spec
-        assert json.loads(spec.to_json())["task"]["holdout"]["low"] is not None
-    assert str(RotationTask(holdout="center:20:30", angles=36).holdout) == "center:low=20:high=30"
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"isolated": True}, {"allow_unseen": False}, {"angles": 7}, {"angles": 1}, {"digit": 10}, {"digits": 11},
-        {"digits": 0}, {"digits": 2, "centers": "real"}, {"size": 1}, {"holdout": "center:0:999"}, {"sigma": 1.0},
-    ],
-    ids=str,
-)  # fmt: skip
-def test_mistakes_are_one_line(fields):
-    with pytest.raises(InvalidValue) as caught:
-        RotationTask(**fields)
-    assert "\n" not in str(caught.value)
-    assert "allowed:" in str(caught.value)
-
-
-def test_absent_factors_are_refused():
-    with pytest.raises(InvalidValue, match="never seen without an angle"):
-        SMALL.render(rows([math.nan]))
 
 
 def test_real_angles_stay_out_of_the_gap():
@@ -210,12 +141,6 @@ def test_scores_keep_all_distances():
     assert lengths[0] / lengths[1] == pytest.approx(3, rel=1e-2)
 
 
-def test_some_angles_are_chosen_evenly():
-    assert len(chosen_angles(1000)) == 250
-    assert chosen_angles(40).tolist() == list(range(40))
-    assert set(chosen_angles(600).diff().tolist()) == {3}
-
-
 def test_arms_share_the_recipe_and_many_digits_can_be_left_out():
     study, preset = DEFAULT.studies["rotation"], DEFAULT.preset_named("paper")
     one, many = study.arms(preset)
@@ -276,20 +201,3 @@ def test_pictures_run_from_edge_to_edge(result):
         assert np.array_equal(result["blend_image"][edge], result["truth_image"][edge])
     assert not np.array_equal(result["blend_image"][4], result["truth_image"][4])
     assert result["output_image"].dtype == np.uint8
-
-
-def test_figure_and_caption_are_drawn_from_the_data_alone(result, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "umap", None)
-    figure = rotation_figure(result)
-    figure.savefig(tmp_path / "rotation.png")
-    assert (tmp_path / "rotation.png").stat().st_size > 20_000
-    titles = [ax.get_title() for part in figure.subfigs for ax in part.axes]
-    assert {"(a) one digit", "(e) 2 digits, a gap for one"} <= set(titles)
-    assert "layer0\ngap" in "|".join(titles)
-    text = rotation_caption(result)
-    assert "UMAP is not installed" in text
-    assert f"{float(result['ood_over_blank'].mean()):.2g} in the gap" in text
-    without = result.drop_vars([name for name in result.variables if str(name).startswith("many")])
-    assert "(e)" not in rotation_caption(without)
-    assert len(rotation_figure(without).subfigs[0].axes) == 1
-    matplotlib.pyplot.close("all")

@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from recombine.errors import InvalidValue
 from recombine.papers import DEFAULT
-from recombine.papers.forced_rendering.penalties.figure import bump_sigma
-from recombine.reproduction.batches import Batch
+from recombine.papers.forced_rendering.penalties_figure import bump_sigma
 from recombine.reproduction.claims import judge
-from recombine.reproduction.measuring import tabulate
+from recombine.reproduction.measuring import Batch, tabulate
 from recombine.reproduction.panels import of_shared_seeds, seed_count
 from recombine.reproduction.results import Results
 from recombine.reproduction.study import Trials
@@ -75,11 +73,6 @@ def test_pictures_are_of_the_first_run_that_did_not_diverge():
     assert [run.key for _, (run,) in found.pictured.items()] == ["a1", "b0", "c0"]
 
 
-def test_nothing_but_diverged_runs_is_one_line():
-    with pytest.raises(InvalidValue, match="runs: 'all 2 diverged'"):
-        tabulate(trials(a="xx"), ("arm",), lambda batch: {"score": np.ones(len(batch))})
-
-
 def test_a_study_whose_first_seed_diverged_still_has_pictures(tmp_path):
     study, preset = STUDIES["tuning"], QUICK.changed([*TINY, "seeds=2", "extra_seeds=2", "steps=5"])
     runs = {run.key: run for run in train(study.specs(preset), tmp_path, device="cpu")}
@@ -113,8 +106,6 @@ def shorter(study: str, **kept: list[int]):
 UNTESTED = ("C23", "C24")
 """They need 5 % of the bumps or less, and two numbers of bumps for a slope."""
 SHORTENED = [
-    ("depth", {"compared": [2]}),
-    ("mlp", {"mlp_depths": [3]}),
     ("stripes", {"added": [0]}),
     pytest.param("stripes", {"added": [5, 20]}, marks=pytest.mark.slow),
 ]
@@ -136,14 +127,6 @@ def test_short_lists_are_judged_and_drawn(study, kept, tmp_path):
             spec.draw(*data).draw_without_rendering()
             assert "nan" not in spec.caption(*data)
     pyplot.close("all")
-
-
-def test_an_empty_list_is_written_as_nothing():
-    assert QUICK.changed(["extra_depths="]).extra_depths == ()
-    assert QUICK.changed(["extra_depths=4,5"]).extra_depths == (4, 5)
-    for mistake in ("depths=", "bumps=", "depths=2,,3"):
-        with pytest.raises(InvalidValue, match=mistake.partition("=")[0]):
-            QUICK.changed([mistake])
 
 
 # -- seeds that only some arms have ------------------------------------------------------------------------------------

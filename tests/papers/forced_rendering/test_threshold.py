@@ -9,28 +9,29 @@ import pytest
 import torch
 import xarray
 
-from recombine.errors import InvalidValue
-from recombine.papers import DEFAULT
-from recombine.papers.forced_rendering.threshold import design, study
-from recombine.papers.forced_rendering.threshold.design import MOST_STEPS, SPREAD, Settings, bumps_of
-from recombine.papers.forced_rendering.threshold.exponents import (
+from recombine.papers.forced_rendering import threshold as threshold_study
+from recombine.papers.forced_rendering import threshold_design
+from recombine.papers.forced_rendering.threshold import (
     LOCAL,
+    ThresholdStudy,
+    TrainingScores,
     estimated_exponent,
     exponent,
     exponent_interval,
     parabola,
+    training_scores,
 )
-from recombine.papers.forced_rendering.threshold.figure import threshold_caption, threshold_figure, threshold_panel
-from recombine.papers.forced_rendering.threshold.labels import LITERAL, PRIMARY, PROTOCOLS, TARGET
-from recombine.papers.forced_rendering.threshold.learning import MOST, TrainingScores, training_scores
-from recombine.papers.forced_rendering.threshold.psychometric import (
-    exact_threshold,
+from recombine.papers.forced_rendering.threshold import measured as measured_cell
+from recombine.papers.forced_rendering.threshold_curves import (
     fitted,
-    resampled,
     threshold,
 )
-from recombine.papers.forced_rendering.threshold.study import ThresholdStudy
-from recombine.papers.forced_rendering.threshold.study import measured as measured_cell
+from recombine.papers.forced_rendering.threshold_design import (
+    SPREAD,
+    Settings,
+    bumps_of,
+)
+from recombine.papers.forced_rendering.threshold_figure import threshold_caption, threshold_figure
 from recombine.specs import RunSpec
 from recombine.store import Run
 
@@ -104,15 +105,6 @@ def test_an_interval_is_open_where_resamples_never_get_there():
     assert np.isfinite(closed.high)
 
 
-def test_a_threshold_is_not_below_its_floor():
-    examples = np.geomspace(56, 400, 16)
-    found = threshold(
-        examples, logistic(examples, 1.0, 3.0, 3.2), 0.9, np.random.default_rng(0), largest=400, floor=56, resamples=50
-    )
-    assert (found.outcome, found.value, found.low, found.high) == ("fitted", 56, 56, 56)
-    assert (exact_threshold(56.0, 5).draws == 56).all()
-
-
 def test_intervals_cover():
     generator, covered = np.random.default_rng(1), 0
     known = np.exp(5 + np.log(0.9 / (0.98 - 0.9)) / 2)
@@ -172,25 +164,6 @@ def test_coverage_of_the_grid_has_exponent_two():
         crossings.append(fitted(examples, 1 - np.exp(-2 * examples / size**2)).crossing(0.9)[0])
     assert exponent(sizes, crossings) == pytest.approx(2.0, abs=0.02)
     np.testing.assert_allclose(crossings, known, rtol=0.1)
-
-
-def test_resampling_is_the_same_every_time():
-    examples = np.geomspace(10, 1000, 12)
-    accuracy = logistic(examples, 1.0, 1.5, 4.0)
-    first, second = (resampled(examples, accuracy, 300, np.random.default_rng(3)).crossing(0.9) for _ in range(2))
-    np.testing.assert_array_equal(first, second)
-    assert len(first) == 300
-
-
-def test_few_networks_are_resampled_as_many_are():
-    """Resamples of six networks are fitted once for each that is different; one by one they are the same."""
-    examples, accuracy = np.geomspace(10, 1000, 6), logistic(np.geomspace(10, 1000, 6), 0.97, 1.5, 4.0)
-    curves = resampled(examples, accuracy, 500, np.random.default_rng(0)).crossing(0.9)
-    draws = np.random.default_rng(0).multinomial(6, np.full(6, 1 / 6), size=500)
-    for k in range(0, 500, 50):
-        alone = fitted(np.repeat(examples, draws[k]), np.repeat(accuracy, draws[k])).crossing(0.9)[0]
-        if len(np.unique(np.repeat(examples, draws[k]))) > 3:
-            assert curves[k] == pytest.approx(alone, rel=0.02)
 
 
 # -- the design, with imagined networks ------------------------------------------------------------------------------
@@ -259,21 +232,8 @@ def measured(preset: Settings, accuracies: World) -> xarray.Dataset:
 @pytest.fixture
 def few_resamples(monkeypatch):
     """Imagined networks have learnt what they were trained on, but for those that diverged."""
-    monkeypatch.setattr(design, "RESAMPLES", 300)
-    monkeypatch.setattr(study, "training_scores", lambda run, device: TrainingScores(0.01, 1.0))
-
-
-def test_the_first_protocol_is_the_plainest():
-    assert len(set(PROTOCOLS)) == 10
-    assert str(PROTOCOLS[0]) == "whole/integer/steps/paper"
-    assert [protocol.network for protocol in PROTOCOLS] == ["paper"] * 2 + ["small"] * 8
-
-
-def test_the_papers_network_is_the_papers():
-    specs = STUDY.specs(DEFAULT.presets["paper"].replace(threshold_protocols=3))
-    networks = {(spec.decoder.width, spec.decoder.depth, spec.recipe.steps) for spec in specs}
-    assert networks == {(64, 4, 3150), (16, 3, 1000)}
-    assert min(spec.seed for spec in specs) == DEFAULT.presets["paper"].first_seed == 100
+    monkeypatch.setattr(threshold_design, "RESAMPLES", 300)
+    monkeypatch.setattr(threshold_study, "training_scores", lambda run, device: TrainingScores(0.01, 1.0))
 
 
 def test_the_design_ends_and_is_the_same_every_time():
@@ -300,45 +260,11 @@ def test_a_threshold_rests_on_as_many_seeds_as_networks():
     assert len(rounds) == 2
 
 
-def test_networks_without_bumps_are_shared_by_protocols():
-    first = STUDY.specs(SMALL.replace(threshold_protocols=10))
-    alone = [spec for spec in first if spec.task.isolated]
-    assert len(alone) == (1 + 1 / 2 + 1 / 2) * SMALL.threshold_alone * len(SIZES)  # the small network has two budgets
-    assert {(spec.task.region, spec.task.centers) for spec in alone} == {("kept", "integer")}
-
-
-def test_fixed_epochs_are_affordable():
-    paper = DEFAULT.presets["paper"]
-    _, rounds = carried_out(paper.replace(threshold_protocols=4, threshold_sizes=(44, 52)), world(2.0, stripes=0.7))
-    epochs = [spec for part in rounds for spec in part if spec.recipe.epochs]
-    steps = [-(-len(spec.task.training_values(0)) // spec.recipe.batch) * spec.recipe.epochs for spec in epochs]
-    assert 0.9 * MOST_STEPS < max(steps) <= MOST_STEPS
-
-
 def test_a_box_that_is_never_reached_gets_no_more_networks():
     runs, _ = carried_out(FEWER, world(2.5))
     kept = [run.spec for run in runs.values() if not run.spec.task.isolated and run.spec.task.region == "kept"]
     assert len(kept) == (5 + 4) * len(SIZES)
     assert sum(bumps_of(spec) == 4 * spec.task.size**2 for spec in kept) == (1 + 4) * len(SIZES)
-
-
-def test_one_network_with_stripes_below_the_target_asks_for_bumps():
-    """Mean 0.915, but the interval reaches below 0.9."""
-    values = {0: 0.97, 1: 0.97, 2: 0.97, 3: 0.75}
-    few = SMALL.replace(threshold_alone=4)
-    runs, rounds = carried_out(few, lambda spec: (values.get(spec.seed, 0.97),) * 2 if spec.task.isolated else (0, 0))
-    bumps = [run.spec for run in runs.values() if run.spec.task.isolated and bumps_of(run.spec)]
-    assert len(bumps) == len(SIZES) * (4 + 12)
-    assert len(rounds) == 3
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"threshold_protocols": 0}, {"threshold_sizes": ()}, {"threshold_protocols": 4, "threshold_epochs": 9000}],
-)
-def test_mistakes_name_the_field(change):
-    with pytest.raises(InvalidValue, match=list(change)[-1]):
-        STUDY.specs(SMALL.replace(**change))
 
 
 def test_networks_that_diverged_are_no_points(few_resamples):
@@ -360,7 +286,7 @@ def test_networks_that_did_not_learn_are_no_points(few_resamples, monkeypatch):
     spoilt = lambda spec: spec.seed % 4 == 0 and not spec.task.isolated  # noqa: E731
     honest = world(3.0)
     scores = lambda run, device: TrainingScores(0.9, 0.0) if spoilt(run.spec) else TrainingScores(0.01, 1.0)  # noqa: E731
-    monkeypatch.setattr(study, "training_scores", scores)
+    monkeypatch.setattr(threshold_study, "training_scores", scores)
     result = measured(SMALL, lambda spec: (0.0, 0.0) if spoilt(spec) else honest(spec))
     bumps = result.isel(protocol=0).sel(family="bumps")
     assert set(bumps["networks"].values.tolist()) == {24}
@@ -386,21 +312,6 @@ def test_cubic_bumps_and_linear_stripes_give_exponents(few_resamples):
     assert local.high - local.low > high - low
 
 
-def test_stripes_that_need_bumps_have_a_fitted_threshold(few_resamples):
-    stripes = measured(SMALL, world(stripes=0.7)).isel(protocol=0).sel(family="stripes")
-    assert (stripes["outcome"] == "fitted").all()
-    known = np.array(SIZES) * (2 + np.log(3))
-    np.testing.assert_allclose(stripes["threshold"], known, rtol=0.1)
-    assert float(stripes["exponent"]) == pytest.approx(1.0, abs=0.1)
-    assert int(stripes["networks"].min()) == SMALL.threshold_alone + 4 + 12
-
-
-def test_two_sizes_have_no_exponent(few_resamples):
-    result = measured(SMALL.replace(threshold_sizes=SIZES[:2]), world())
-    assert result["exponent"].isnull().all()
-    assert (result["reason"] == "fewer than 3 sizes").all()
-
-
 def test_a_threshold_out_of_reach_leaves_no_exponent(few_resamples):
     result = measured(SMALL, world(4.0)).isel(protocol=0).sel(family="bumps")
     assert np.isnan(result["exponent"])
@@ -409,14 +320,6 @@ def test_a_threshold_out_of_reach_leaves_no_exponent(few_resamples):
 
 
 # -- whether networks learnt -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("over_blank", "accuracy", "learnt"),
-    [(0.05, 1.0, True), (0.05, np.nan, True), (0.2, 1.0, False), (0.05, 0.9, False), (0.2, np.nan, False)],
-)
-def test_learnt_is_about_the_training_set(over_blank, accuracy, learnt):
-    assert TrainingScores(over_blank, accuracy).learnt is learnt
 
 
 class Drawing(torch.nn.Module):
@@ -459,52 +362,7 @@ def test_training_scores_of_planted_networks(isolated, bumps, stripes, known):
     assert scores.accuracy == known[1]
 
 
-def test_of_large_sets_a_part_is_looked_at():
-    from recombine.tasks import BumpTask
-
-    spec, looked_at = RunSpec(task=BumpTask(size=9, training=f"draws:{3 * MOST}")), []
-
-    class Planted(Imagined):
-        def module(self):
-            module = torch.nn.Module()
-            module.forward = lambda inputs: looked_at.append(len(inputs)) or torch.zeros(len(inputs), 9, 9)
-            return module
-
-    assert training_scores(Planted(spec.digest, Path(), spec, 0.0, 0.0), CPU).over_blank == pytest.approx(1)
-    assert sum(looked_at) == MOST
-
-
 # -- figures ---------------------------------------------------------------------------------------------------------
-
-
-def test_figures_from_a_stored_dataset(few_resamples, tmp_path):
-    from matplotlib import pyplot
-
-    measured(FEWER, world(2.5, stripes=0.7)).to_netcdf(tmp_path / "threshold.nc", engine="h5netcdf")
-    result = xarray.load_dataset(tmp_path / "threshold.nc", engine="h5netcdf")
-    assert list(result["protocol"].values[:2]) == [str(PRIMARY), str(LITERAL)]
-    figure = threshold_figure(result)
-    figure.savefig(tmp_path / "threshold.png")
-    assert len(figure.axes) == 4
-    lone, ax = pyplot.subplots()
-    threshold_panel(ax, result)
-    assert ax.get_xscale() == ax.get_yscale() == "log"
-    lone.savefig(tmp_path / "panel.png")
-    caption = threshold_caption(result)
-    assert f"{float(result['exponent'][0, 0]):.2f}" in caption
-    assert "no exponent under 1 of 3 protocols" in caption
-    assert "of 15 networks has" in caption
-    assert f"{100 * TARGET:.0f} %" in caption
-    pyplot.close("all")
-
-
-def test_figures_without_any_threshold(few_resamples, tmp_path):
-    from matplotlib import pyplot
-
-    result = measured(SMALL, lambda spec: (0.1, 0.1))
-    threshold_figure(result).savefig(tmp_path / "threshold.png")
-    assert "no exponent under 1 of 1 protocols" in threshold_caption(result)
-    pyplot.close("all")
 
 
 def test_from_training_to_figure(monkeypatch, store_path, tmp_path):
@@ -512,7 +370,7 @@ def test_from_training_to_figure(monkeypatch, store_path, tmp_path):
 
     from recombine.sweep import train
 
-    monkeypatch.setattr(design, "RESAMPLES", 300)
+    monkeypatch.setattr(threshold_design, "RESAMPLES", 300)
     preset = Settings(
         name="tiny", precision="float32", lr=1e-2, threshold_sizes=(5, 6, 7), threshold_width=4, threshold_depth=1,
         threshold_steps=40, threshold_protocols=1, threshold_first=3, threshold_rest=2, threshold_alone=3,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from recombine.kernels.cpp.signatures import call
+from recombine.kernels.cpp.build import call
 
 
 def adamw_update(

@@ -1,7 +1,8 @@
-"""Compiling the kernels: once per machine and version, with the machine's own C++ compiler, kept in the user's cache.
+"""The compiled kernels: built once per machine and version with its own C++ compiler, and called by name.
 
-`CXX` names a compiler, `RECOMBINE_CACHE` another folder than `~/.cache/recombine`. Where the kernels cannot be built,
-standard error says so, once for a process and those that it starts.
+`CXX` names a compiler, `RECOMBINE_CACHE` another folder than `~/.cache/recombine`. What is loaded from there runs as
+the user, so folder and library must be theirs and writable by nobody else. Where the kernels cannot be built, standard
+error says so, once for a process and those that it starts.
 """
 
 from __future__ import annotations
@@ -14,22 +15,14 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
+from ctypes import POINTER, c_float, c_long, c_ubyte, c_void_p
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from recombine.files import cache_folder
-from recombine.kernels.cpp.cache import (
-    LIBRARY,
-    Untrusted,
-    has_unfinished,
-    keep,
-    locked,
-    opened,
-    remove_unfinished,
-    unfinished,
-    whole_library,
-)
 
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 COMPILERS = ("c++", "g++", "clang++")
@@ -37,16 +30,37 @@ LONGEST_SECONDS = 300
 """A compiler that takes longer is given up."""
 WARNED = "RECOMBINE_KERNELS_SAID"
 """Set in the environment once standard error says that there are no kernels."""
+OTHERS_WRITE = 0o022
+
+FLOATS = c_void_p
+"""The address of a tensor's numbers."""
+NETWORK: tuple[Any, ...] = (c_long, c_long, c_long, c_long, POINTER(c_ubyte))
+"""Code, first size, channels, depth, which blocks double the size."""
+PLANES = (c_long,) * 6
+"""Channels in and out, rows, columns, first image and the one after the last."""
+SIGNATURES: dict[str, tuple[Any, ...]] = {
+    "sizes": (*NETWORK, c_long, POINTER(c_long)),
+    "prepare": (*NETWORK, FLOATS, FLOATS),
+    "forward": (*NETWORK, *(FLOATS,) * 5, c_long, c_long, c_long),
+    "backward": (*NETWORK, *(FLOATS,) * 5, c_long, c_long, c_long),
+    "finish": (*NETWORK, *(FLOATS,) * 4, c_long, FLOATS, c_long),
+    "narrow": (*(FLOATS,) * 4, *PLANES),
+    "narrow_back": (*(FLOATS,) * 5, *PLANES),
+    "adamw": (*(FLOATS,) * 4, c_long, *(c_float,) * 7),
+}
+"""Arguments by name, without the prefix: ctypes refuses what does not fit them. None returns anything."""
 
 
 class NotBuilt(Exception):
     """There are no kernels, and why."""
 
 
-def why_not_built() -> str | None:
-    """Why there are no kernels on this machine; None where there are, or could be compiled just now."""
-    kernels = library_or_reason()
-    return kernels if isinstance(kernels, str) else None
+def call(name: str, *arguments: Any) -> None:
+    """Call a kernel by name; tensors are handed over as addresses (`data_ptr()`), or None."""
+    function = getattr(library(), f"recombine_{name}")
+    if function.argtypes is None:
+        function.argtypes, function.restype = SIGNATURES[name], None
+    function(*arguments)
 
 
 def library() -> ctypes.CDLL:
@@ -59,15 +73,33 @@ def library() -> ctypes.CDLL:
 
 @cache
 def library_or_reason() -> ctypes.CDLL | str:
-    """The kernels, or why there are none: whatever is wrong with compiler, cache or machine, torch does without."""
+    """The kernels, compiled where they are not there yet, or why there are none: torch does without."""
     try:
-        return _built()
-    except (NotBuilt, Untrusted) as error:
+        compiler, folder = find_compiler(), cache_folder()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = folder / f"kernels-{_digest(compiler)}.so"
+        _require_private(folder)
+        with suppress(OSError):  # not there, or damaged
+            return _loaded(path)
+        _compile(compiler, path)
+        return _loaded(path)
+    except NotBuilt as error:
         reason = str(error)
-    except (OSError, subprocess.SubprocessError, RuntimeError, ValueError) as error:
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
         reason = f"{type(error).__name__}: {error}"
     _warn_once(reason)
     return reason
+
+
+def _loaded(path: Path) -> ctypes.CDLL:
+    _require_private(path)
+    return ctypes.CDLL(str(path))
+
+
+def _require_private(path: Path) -> None:
+    status = path.stat()
+    if status.st_uid != os.geteuid() or status.st_mode & OTHERS_WRITE:
+        raise NotBuilt(f"{path} belongs to another user, or others can write to it")
 
 
 def _warn_once(reason: str) -> None:
@@ -75,33 +107,12 @@ def _warn_once(reason: str) -> None:
     if os.environ.get(WARNED) or sys.stderr is None:
         return
     os.environ[WARNED] = "1"
-    line = " ".join(f"recombine: compiled kernels are off, torch does their work more slowly ({reason})".split())
     with suppress(OSError, ValueError):  # closed, or full
-        print(line, file=sys.stderr, flush=True)
-
-
-def _built() -> ctypes.CDLL:
-    compiler, path = find_compiler(), cache_folder()
-    build = f"kernels-{_digest(compiler)}"
-    with opened(path) as folder:
-        if has_unfinished(folder):
-            with locked(folder, 0) as ours:
-                if ours:
-                    remove_unfinished(folder)
-        descriptor = whole_library(folder, build)
-        if descriptor is None:
-            descriptor = _compiled(compiler, folder, path, build)
-    return _loaded(descriptor, path / build)
-
-
-def _loaded(descriptor: int, build: Path) -> ctypes.CDLL:
-    """The very file that was checked. It stays open: a number that is used again would name two libraries."""
-    checked = Path(f"/proc/self/fd/{descriptor}")
-    return ctypes.CDLL(str(checked if checked.exists() else build / LIBRARY))
+        print(f"recombine: compiled kernels are off, torch does their work more slowly ({reason})", file=sys.stderr)
 
 
 def find_compiler() -> list[str]:
-    """The command, perhaps with words of its own; `CXX` without a word is as good as none."""
+    """The command, perhaps with words of its own."""
     named = shlex.split(os.environ.get("CXX", ""))
     for words in [named] if named else [[name] for name in COMPILERS]:
         if path := shutil.which(words[0]):
@@ -114,40 +125,21 @@ def compiler_version(compiler: list[str]) -> str:
     return _run([*compiler, "--version"]).stdout
 
 
-def _compiled(compiler: list[str], folder: int, path: Path, build: str) -> int:
-    """Compile, unless another process does: then wait, and use its build."""
-    with locked(folder, LONGEST_SECONDS) as ours:
-        descriptor = whole_library(folder, build)
-        if descriptor is not None:
-            return descriptor
-        if ours:
-            remove_unfinished(folder)
-        _compile(compiler, folder, path, build)
-        descriptor = whole_library(folder, build)
-    if descriptor is None:
-        raise NotBuilt(f"what was compiled is not in {path}")
-    return descriptor
-
-
-def _compile(compiler: list[str], folder: int, path: Path, build: str) -> None:
-    """Compile into a folder that appears complete, by one rename."""
+def _compile(compiler: list[str], path: Path) -> None:
+    """Compile under a temporary name, then rename: processes that compile at once do not meet."""
     sources = [str(source) for source in _sources() if source.suffix == ".cpp"]
-    with unfinished(folder) as work:
-        target = path / work / build
-        target.mkdir(mode=0o700)
-        target.chmod(0o700)
-        done = _run([*compiler, *FLAGS, *sources, "-o", str(target / LIBRARY)], scratch=path / work)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix="compiling-") as work:
+        target = Path(work) / path.name
+        done = _run([*compiler, *FLAGS, *sources, "-o", str(target)])
         if done.returncode:
             lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines() or [""]
             raise NotBuilt(f"{Path(compiler[0]).name} failed: {lines[0]}")
-        keep(folder, work, build)
+        target.replace(path)
 
 
-def _run(command: list[str], scratch: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a compiler with its own temporary files where they are cleaned up, and readable to it under any umask."""
-    environment = {**os.environ, "TMPDIR": str(scratch)} if scratch else None
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command, capture_output=True, text=True, errors="replace", timeout=LONGEST_SECONDS, env=environment, umask=0o077
+        command, capture_output=True, text=True, errors="replace", timeout=LONGEST_SECONDS, umask=0o077
     )
 
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from recombine.kernels.cpp.build import call
 from recombine.kernels.cpp.chunks import by_chunks, chunks_of
-from recombine.kernels.cpp.signatures import call
 
 
 class NarrowConvolution(torch.autograd.Function):

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from recombine.kernels.cpp.buffers import return_buffer, take_buffer
-from recombine.kernels.cpp.chunks import by_chunks, chunks_of
+from recombine.kernels.cpp.chunks import by_chunks, chunks_of, return_buffer, take_buffer
 from recombine.kernels.cpp.plan import Plan
 from recombine.kernels.shapes import NetworkShape, Shapes
 

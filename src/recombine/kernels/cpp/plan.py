@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from recombine.kernels.cpp.signatures import call
+from recombine.kernels.cpp.build import call
 from recombine.kernels.shapes import NetworkShape, Shapes
 
 BLOCK = 16

@@ -11,16 +11,15 @@ from typing import Any
 
 import torch
 
-from recombine.papers.forced_rendering.attention.labels import BASE, COORDINATE, TRANSFORMER
-from recombine.papers.forced_rendering.attention.study import STUDY as ATTENTION
-from recombine.papers.forced_rendering.fit import training_fit
-from recombine.papers.forced_rendering.labels import CODES
-from recombine.papers.forced_rendering.penalties.labels import ARMS, BOTH, ENTROPY, NONE, VARIANCE
-from recombine.papers.forced_rendering.penalties.study import penalised_spec
+from recombine.papers.forced_rendering.attention import BASE, COORDINATE, TRANSFORMER
+from recombine.papers.forced_rendering.attention import STUDY as ATTENTION
+from recombine.papers.forced_rendering.penalties import ARMS, BOTH, ENTROPY, NONE, VARIANCE, penalised_spec
+from recombine.papers.forced_rendering.presets import CODES
 from recombine.papers.forced_rendering.samples import LEARNT_ACCURACY, LEARNT_ERROR
-from recombine.reproduction.batches import Batch
+from recombine.papers.forced_rendering.scores import training_fit
 from recombine.reproduction.explorer import NONE as NONE_SUCH
 from recombine.reproduction.explorer import DecoderChoice, LabelledSpec
+from recombine.reproduction.measuring import Batch
 from recombine.specs import RunSpec
 from recombine.store import Run
 

@@ -31,7 +31,6 @@ class Common(Preset):
     variants: ClassVar[Mapping[str, Any]] = {
         "quick": {"seeds": 3, "extra_seeds": 1, "first_seed": 0, "precision": "float32"}
     }
-    former_names: ClassVar[Mapping[str, str]] = {"few": "extra_seeds"}
 
 
 class WithDepth(Common):
@@ -74,22 +73,7 @@ class BumpPreset(WithDepth, WithLearningRate):
         lr: float | None = None,
         **task: Any,
     ) -> RunSpec:
-        """A bump run of this preset's size.
-
-        Parameters
-        ----------
-        decoder
-            Another decoder than the CNN.
-        steps, lr
-            Another length or learning rate of training.
-        task
-            Fields of the task.
-
-        Returns
-        -------
-        RunSpec
-            Of seed 0.
-        """
+        """A bump run of this preset's size, of seed 0; `task` are fields of the task."""
         fields: dict[str, Any] = {"size": self.size, "training": f"draws:{self.samples}", **task}
         return RunSpec(
             task=BumpTask(**fields),
@@ -100,3 +84,9 @@ class BumpPreset(WithDepth, WithLearningRate):
     def cnn(self, depth: int) -> CNN:
         """The CNN at a depth."""
         return CNN(width=self.width, depth=depth)
+
+
+CODES = ("bump", "rate")
+"""The two encodings that the paper compares."""
+ALL_CODES = ("bump", "onehot", "rate", "ramp", "positional")
+"""Every encoding of a position that the studies compare."""

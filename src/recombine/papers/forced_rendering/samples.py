@@ -9,19 +9,22 @@ combinations tell where those are the training data; where they are not, a Datas
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from recombine.reproduction.intervals import Estimate, Share, TrimmedMean
-from recombine.reproduction.samples import Sample
+from recombine.reproduction.claims import Sample
+from recombine.reproduction.criteria import Learnt
+from recombine.reproduction.intervals import CONFIDENCE, Estimate, Interval, Share
 
 if TYPE_CHECKING:
     import xarray
 
-LEARNT_ERROR = 0.1
-"""Over that of a blank image."""
-LEARNT_ACCURACY = 0.95
+
+LEARNT_ERROR, LEARNT_ACCURACY = Learnt().largest_error, Learnt().smallest_accuracy
+"""As criteria declare them; the error is over that of a blank image."""
 
 
 def learnt(networks: xarray.Dataset) -> xarray.DataArray:
@@ -41,23 +44,12 @@ def trained(networks: xarray.Dataset) -> xarray.DataArray:
 def sample(
     values: xarray.DataArray,
     *networks: xarray.Dataset,
-    estimated: Callable[[np.ndarray], Estimate] = TrimmedMean.of,
+    estimated: Callable[[np.ndarray], Estimate] | None = None,
 ) -> Sample:
     """Numbers over seeds, of the seeds whose networks all learnt.
 
-    Parameters
-    ----------
-    values
-        One number per seed.
-    *networks
-        The networks that each number is about, over the same seeds: one Dataset, or those that are compared.
-    estimated
-        The estimate: a trimmed mean, or a share.
-
-    Returns
-    -------
-    Sample
-        With which of the networks learnt and were trained.
+    `networks` are those that each number is about, over the same seeds: one Dataset, or those that are compared. The
+    estimate is a trimmed mean unless another one is given.
     """
     counted = [learnt(part) & trained(part) for part in networks]
     shares = [float(own.sum()) / max(1, int(trained(part).sum())) for own, part in zip(counted, networks, strict=True)]
@@ -87,3 +79,38 @@ def decades(above: xarray.DataArray, below: xarray.DataArray) -> xarray.DataArra
     """log10 of one number over another."""
     ratio = above / below
     return ratio.copy(data=np.log10(ratio.values))
+
+
+@dataclass(frozen=True)
+class Majority:
+    """A share of networks, less a half; with Wilson's interval.
+
+    >>> Majority.of([1, 1, 1, 0]).value
+    0.25
+    """
+
+    share: Share
+
+    @classmethod
+    def of(cls, values: ArrayLike) -> Majority:
+        """Of networks for which a value is 1, of those for which it is 0 or 1."""
+        return cls(Share.of(values))
+
+    @property
+    def value(self) -> float:
+        """The share less a half."""
+        return self.share.value - 0.5
+
+    @property
+    def networks(self) -> int:
+        """How many there are."""
+        return self.share.networks
+
+    def interval(self, confidence: float = CONFIDENCE) -> Interval:
+        """The share's, less a half."""
+        own = self.share.interval(confidence)
+        return Interval(own.value - 0.5, own.low - 0.5, own.high - 0.5, own.networks)
+
+    def tail(self, bound: float) -> float:
+        """The share's."""
+        return self.share.tail(bound + 0.5)

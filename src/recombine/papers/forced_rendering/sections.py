@@ -5,7 +5,7 @@ Texts say what is drawn and how to read it. What came out is said by the verdict
 
 from __future__ import annotations
 
-from recombine.reproduction.sections import Section
+from recombine.reproduction.figures import Section
 
 SECTIONS = (
     Section(

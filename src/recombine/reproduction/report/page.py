@@ -11,11 +11,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from recombine.reproduction.claims import Judgement
-from recombine.reproduction.report.downloads import Download
+from recombine.reproduction.figures import Section
+from recombine.reproduction.report import verdicts
 from recombine.reproduction.report.parts import Parts, policy
-from recombine.reproduction.report.sentences import interval_text, network_count, robustness, sentence, verdict_text
-from recombine.reproduction.report.verdicts import evidence
-from recombine.reproduction.sections import Section
 
 QUESTION = "question"
 """Name of the section that begins the page, with the explorer."""
@@ -36,6 +34,26 @@ class DrawnFigure:
     """Whose data it is drawn from."""
 
 
+@dataclass(frozen=True)
+class Download:
+    """A study's Dataset behind the figures."""
+
+    study: str
+    path: str
+    """From the page on."""
+    content: str | None
+    """netCDF-4, compressed by zlib, in base64; none where it is only a link."""
+
+
+@dataclass(frozen=True)
+class FilledSection:
+    """A section with what is here of it."""
+
+    section: Section
+    figures: list[DrawnFigure]
+    judgements: list[Judgement]
+
+
 def page(
     *,
     title: str,
@@ -50,46 +68,22 @@ def page(
     downloads: Sequence[Download] = (),
     missing: str = "",
 ) -> str:
-    """The page as HTML.
+    """The page as HTML that needs no other file.
 
-    Parameters
-    ----------
-    title, source, question
-        Of the paper: its title, where it appeared, and what it asks.
-    preset
-        Settings of the runs.
-    provenance
-        What was run, where and for how long.
-    judgements
-        The verdicts.
-    figures
-        The figures.
-    sections
-        Parts of the argument; those of which nothing is here are left out, and figures of none come last.
-    panels
-        By the name of a section, something live that stands in it. That of `question` is the explorer.
-    downloads
-        The data behind the figures.
-    missing
-        What to do where there is no explorer.
-
-    Returns
-    -------
-    str
-        HTML that needs no other file.
+    Sections of which nothing is here are left out, and figures of none come last. `panels` are live parts by the name
+    of the section that they stand in; that of `question` is the explorer, and `missing` says what to do without one.
     """
     environment = Environment(
         loader=PackageLoader("recombine.reproduction.report", "."), autoescape=True, undefined=StrictUndefined
     )
-    for shown in (interval_text, network_count, robustness, sentence, verdict_text, evidence):
-        environment.filters[shown.__name__] = shown
+    for name in ("interval_text", "network_count", "robustness", "sentence", "verdict_text", "evidence"):
+        environment.filters[name] = getattr(verdicts, name)
     environment.filters["markup"] = Markup
     folder = files("recombine.reproduction.report")
     panels = panels or {}
     parts = list(panels.values())
     scripts = [*(part.script for part in parts), (folder / "page.js").read_text(encoding="utf-8")]
     styles = [*(part.style for part in parts), (folder / "page.css").read_text(encoding="utf-8")]
-    seeds = preset.get("seeds", 0)
     return environment.get_template("page.html.j2").render(
         policy=policy(scripts, styles, "data:", [name for part in parts for name in part.workers]),
         scripts=scripts,
@@ -99,30 +93,14 @@ def page(
         title=title,
         source=source,
         question=question,
-        preset=preset.get("name", "unnamed"),
-        settings={name: value for name, value in preset.items() if name != "name"},
-        facts={name: value for name, value in provenance.items() if name != "preset" and value is not None},
-        seeds=seeds,
-        directions=any(judgement.verdict == "direction only" for judgement in judgements),
-        late=[judgement.claim for judgement in judgements if judgement.timing == "after the data"],
-        unregistered=any(judgement.timing == "not registered" for judgement in judgements),
-        causes=[judgement for judgement in judgements if judgement.controls],
-        runs=provenance.get("runs", 0),
+        preset=preset,
+        provenance=provenance,
         judgements=judgements,
         sections=_filled(sections, judgements, figures, panels),
         opening=next((section for section in sections if section.name == QUESTION), None),
         downloads=downloads,
         missing=missing,
     )
-
-
-@dataclass(frozen=True)
-class FilledSection:
-    """A section with what is here of it."""
-
-    section: Section
-    figures: list[DrawnFigure]
-    judgements: list[Judgement]
 
 
 def _filled(

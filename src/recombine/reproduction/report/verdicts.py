@@ -1,46 +1,150 @@
-"""Verdicts as text: for tables in a terminal, on the page and in Markdown."""
+"""Verdicts in words: sentences computed from the data, and tables for a terminal, the page and Markdown.
+
+Text that came from data or users stays text in Markdown, whatever it contains.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 from recombine.errors import listed
 from recombine.reproduction.claims import Judgement, Test
-from recombine.reproduction.report.markdown import escaped, row
-from recombine.reproduction.report.sentences import (
-    interval_text,
-    network_count,
-    robustness,
-    sentence,
-    verdict_text,
-)
-from recombine.reproduction.sections import Section
+from recombine.reproduction.criteria import DIRECTIONS
+from recombine.reproduction.figures import Section
+from recombine.reproduction.intervals import Interval
 
+NAMED = 4
+"""Cases that are named at most."""
+ROUNDING = 1e-12
+"""A limit that is nearer to 0 than this is 0."""
 MARK = re.compile(r"<!-- (\w+): begin -->\n.*?<!-- \1: end -->", re.DOTALL)
 """`recombine report --write FILE` writes the block of that name between such marks."""
+ESCAPES = (
+    (re.compile(r"\\(?=[!-/:-@\[-`{-~])"), r"\\\\"),  # first, as the next ones are escaped by one
+    (re.compile(r"&(?=#?\w+;)"), "&amp;"),
+    (re.compile(r"<(?! )"), "&lt;"),  # before a blank it is a comparison, and nowhere the start of a tag
+    (re.compile(r"`"), r"\\`"),
+    (re.compile(r"\](?=[(\[:])"), r"\\]"),  # links and pictures
+)
+
+
+def interval_text(interval: Interval) -> str:
+    """A number with its interval; an end that is open is infinite."""
+    if not interval.networks:
+        return "no value"
+    if not (isfinite(interval.low) or isfinite(interval.high)):
+        return f"{interval.value:.3g}"
+    return f"{interval.value:.3g} [{_limit(interval.low)}, {_limit(interval.high)}]"
+
+
+def _limit(value: float) -> str:
+    if not isfinite(value):
+        return "∞" if value > 0 else "-∞"
+    return "0" if abs(value) < ROUNDING else f"{value:.3g}"
+
+
+def sentence(judgement: Judgement) -> str:
+    """What the primary tests came to: for every statistic its values, the claimed range, and the cases that differ."""
+    if judgement.tests and not any(test.learnt for test in judgement.tests):
+        return f"None of {max(test.trained for test in judgement.tests)} networks learnt what it was trained on."
+    parts = []
+    for statistic in dict.fromkeys(test.statistic for test in judgement.tests):
+        tests = [test for test in judgement.tests if test.statistic == statistic]
+        parts.append(_statement(tests))
+    text = "; ".join(parts) or "nothing measured"
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _statement(tests: Sequence[Test]) -> str:
+    first = tests[0]
+    if len(tests) == 1:
+        case = f" ({first.case})" if first.case else ""
+        return f"{first.statistic}{case} {interval_text(first.interval)}, claimed {first.claimed}"
+    values = [test.interval.value for test in tests if isfinite(test.interval.value)]
+    span = f"{min(values):.3g} to {max(values):.3g}" if values else "no value"
+    agreeing = [test for test in tests if test.outcome in ("supported", "as claimed")]
+    text = f"{first.statistic} {span}, claimed {first.claimed}, in {len(agreeing)} of {len(tests)} cases"
+    others = [test for test in tests if test not in agreeing]
+    return f"{text} ({_named(others)})" if others else text
+
+
+def _named(tests: Sequence[Test]) -> str:
+    """Cases by outcome."""
+    outcomes = dict.fromkeys(test.outcome for test in tests)
+    parts = []
+    for outcome in outcomes:
+        names = list(dict.fromkeys(test.case for test in tests if test.outcome == outcome))
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        parts.append(f"{outcome}: {' / '.join(names[:NAMED])}{more}")
+    return "; ".join(parts)
+
+
+def robustness(judgement: Judgement) -> str:
+    """How many alternatives agree, which do not, and how many controls support a cause."""
+    parts = []
+    if compared := judgement.comparable():
+        differing = judgement.differing()
+        text = f"agree {len(compared) - len(differing)} of {len(compared)}"
+        parts.append(f"{text} ({_named(differing)})" if differing else text)
+    if judgement.controls:
+        held = [test for test in judgement.controls if test.outcome in ("supported", "as claimed")]
+        parts.append(f"controls {len(held)} of {len(judgement.controls)}")
+    return "; ".join(parts) or "–"
+
+
+def network_count(judgement: Judgement) -> str:
+    """Fewest networks that learnt, of those trained, over the primary tests."""
+    counted = [(test.learnt, test.trained) for test in judgement.tests if test.trained]
+    if not counted:
+        return "–"
+    learnt, trained = min(counted, key=lambda pair: (pair[0] / pair[1], pair[1]))
+    return f"{learnt}/{trained}"
+
+
+def verdict_text(judgement: Judgement) -> str:
+    """The verdict; of few networks, how many tests point the way that is claimed. Late criteria are marked."""
+    text: str = judgement.verdict
+    if judgement.verdict == "direction only":
+        ways = [test.outcome for test in judgement.tests if test.outcome in DIRECTIONS]
+        text = f"direction: as claimed in {ways.count('as claimed')} of {len(ways)}"
+    return f"{text} (after the data)" if judgement.timing == "after the data" else text
+
+
+def escaped(text: object) -> str:
+    """One line that shows exactly this text: no tag, link or code in it is taken for one."""
+    line = " ".join(str(text).split())
+    for pattern, replacement in ESCAPES:
+        line = pattern.sub(replacement, line)
+    return line
+
+
+def row(cells: Iterable[object]) -> str:
+    """A row of a table; what would end a cell is escaped."""
+    return "| " + " | ".join(escaped(cell).replace("|", r"\|") for cell in cells) + " |"
+
+
+def table(heads: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    """A Markdown table."""
+    head = "|" + "".join(f" {name} |" if name else " |" for name in heads)
+    return "\n".join([head, "|" + "---|" * len(heads), *map(row, rows)])
 
 
 def markdown_table(judgements: Sequence[Judgement]) -> str:
-    """The verdicts as a Markdown table."""
-    referenced = _has_reference(judgements)
+    """The verdicts as a Markdown table; beside directions, the verdict of the reference results."""
+    referenced = any(judgement.verdict == "direction only" for judgement in judgements)
     heads = ["claim", "verdict", *(["reference"] if referenced else []), "evidence", "robustness", "learnt / trained"]
-    lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
-    for judgement in judgements:
-        reference = [judgement.reference or "–"] if referenced else []
-        cells = (
-            f"**{judgement.claim}** {judgement.text} ({judgement.where})", verdict_text(judgement), *reference,
+    return table(heads, (
+        (
+            f"**{judgement.claim}** {judgement.text} ({judgement.where})", verdict_text(judgement),
+            *([judgement.reference or "–"] if referenced else []),
             sentence(judgement), robustness(judgement), network_count(judgement),
-        )  # fmt: skip
-        lines.append(row(cells))
-    return "\n".join(lines)
-
-
-def _has_reference(judgements: Sequence[Judgement]) -> bool:
-    """Whether some claim has a direction only, beside which the reference verdict is shown."""
-    return any(judgement.verdict == "direction only" for judgement in judgements)
+        )
+        for judgement in judgements
+    ))  # fmt: skip
 
 
 def brief_table(judgements: Sequence[Judgement], sections: Sequence[Section]) -> str:
@@ -50,15 +154,15 @@ def brief_table(judgements: Sequence[Judgement], sections: Sequence[Section]) ->
     number = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
     placed = {name for section in sections for name in section.claims}
     rest = Section("rest", "Others", "", claims=tuple(name for name in texts if name not in placed))
-    lines = [f"{len(texts)} claims: {escaped(number)}.", "", "| | |", "|---|---|"]
+    rows = []
     for section in (*sections, rest):
         groups: dict[str, list[str]] = {}
         for name in section.claims:
             if name in texts:
                 groups.setdefault(texts[name], []).append(name)
         if groups:
-            lines.append(row((section.title, "; ".join(f"{text}: {listed(names)}" for text, names in groups.items()))))
-    return "\n".join(lines)
+            rows.append((section.title, "; ".join(f"{text}: {listed(names)}" for text, names in groups.items())))
+    return f"{len(texts)} claims: {escaped(number)}.\n\n{table(('', ''), rows)}"
 
 
 def claim_by_claim(judgements: Sequence[Judgement]) -> str:
@@ -68,13 +172,14 @@ def claim_by_claim(judgements: Sequence[Judgement]) -> str:
         parts.append(f"### {escaped(judgement.claim)}: {verdict_text(judgement)}\n")
         parts.append(f"{escaped(judgement.text)} ({escaped(judgement.where)}).\n\n{escaped(sentence(judgement))}\n")
         rows = [
-            row((kind, test.case, test.statistic, interval_text(test.interval), test.claimed, *_outcome(test)))
+            (kind, test.case, test.statistic, interval_text(test.interval), test.claimed,
+             test.outcome + (" (after the data)" if test.timing == "after the data" else ""),
+             f"{test.learnt}/{test.trained}")
             for kind, tests in evidence(judgement)
             for test in tests
-        ]
-        if rows:
-            head = "| | case | statistic | estimate [95 % interval] | claimed | outcome | learnt / trained |"
-            parts.append("\n".join([head, "|---|---|---|---|---|---|---|", *rows]) + "\n")
+        ]  # fmt: skip
+        heads = ("", "case", "statistic", "estimate [95 % interval]", "claimed", "outcome", "learnt / trained")
+        parts += [table(heads, rows) + "\n"] if rows else []
     return "\n".join(parts)
 
 
@@ -85,37 +190,28 @@ def evidence(judgement: Judgement) -> list[tuple[str, list[Test]]]:
     ]  # fmt: skip
 
 
-def _outcome(test: Test) -> tuple[str, str]:
-    late = f" ({test.timing})" if test.timing == "after the data" else ""
-    return f"{test.outcome}{late}", f"{test.learnt}/{test.trained}"
-
-
 def causes_table(judgements: Sequence[Judgement]) -> str:
     """What the paper gives as causes of failure, each with its controls, as Markdown."""
-    lines = ["| claim | control | estimate [95 % interval] | claimed | outcome |"]
-    lines.append("|---|---|---|---|---|")
-    for judgement in judgements:
-        for test in judgement.controls:
-            name = f"**{judgement.claim}** {test.statistic}"
-            lines.append(row((name, test.case, interval_text(test.interval), test.claimed, test.outcome)))
-    return "\n".join(lines)
+    return table(("claim", "control", "estimate [95 % interval]", "claimed", "outcome"), (
+        (f"**{own.claim}** {test.statistic}", test.case, interval_text(test.interval), test.claimed, test.outcome)
+        for own in judgements
+        for test in own.controls
+    ))  # fmt: skip
 
 
 def provenance_table(provenance: Mapping[str, Any]) -> str:
     """What was run, where and for how long, as Markdown."""
     facts = {name: value for name, value in provenance.items() if name != "preset" and value is not None}
-    lines = ["| | |", "|---|---|"]
-    return "\n".join([*lines, *(row((name.replace("_", " "), value)) for name, value in facts.items())])
+    return table(("", ""), ((name.replace("_", " "), value) for name, value in facts.items()))
 
 
 def costs_table(costs: Mapping[str, Mapping[str, float]]) -> str:
     """What each study cost, and all of them, as Markdown."""
-    lines = ["| study | networks | training, s | measuring, s |", "|---|---|---|---|"]
-    for study, cost in costs.items():
-        seconds = (f"{cost[name]:.1f}" for name in ("training", "measuring"))
-        lines.append(row((study, round(cost["networks"]), *seconds)))
-    total = (f"{sum(cost[name] for cost in costs.values()):.1f}" for name in ("training", "measuring"))
-    return "\n".join([*lines, row(("**all**", "–", *total))])
+    heads = ("study", "networks", "training, s", "measuring, s")
+    columns = ("training", "measuring")
+    rows = [(study, round(own["networks"]), *(f"{own[name]:.1f}" for name in columns)) for study, own in costs.items()]
+    total = (f"{sum(own[name] for own in costs.values()):.1f}" for name in columns)
+    return table(heads, [*rows, ("**all**", "–", *total)])
 
 
 def marked_blocks(text: str) -> list[str]:

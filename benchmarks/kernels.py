@@ -1,0 +1,96 @@
+"""What kernels of our own bring: the same engine with and without them, in turn, in one run.
+
+A row is one recipe and one kernel: the time of a step with all kernels, the time without that one, and their ratio. The
+last row of a recipe is without any kernel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from benchmarks.cases import CASES, Case
+from benchmarks.timing import seconds_per_step
+from recombine import kernels
+from recombine.training import Ensemble
+from recombine.training.fit import Stepper
+
+USED = {
+    "CNN depth 4": ("network", "adamw"),
+    "CNN, quick preset": ("network", "adamw"),
+    "low-rank": ("narrow", "adamw"),
+    "MLP": ("adamw",),
+}
+"""Which kernels of both backends take part in training a recipe."""
+ROUNDS = 5
+"""Every way is timed so many times, in turn: a shared machine is faster at one time than at another."""
+ALL = "all"
+
+
+def compare_kernels(
+    device: torch.device, precision: str, steps: int, say: Callable[[str], None] = lambda line: None
+) -> list[dict[str, Any]]:
+    """Seconds of a step with and without each kernel.
+
+    Parameters
+    ----------
+    device
+        A CPU, where one network trains on one thread, or a GPU, where the case's members train together.
+    precision
+        Arithmetic of the networks.
+    steps
+        Steps that are timed at a time.
+    say
+        Takes a line on every result.
+
+    Returns
+    -------
+    One row per recipe and kernel, and one without any: `case`, `kernel`, `with`, `without` and `ratio`.
+    """
+    rows = []
+    for name, used in USED.items():
+        ways: dict[str, list[float]] = {way: [] for way in ("", *used, ALL)}
+        with _one_thread(device):
+            steppers = {way: _stepper(CASES[name], device, precision, way) for way in ways}
+            for _ in range(ROUNDS):
+                for way, seconds in ways.items():
+                    with _without(way):
+                        seconds.append(seconds_per_step(steppers[way], steps))
+        fast = statistics.median(ways.pop(""))
+        for kernel, seconds in ways.items():
+            slow = statistics.median(seconds)
+            say(f"{name}: {1e3 * fast:.3g} ms per step, without {kernel} {1e3 * slow:.3g} ms, {slow / fast:.2f} times")
+            rows.append({"case": name, "kernel": kernel, "with": fast, "without": slow, "ratio": slow / fast})
+    return rows
+
+
+def _stepper(case: Case, device: torch.device, precision: str, way: str) -> Stepper:
+    """An ensemble that has taken its first steps, which on a GPU decide what it runs on."""
+    members = case.members if device.type == "cuda" else 1
+    with _without(way):
+        ensemble = Ensemble(case.spec(precision).seeds(range(members)), device)
+        stepper = Stepper(ensemble, ensemble.initial())
+        stepper.advance(2)
+    return stepper
+
+
+def _without(way: str) -> contextlib.AbstractContextManager[None]:
+    """The block in which a way is timed: all kernels (""), without one, or without all."""
+    if not way:
+        return contextlib.nullcontext()
+    return kernels.without() if way == ALL else kernels.without(way)
+
+
+@contextlib.contextmanager
+def _one_thread(device: torch.device) -> Iterator[None]:
+    """On a CPU, one thread in the block, as sweeps train there."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if device.type == "cpu" else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

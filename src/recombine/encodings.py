@@ -1,0 +1,373 @@
+"""Encodings: the value of one factor to the activity of its own neurons (§3.1 of the paper).
+
+Each factor is coded by itself, so every encoding is disentangled by construction. One encoding codes all factors, or
+each has its own (`mixed`). Codes are differentiable in the value except `onehot`. Population codes work on the
+factor's *position* (0 … count − 1), so that any factor can be coded, whatever its values; `rate` is the value itself.
+`polar` and `circular` go by the factor's form: an angle has the same code after a full period.
+
+A factor that is **absent** (an isolated-factor example shows only one) has a block of zeros. Only population codes
+can say "absent": for `rate` zero is a value like any other.
+
+Encodings can be mixed per factor, by name:
+
+>>> mixed = ENCODINGS.parse("mixed:x=(bump:variance=3):shape=onehot")
+
+A factor that is not named is coded by its form: numbers as bumps, categories one-hot, angles as bumps on the circle.
+A task writes all of them out, so that its spec names the code of every factor; where all are the same encoding, the
+spec has that one.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import torch
+from jaxtyping import Float
+from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
+from torch import Tensor
+
+from recombine.errors import InvalidValue, listed, typed
+from recombine.factors import Factor, FactorGrid, Form
+from recombine.frozen import Variant, text_pieces
+from recombine.registry import Registry
+
+
+class Encoding(Variant):
+    """Value of a factor to its code.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> rc.ENCODINGS.parse("bump").size(rc.Factor("x", 0, 27, 28))
+    28
+    >>> rc.BumpTask(encoding="rate").code_sizes
+    (1, 1)
+    """
+
+    population: ClassVar[bool] = True
+    """Whether an absent factor can be told from a present one."""
+    differentiable: ClassVar[bool] = True
+    """Whether the code varies smoothly with the value, and real-valued factors can be coded."""
+
+    @abstractmethod
+    def size(self, factor: Factor) -> int:
+        """How many neurons code the factor."""
+
+    @abstractmethod
+    def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
+        """The code of each value."""
+
+    def present(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
+        """The code of each value, with zeros where the value is NaN: the factor is absent there."""
+        if not self.population:
+            if bool(torch.isnan(values).any()):
+                raise InvalidValue("encoding", self.kind, "a population code, since the data leave factors absent")
+            return self.code(values, factor)
+        absent = torch.isnan(values)
+        code = self.code(torch.where(absent, torch.full_like(values, factor.low), values), factor)
+        return torch.where(absent[..., None], torch.zeros_like(code), code)
+
+    def of(self, factor: Factor) -> Encoding:
+        """The encoding of this factor: itself, unless encodings are mixed."""
+        return self
+
+    def resolved(self, grid: FactorGrid) -> Encoding:
+        """The same encoding with what follows the factors' forms written out."""
+        return self
+
+
+ENCODINGS: Registry[Encoding] = Registry("encoding", Encoding)
+AnyEncoding = Annotated[SerializeAsAny[Encoding], BeforeValidator(ENCODINGS.parse)]
+
+
+def _neurons(factor: Factor, like: Tensor) -> Tensor:
+    return torch.arange(factor.count, dtype=like.dtype, device=like.device)
+
+
+@ENCODINGS.register
+class Bump(Encoding):
+    """A Gaussian bump over neurons k = 0 … count − 1: `exp(−(k − v)² / 2s²)`.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> import torch
+    >>> rc.Bump(variance=0.5).code(torch.tensor([1.0]), rc.Factor("x", 0, 3, 4)).round(decimals=3)
+    tensor([[0.3680, 1.0000, 0.3680, 0.0180]])
+    """
+
+    kind: Literal["bump"] = "bump"
+    variance: Annotated[float, Field(gt=0, le=1e9)] = 1.0
+    """s², in squared neuron spacings (the encoding-width study uses 1, 3, … 11)."""
+
+    def size(self, factor: Factor) -> int:
+        return factor.count
+
+    def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
+        distance = _neurons(factor, values) - factor.position(values)[..., None]
+        return torch.exp(-(distance**2) / (2 * self.variance))
+
+
+@ENCODINGS.register
+class OneHot(Encoding):
+    """1 at neuron k = v, 0 elsewhere; defined at the factor's own values only.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> import torch
+    >>> rc.OneHot().code(torch.tensor([2.0]), rc.Factor("x", 0, 3, 4))
+    tensor([[0., 0., 1., 0.]])
+    """
+
+    kind: Literal["onehot"] = "onehot"
+    differentiable: ClassVar[bool] = False
+
+    def size(self, factor: Factor) -> int:
+        return factor.count
+
+    def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
+        position = factor.position(values)
+        if bool(((position - position.round()).abs() > 1e-6).any()):
+            raise InvalidValue("encoding", self.kind, "another encoding: real-valued factors have no one-hot code")
+        if bool(((position < -0.5) | (position > factor.count - 0.5)).any()):
+            beyond = values[(position < -0.5) | (position > factor.count - 0.5)][0].item()
+            raise InvalidValue(f"values of {factor.name}", beyond, f"{factor.low:g} to {factor.high:g}")
+        return (_neurons(factor, values) == position.round()[..., None]).to(values.dtype)
+
+
+@ENCODINGS.register
+class Rate(Encoding):
+    """The scalar itself: one neuron per factor.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> import torch
+    >>> rc.Rate(scale="unit").code(torch.tensor([0.0, 3.0]), rc.Factor("x", 0, 3, 4))
+    tensor([[-1.],
+            [ 1.]])
+    """
+
+    kind: Literal["rate"] = "rate"
+    population: ClassVar[bool] = False
+    scale: Literal["raw", "unit"] = "raw"
+    """`raw`: the factor's value as it is (pixels; the published scripts). `unit`: scaled to [−1, 1]."""
+
+    def size(self, factor: Factor) -> int:
+        return 1
+
+    def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
+        if self.scale == "unit":
+            half = (factor.high - factor.low) / 2 or 1.0
+            values = (values - (factor.high + factor.low) / 2) / half
+        return values[..., None]
+
+
+@ENCODINGS.register
+class Ramp(Encoding):
+    """Graded thermometer: `clip(v − k + ½, 0, 1)`, the population form of a rate code.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> import torch
+    >>> rc.Ramp().code(torch.tensor([1.25]), rc.Factor("x", 0, 3, 4))
+    tensor([[1.0000, 0.7500, 0.0000, 0.0000]])
+    """
+
+    kind: Literal["ramp"] = "ramp"
+
+    def size(self, factor: Factor) -> int:
+        return factor.count
+
+    def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
+        return (factor.position(values)[..., None] - _neurons(factor, values) + 0.5).clamp(0.0, 1.0)
+
+
+@ENCODINGS.register
+class Positional(Encoding):
+    """Sines, then cosines, of `v / base^(i/pairs)` for i = 0 … pairs − 1.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> import torch
+    >>> rc.Positional(pairs=2).code(torch.tensor([0.0]), rc.Factor("x", 0, 3, 4))
+    tensor([[0., 0., 1., 1.]])
+    """
+
+    kind: Literal["positional"] = "positional"
+    pairs: Annotated[int, Field(ge=1, le=4096)] = 8
+    """Frequencies, each as a sine and a cosine."""
+    base: Annotated[float, Field(gt=1, le=1e12)] = 10000.0
+    """Ratio of the wavelength past the last to the first."""
+
+    def size(self, factor: Factor) -> int:
+        return 2 * self.pairs
+
+    def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
+        exponent = torch.arange(self.pairs, dtype=values.dtype, device=values.device) / self.pairs
+        angle = factor.position(values)[..., None] / self.base**exponent
+        return torch.cat([angle.sin(), angle.cos()], dim=-1)
+
+
+@ENCODINGS.register
+class Polar(Encoding):
+    """(cos θ, sin θ) of a factor that is an angle; any other factor is one-hot over its positions.
+
+    Between two positions the one-hot code passes linearly from one neuron to the next, so that it has a derivative.
+    An absent angle is (0, 0), which is no point of the circle.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> import torch
+    >>> angle = rc.Factor.of("angle", [0.0, 90.0, 180.0], form="angle")
+    >>> rc.Polar().code(torch.tensor([90.0]), angle).round().abs()
+    tensor([[0., 1.]])
+    """
+
+    kind: Literal["polar"] = "polar"
+
+    def size(self, factor: Factor) -> int:
+        return 2 if factor.form == "angle" else factor.count
+
+    def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
+        if factor.form == "angle":
+            angle = factor.radians(values)
+            return torch.stack([angle.cos(), angle.sin()], dim=-1)
+        distance = _neurons(factor, values) - factor.position(values)[..., None]
+        return (1 - distance.abs()).clamp(min=0.0)
+
+
+@ENCODINGS.register
+class Circular(Encoding):
+    """A bump that goes round the circle: `exp((cos(θ − θ_k) − 1) / s²)`, with θ_k the angle of neuron k.
+
+    Near its top it is the Gaussian of `bump`, but it is smooth all round and the same after a full period. A factor
+    that is no angle has a `bump` code.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> import torch
+    >>> angle = rc.Factor.of("angle", [0.0, 90.0, 180.0, 270.0], form="angle")
+    >>> rc.Circular().code(torch.tensor([0.0, 360.0]), angle).round(decimals=2)
+    tensor([[1.0000, 0.6700, 0.4400, 0.6700],
+            [1.0000, 0.6700, 0.4400, 0.6700]])
+    """
+
+    kind: Literal["circular"] = "circular"
+    variance: Annotated[float, Field(gt=0, le=1e9)] = 1.0
+    """s², in squared neuron spacings."""
+
+    def size(self, factor: Factor) -> int:
+        return factor.count
+
+    def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
+        if factor.period is None:
+            return Bump(variance=self.variance).code(values, factor)
+        step = 2 * math.pi * factor.spacing / factor.period
+        distance = factor.radians(values)[..., None] - factor.radians(factor.values.to(values))
+        return torch.exp((distance.cos() - 1) / (self.variance * step**2))
+
+
+DEFAULTS: dict[Form, Encoding] = {"number": Bump(), "category": OneHot(), "angle": Circular()}
+"""The encoding of a factor that none is given for, by its form."""
+
+
+@ENCODINGS.register
+class Mixed(Encoding):
+    """One encoding by factor name, as `mixed:x=bump:angle=polar`; by the factor's form where none is given.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> rc.BumpTask(size=8, encoding="mixed:x=bump:y=rate").code_sizes
+    (8, 1)
+    >>> str(rc.Mixed(x="bump", y="rate"))
+    'mixed:x=bump:y=rate'
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    kind: Literal["mixed"] = "mixed"
+    __pydantic_extra__: dict[str, Any]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _parse_parts(cls, fields: Any) -> Any:
+        if not isinstance(fields, dict):
+            return fields
+        return {name: value if name == "kind" else _part(name, value) for name, value in fields.items()}
+
+    @classmethod
+    def from_text(cls, parts: list[str]) -> Self:
+        fields: dict[str, str] = {}
+        for piece in text_pieces(parts):
+            name, equals, text = piece.partition("=")
+            if not equals or name in fields:
+                raise InvalidValue(
+                    "encoding", piece, "one FACTOR=ENCODING for each factor, as x=bump or y=(bump:variance=3)"
+                )
+            fields[name] = text[1:-1] if text.startswith("(") and text.endswith(")") else text
+        return cls(**fields)
+
+    @property
+    def parts(self) -> dict[str, Encoding]:
+        """The encodings that are given, by factor name."""
+        return dict(self.__pydantic_extra__ or {})
+
+    def __str__(self) -> str:
+        return ":".join([self.kind, *(f"{name}={typed(part)}" for name, part in self.parts.items())])
+
+    def replace(self, /, **fields: Any) -> Self:
+        return type(self)(**{**self.parts, **fields})
+
+    def of(self, factor: Factor) -> Encoding:
+        return self.parts.get(factor.name) or DEFAULTS[factor.form]
+
+    def resolved(self, grid: FactorGrid) -> Encoding:
+        for name, part in self.parts.items():
+            if name not in grid.names:
+                raise InvalidValue(f"encoding.{name}", str(part), f"encodings of the factors {listed(grid.names)}")
+        parts = {factor.name: self.of(factor) for factor in grid.factors}
+        first = next(iter(parts.values()))
+        if all(part == first for part in parts.values()):
+            return first
+        if "kind" in parts:  # which says what the encoding is, and so cannot name a part of it
+            raise InvalidValue("factors", "kind", "another name of the factor, or the same encoding for all factors")
+        return type(self)(**parts)
+
+    @property
+    def population(self) -> bool:  # type: ignore[override]
+        """Whether all of them can say that a factor is absent."""
+        return all(part.population for part in self.parts.values())
+
+    @property
+    def differentiable(self) -> bool:  # type: ignore[override]
+        """Whether all of them vary smoothly with the value."""
+        return all(part.differentiable for part in self.parts.values())
+
+    def size(self, factor: Factor) -> int:
+        return self.of(factor).size(factor)
+
+    def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
+        return self.of(factor).code(values, factor)
+
+    def present(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
+        return self.of(factor).present(values, factor)
+
+
+def _part(name: str, value: Any) -> Encoding:
+    try:
+        part = ENCODINGS.parse(value)
+    except InvalidValue as error:
+        inner = error.field.partition(".")[2]
+        raise InvalidValue(".".join(filter(None, ("encoding", name, inner))), error.value, error.allowed) from None
+    if isinstance(part, Mixed):
+        raise InvalidValue(f"encoding.{name}", str(part), "an encoding of one factor")
+    return part

@@ -1,0 +1,216 @@
+"""Do decoders that render each pixel from code and coordinate compose with no remedy? (E.3; ours)
+
+Coordinate MLP and transformer read the code beside every pixel's position; only the transformer lets pixels attend to
+each other. Both on the paper's task, and with other depths, codes, hold-outs, and widths at which they have as many
+parameters or operations as the CNN; the CNN beside them. Of a few networks on the paper's task, every stage's metrics
+and what the superposition study measures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from recombine.decoders import CoordinateMLP, DecoderSpec, Transformer
+from recombine.decoders.base import Interface
+from recombine.encodings import Rate
+from recombine.papers.forced_rendering.presets import BumpPreset
+from recombine.papers.forced_rendering.superposition import (
+    SUPERPOSITION_COORDS,
+    SUPERPOSITION_DIMS,
+    SUPERPOSITION_METRICS,
+    superposition_scores_of,
+)
+from recombine.reproduction.measuring import (
+    DRAWING,
+    STAGE_DIMS,
+    TRAINED,
+    Batch,
+    Measured,
+    base_attributes,
+    drawings,
+    stage_profile,
+    tabulate,
+    with_positions,
+)
+from recombine.reproduction.preset import AnyNumber, Count
+from recombine.reproduction.study import Arm, Study, Trials
+from recombine.specs import RunSpec
+
+if TYPE_CHECKING:
+    import xarray
+
+
+COORDINATE, TRANSFORMER, PLAIN = "coordinate MLP", "transformer", "CNN"
+ARCHITECTURES = (COORDINATE, TRANSFORMER)
+"""Decoders that render each pixel from code and coordinate."""
+BASE = "the paper's task"
+"""Bump code, box held out, usual depth and width."""
+RATE, ONE_HOT = "rate code in [−1, 1]", "one-hot code"
+CORNER, CROSS = "corner held out", "cross held out"
+SAME_PARAMETERS, SAME_OPERATIONS = "the CNN's parameters", "the CNN's operations"
+
+
+def of_depth(depth: int) -> str:
+    """A variant that differs in depth."""
+    return f"depth {depth}"
+
+
+Size = Callable[[DecoderSpec, Interface], int]
+STEP = 4
+"""Widths of pixel tokens are multiples of this."""
+
+
+@cache
+def parameters(decoder: DecoderSpec, interface: Interface) -> int:
+    """Numbers that are trained."""
+    with torch.device("meta"):
+        module = decoder.build(interface)
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+@cache
+def operations(decoder: DecoderSpec, interface: Interface) -> int:
+    """Floating-point operations for one image, counted on no device at all."""
+    with torch.device("meta"), FlopCounterMode(display=False) as counter:
+        decoder.build(interface)(torch.zeros(1, interface.code_size))
+    return counter.get_total_flops()
+
+
+def matched(of_width: Callable[[int], DecoderSpec], other: DecoderSpec, interface: Interface, count: Size) -> int:
+    """The width, a multiple of `STEP`, whose count (`parameters` or `operations`) is nearest to another decoder's.
+
+    The count must grow with the width.
+    """
+    target, steps = count(other, interface), 1
+    while count(of_width(2 * steps * STEP), interface) < target:
+        steps *= 2
+    low, high = steps, 2 * steps
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if count(of_width(middle * STEP), interface) < target else (low, middle)
+    return STEP * min(low, high, key=lambda n: abs(count(of_width(n * STEP), interface) - target))
+
+
+MEMORY = 1 << 28
+"""Bytes of a network's stages that are measured at a time; attention needs many times as much beside them."""
+
+
+class Settings(BumpPreset):
+    """Sizes, depths and length of training."""
+
+    attention_size: Count = 28
+    """N of this study."""
+    coordinate_width: Count = 128
+    """Size of a token of the coordinate MLP."""
+    coordinate_depth: Count = 3
+    """Its layers."""
+    coordinate_depths: AnyNumber = (2, 4, 6)
+    """Other depths of the coordinate MLP."""
+    coordinate_steps: Count = 1500
+    """Its optimiser steps."""
+    attention_width: Count = 64
+    """Size of a token of the transformer."""
+    attention_depth: Count = 2
+    """Its layers."""
+    attention_depths: AnyNumber = (3,)
+    """Other depths of the transformer."""
+    attention_steps: Count = 2500
+    """Training of transformers; at N = 28 none has learnt after 1000 steps, nearly all after 2000."""
+    attention_variants: bool = True
+    """Whether other codes, hold-outs and widths are trained too."""
+
+    variants: ClassVar[Mapping[str, Any]] = {
+        "quick": {
+            "attention_size": 10, "attention_width": 16, "attention_depth": 1, "attention_depths": (),
+            "attention_steps": 150, "coordinate_width": 32, "coordinate_depth": 2, "coordinate_depths": (),
+            "coordinate_steps": 300, "attention_variants": False,
+        }
+    }  # fmt: skip
+
+
+class AttentionStudy(Study[Settings]):
+    """Decoders that know where each pixel is."""
+
+    name: ClassVar[str] = "attention"
+    question: ClassVar[str] = "Do decoders that know where each pixel is compose?"
+    settings: ClassVar[type[Settings]] = Settings
+    version: ClassVar[int] = 2
+    metrics: ClassVar[tuple[str, ...]] = ("stage_profile", *SUPERPOSITION_METRICS)
+
+    def arms(self, preset: Settings) -> list[Arm]:
+        plain = preset.spec(size=preset.attention_size)
+        return [*_coordinate_arms(preset), *_transformer_arms(preset), Arm((PLAIN, BASE), plain, extra=True)]
+
+    def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
+        def measured(batch: Batch) -> Measured:
+            return {**batch.scores, "drawing": drawings(batch)}
+
+        result = tabulate(trials, ("decoder", "variant"), measured, {"drawing": DRAWING})
+        few = {labels: trials[labels][: trials.preset.extra_seeds] for labels in trials if labels[1] == BASE}
+        looked_into = tabulate(
+            Trials(trials.preset, trials.device, few), ("decoder", "variant"), partial(one_by_one, _looked_into),
+            {**SUPERPOSITION_DIMS, **STAGE_DIMS},
+        ).isel(variant=0, drop=True)  # fmt: skip
+        attributes = base_attributes(trials, size=trials.preset.attention_size)
+        found = result.merge(looked_into.drop_vars(TRAINED), join="left").assign_coords(SUPERPOSITION_COORDS)
+        return with_positions(found, trials.first.spec).assign_attrs(attributes)
+
+
+def _coordinate_arms(preset: Settings) -> Iterator[Arm]:
+    def decoder(width: int = preset.coordinate_width, depth: int = preset.coordinate_depth) -> CoordinateMLP:
+        return CoordinateMLP(width=width, depth=depth)
+
+    task: Task = partial(preset.spec, size=preset.attention_size, steps=preset.coordinate_steps)
+    yield Arm((COORDINATE, BASE), task(decoder=decoder()))
+    yield from _other_arms(preset, COORDINATE, decoder, preset.coordinate_depths, task)
+
+
+def _transformer_arms(preset: Settings) -> Iterator[Arm]:
+    def decoder(width: int = preset.attention_width, depth: int = preset.attention_depth) -> Transformer:
+        return Transformer(width=width, depth=depth, feedforward=4 * width)
+
+    task: Task = partial(preset.spec, size=preset.attention_size, steps=preset.attention_steps)
+    yield Arm((TRANSFORMER, BASE), task(decoder=decoder()))
+    yield from _other_arms(preset, TRANSFORMER, decoder, preset.attention_depths, task)
+
+
+Task = Callable[..., RunSpec]
+"""A run from a decoder and fields of the task."""
+
+
+def _other_arms(
+    preset: Settings, name: str, decoder: Callable[..., DecoderSpec], depths: tuple[int, ...], task: Task
+) -> Iterator[Arm]:
+    """Other depths and, if asked for, other codes, hold-outs and widths."""
+    for depth in depths:
+        yield Arm((name, of_depth(depth)), task(decoder=decoder(depth=depth)), extra=True)
+    if not preset.attention_variants:
+        return
+    yield Arm((name, RATE), task(decoder=decoder(), encoding=Rate(scale="unit")), extra=True)
+    yield Arm((name, ONE_HOT), task(decoder=decoder(), encoding="onehot"), extra=True)
+    yield Arm((name, CORNER), task(decoder=decoder(), holdout="corner"), extra=True)
+    yield Arm((name, CROSS), task(decoder=decoder(), holdout="cross", allow_unseen=True), extra=True)
+    interface = task(decoder=decoder()).interface
+    for label, count in ((SAME_PARAMETERS, parameters), (SAME_OPERATIONS, operations)):
+        width = matched(decoder, preset.cnn(preset.depth), interface, count)
+        yield Arm((name, label), task(decoder=decoder(width)), extra=True)
+
+
+def _looked_into(batch: Batch) -> dict[str, np.ndarray]:
+    """Stages, superposition and kernel of networks on the paper's task."""
+    return {**stage_profile(batch, maps=False), **superposition_scores_of(batch)}
+
+
+def one_by_one(measure: Callable[[Batch], Mapping[str, np.ndarray]], batch: Batch) -> dict[str, np.ndarray]:
+    """A measurement of one network after the other: attention needs memory for every pair of pixels."""
+    rows = [measure(Batch([run], batch.device, min(batch.memory, MEMORY))) for run in batch.runs]
+    return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+
+
+STUDY = AttentionStudy()

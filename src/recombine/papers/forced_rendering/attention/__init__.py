@@ -1,1 +1,0 @@
-"""Do transformers and spatially aware MLPs compose? (extra)"""

@@ -1,0 +1,249 @@
+"""Fig. 2, 5, 10, 11 and 12: CNNs by depth."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from recombine.papers.forced_rendering.presets import CODES
+from recombine.reproduction.figures import FigureSpec
+from recombine.reproduction.panels import (
+    band,
+    bare,
+    divided,
+    drawn_image,
+    letter,
+    seed_count,
+    styled,
+    volume_line,
+    volume_rows,
+)
+from recombine.reproduction.tables import listed_attribute
+
+if TYPE_CHECKING:
+    import xarray
+
+
+def _depths(result: xarray.Dataset, encoding: str, name: str) -> list[int]:
+    """Depths that were trained with this code."""
+    present = (
+        result[name]
+        .sel(encoding=encoding)
+        .notnull()
+        .any([d for d in result[name].dims if d not in ("encoding", "depth")])
+    )
+    return [int(depth) for depth in result["depth"].values if bool(present.sel(depth=depth))]
+
+
+def _profiles(ax: Axes, result: xarray.Dataset, encoding: str, name: str, depths: list[int], **line: object) -> None:
+    """One line per depth, over the stages."""
+    every = [int(depth) for depth in result["depth"].values]  # a depth has its colour in every panel
+    shades = dict(zip(every, pyplot.get_cmap("viridis")(np.linspace(0.05, 0.95, len(every))), strict=True))
+    for depth in depths:
+        band(ax, result[name].sel(encoding=encoding, depth=depth), f"depth {depth}", shades[depth], **line)
+    ax.set_xlabel("stage (0: input)")
+
+
+def depth_figure(result: xarray.Dataset) -> Figure:
+    """Fig. 2: probes, factorization and volume, bump against rate code."""
+    shown, depths = int(result.attrs["shown"]), listed_attribute(result, "compared")
+    with styled():
+        figure = pyplot.figure(figsize=(9.6, 7.4), layout="constrained")
+        top, bottom = divided(figure, 2, 1, height_ratios=[2.9, 2.1])
+        axes = top.subplots(2, 2, sharey="row", sharex=True)
+        for column, encoding in enumerate(CODES):
+            ax = axes[0, column]
+            _profiles(ax, result, encoding, "probe_in_sample", depths)
+            _profiles(ax, result, encoding, "probe_held_out", depths, linestyle="--", marker="s")
+            ax.set_ylim(-0.5, 1.05)
+            letter(ax, "ab"[column], f"{encoding} code: probe R² (dashed: scored on held-out points)")
+            ax = axes[1, column]
+            _profiles(ax, result, encoding, "factorization", depths)
+            letter(ax, "cd"[column], f"{encoding} code: factorization")
+        axes[0, 0].set_ylabel("R²")
+        axes[1, 0].set_ylabel("F")
+        axes[1, 1].legend(fontsize=7, ncols=2)
+        panels = bottom.subplots(2, shown + 3, squeeze=False)
+        for row, encoding in enumerate(CODES):
+            volume_line(list(panels[row]), result, result["log_volume"].sel(encoding=encoding, depth=shown))
+            panels[row, 0].set_ylabel(f"{encoding} code")
+            letter(panels[row, 0], "ef"[row], "log10 dv: in")
+    return figure
+
+
+def depth_caption(result: xarray.Dataset) -> str:
+    """Numbers of Fig. 2."""
+    compared = result.sel(depth=listed_attribute(result, "compared"))
+    words = []
+    for encoding in CODES:
+        own = compared.sel(encoding=encoding)
+        first = own["factorization"].isel(stage=0).mean().item()
+        lowest = own["factorization"].min("stage").mean().item()
+        words.append(
+            f"{encoding} code: factorization falls from {first:.2f} at the input to {lowest:.2f} at its lowest stage; "
+            f"the probe's R² on held-out points is at worst {own['probe_held_out'].mean('seed').min().item():.2f}, in "
+            f"sample {own['probe_in_sample'].mean('seed').min().item():.2f}"
+        )
+    return (
+        f"Linear probes (a, b), factorization (c, d) along the stages of CNNs of several depths, means and standard "
+        "errors "
+        f"over {seed_count(compared['factorization'])}; (e, f) log10 of the volume element over the grid for depth "
+        f"{result.attrs['shown']}, first seed, each stage in colours of its own. " + ". ".join(words) + "."
+    )
+
+
+def drawings_figure(result: xarray.Dataset) -> Figure:
+    """Fig. 10: what CNNs of each depth draw at three held-out positions."""
+    depths = _depths(result, "bump", "drawing")
+    places = range(3)
+    rows = [(code, k) for code in CODES for k in places]
+    with styled():
+        figure, axes = pyplot.subplots(
+            len(rows), len(depths), figsize=(1.05 * len(depths) + 0.7, 1.08 * len(rows) + 0.4), squeeze=False,
+            layout="constrained",
+        )  # fmt: skip
+        for line, (code, k) in zip(axes, rows, strict=True):
+            for ax, depth in zip(line, depths, strict=True):
+                image = result["drawing"].sel(encoding=code, depth=depth).isel(sample=k).values
+                if np.isfinite(image).all():
+                    place = result["place"].values[k]
+                    drawn_image(ax, image, result["held_out"].values, place, float(result.attrs["background"]))
+                else:
+                    bare(ax)
+                    ax.set_visible(False)
+            if k == 1:
+                line[0].set_ylabel(f"{code} code")
+        for ax, depth in zip(axes[0], depths, strict=True):
+            ax.set_title(f"depth {depth}", fontsize=8)
+    return figure
+
+
+def drawings_caption(result: xarray.Dataset) -> str:
+    """Errors by depth."""
+    parts = []
+    for code in CODES:
+        over = result["ood_over_blank"].sel(encoding=code).mean("seed").dropna("depth")
+        parts.append(f"{code} code {over.min().item():.2f} to {over.max().item():.2f}")
+    accuracy = result["ood_accuracy"].mean("seed")
+    return (
+        f"Drawings of the first seed at three held-out places by CNN depth; crosses mark the truth. Mean held-out "
+        f"error over blank, over {seed_count(result['ood_over_blank'])} and depending on depth: {'; '.join(parts)}. "
+        "The bump is in place for "
+        f"{100 * accuracy.min().item():.0f} to {100 * accuracy.max().item():.0f} % of held-out combinations."
+    )
+
+
+def volumes_figure(result: xarray.Dataset) -> Figure:
+    """Fig. 11: log10 dv at every stage, all depths, both codes."""
+    rows = [
+        (f"{code}\ndepth {depth}", result["log_volume"].sel(encoding=code, depth=depth))
+        for code in CODES
+        for depth in _depths(result, code, "log_volume")
+    ]
+    return volume_rows(result, rows, "log10 of the volume element by stage (columns: input, layers, output)", 1.0)
+
+
+def volumes_caption(result: xarray.Dataset) -> str:
+    """How the spread of log10 dv grows."""
+    words = []
+    for code in CODES:
+        spread = result["spread"].sel(encoding=code).mean("seed")
+        last = [spread.sel(depth=d).dropna("stage").values[-1] for d in _depths(result, code, "spread")]
+        words.append(
+            f"{code} code: {spread.isel(stage=0).mean().item():.2f} at the input, {min(last):.2f} to {max(last):.2f} "
+            "at the output"
+        )
+    return (
+        "log10 of the volume element over the grid, first seed, one row per network and each panel in colours of its "
+        f"own; dashed: held out. Standard deviation over the grid, mean over {seed_count(result['spread'])}: "
+        + "; ".join(words)
+        + "."
+    )
+
+
+def profiles_figure(result: xarray.Dataset) -> Figure:
+    """Fig. 12: probes and factorization, all depths."""
+    with styled():
+        figure, axes = pyplot.subplots(2, 2, figsize=(8.6, 5.4), layout="constrained", sharey="row")
+        for column, code in enumerate(CODES):
+            depths = _depths(result, code, "factorization")
+            _profiles(axes[0, column], result, code, "probe_held_out", depths)
+            _profiles(axes[1, column], result, code, "factorization", depths)
+            axes[0, column].set_title(f"{code} code: probe R² on held-out points")
+            axes[1, column].set_title(f"{code} code: factorization")
+        axes[0, 0].set_ylim(max(-0.5, axes[0, 0].get_ylim()[0]), 1.05)
+        axes[1, 0].legend(fontsize=7, ncols=2)
+    return figure
+
+
+def profiles_caption(result: xarray.Dataset) -> str:
+    """Lowest factorization by depth."""
+    words = []
+    for code in CODES:
+        low = result["factorization"].sel(encoding=code).mean("seed").min("stage").dropna("depth")
+        words.append(
+            f"{code} code "
+            + ", ".join(f"{v:.2f} (depth {int(d)})" for d, v in zip(low["depth"].values, low.values, strict=True))
+        )
+    return (
+        f"Held-out linear probes and factorization along the stages, all CNN depths, means and standard errors over "
+        f"{seed_count(result['factorization'])}. Lowest factorization: " + "; ".join(words) + "."
+    )
+
+
+def wrapping_figure(result: xarray.Dataset) -> Figure:
+    """Fig. 5: the factor grid, and where a real network puts it."""
+    surface, mask = result["surface"].values, result["held_out"].values
+    x, y = np.meshgrid(result["x"].values, result["y"].values)
+    hue = pyplot.get_cmap("viridis")((x - x.min()) / (x.max() - x.min()))[..., :3]
+    shade = 0.45 + 0.55 * (y - y.min()) / (y.max() - y.min())
+    colors = np.where(mask[..., None], [0.84, 0.37, 0.0], hue) * shade[..., None]
+    with styled():
+        figure = pyplot.figure(figsize=(8.2, 3.8), layout="constrained")
+        flat = figure.add_subplot(1, 2, 1)
+        flat.pcolormesh(
+            x, y, np.zeros_like(x, dtype=float), facecolors=colors.reshape(-1, 3), edgecolor="white", linewidth=0.2
+        )
+        flat.collections[0].set_array(None)
+        flat.collections[0].set_facecolor(colors.reshape(-1, 3))
+        flat.set_aspect("equal")
+        flat.invert_yaxis()
+        flat.set_xlabel("x")
+        flat.set_ylabel("y")
+        letter(flat, "native", "factor space; held out in orange")
+        curved = figure.add_subplot(1, 2, 2, projection="3d")
+        curved.plot_surface(
+            surface[..., 0], surface[..., 1], surface[..., 2], facecolors=colors, rstride=1, cstride=1, shade=False,
+            linewidth=0.15, edgecolor=(1, 1, 1, 0.5), antialiased=True,
+        )  # fmt: skip
+        curved.set_title("(embedding) outputs, 3 main directions", loc="left", fontsize=9)
+        curved.set_xticklabels([])
+        curved.set_yticklabels([])
+        curved.set_zticklabels([])
+        curved.view_init(elev=28, azim=-55)
+    return figure
+
+
+def wrapping_caption(result: xarray.Dataset) -> str:
+    """Fig. 5 in words."""
+    extent = result["surface"].std(["y", "x"])
+    held = result["surface"].where(result["held_out"]).std(["y", "x"])
+    ratio = float(np.sqrt((held**2).sum() / (extent**2).sum()))
+    return (
+        f"The flat factor grid (left) and where a trained bump-coded CNN of depth {result.attrs['shown']} puts it "
+        "(right: its outputs along their three largest principal directions, first seed). The held-out box spreads "
+        f"{ratio:.2f} times as far as the whole grid."
+    )
+
+
+FIGURES = (
+    FigureSpec("fig2", "Probes, factorization and volume along the stages", ("depth",), depth_figure, depth_caption),
+    FigureSpec("fig5", "Factor space, wrapped into the space of images", ("depth",), wrapping_figure, wrapping_caption),
+    FigureSpec("fig10", "Held-out drawings by CNN depth", ("depth",), drawings_figure, drawings_caption),
+    FigureSpec("fig11", "Volume element of CNNs, all depths", ("depth",), volumes_figure, volumes_caption),
+    FigureSpec("fig12", "Probes and factorization of CNNs, all depths", ("depth",), profiles_figure, profiles_caption),
+)

@@ -1,1 +1,0 @@
-"""Does the other direction, image to code, compose? (extra)"""

@@ -1,1 +1,0 @@
-"""Does a broader population code compose better? (extra)"""

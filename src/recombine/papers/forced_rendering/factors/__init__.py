@@ -1,1 +1,0 @@
-"""Does forced rendering scale to three, four and five factors? (ours)"""

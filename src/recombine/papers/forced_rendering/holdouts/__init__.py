@@ -1,1 +1,0 @@
-"""Does the shape or the size of the hold-out matter? (extra)"""

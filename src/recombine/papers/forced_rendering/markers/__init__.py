@@ -1,1 +1,0 @@
-"""Which number should one look at?"""

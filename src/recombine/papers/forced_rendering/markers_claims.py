@@ -1,0 +1,190 @@
+"""Is factorization kept through the forward pass what composing needs? (§5)
+
+Judged on all networks of the marker study that learnt and were not trained on the whole grid: those have seen what
+counts as held out. That composing *needs* factorization means that networks that compose have more of it than networks
+of the same architecture and code that fail; the paper's mean over the forward pass is that over hidden stages and
+output. The bound, an AUROC of 0.75, is where a marker tells better than half-way between chance and always.
+
+"Near the top" is above three quarters of the markers that the paper does not name, each scored on architectures that it
+was not chosen on. Signs of F and dv are the claim's own: composing networks have more of F, and less spread and
+roughness of log10 dv; other markers have the sign that is chosen on other architectures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache, partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recombine.papers.forced_rendering.markers_measuring import (
+    FACTORIZATION,
+    FALL,
+    MARKERS,
+    MEAN,
+    NAMED,
+    OUTPUT,
+    SPREAD,
+    predicted_sign,
+)
+from recombine.papers.forced_rendering.markers_scoring import (
+    RESAMPLES,
+    Table,
+    aurocs,
+    counted,
+    left_out,
+    more_telling,
+    never_shown,
+    table_of,
+)
+from recombine.papers.forced_rendering.samples import trained
+from recombine.reproduction.claims import Claim, Data, Sample, Statement
+from recombine.reproduction.criteria import below, effect
+from recombine.reproduction.intervals import Estimate, Resampled
+
+if TYPE_CHECKING:
+    import xarray
+
+
+TELLING = 0.25
+"""AUROC over one half from which on a marker counts as telling."""
+TOP = 0.25
+"""Share of the rivals that may be more telling than one near the top."""
+
+
+def _of_networks(networks: xarray.Dataset, estimated: Callable[[Table], Estimate]) -> Sample:
+    """A number of all networks that learnt together."""
+
+    def of_rows(rows: np.ndarray) -> Estimate:
+        return estimated(table_of(networks, rows.astype(int)))
+
+    number = networks.sizes["network"]
+    was_trained = np.asarray(trained(networks).values, dtype=bool)
+    return Sample(np.arange(number, dtype=float), counted(networks), was_trained, of_rows)
+
+
+def _resampled(value: float, draws: np.ndarray, table: Table) -> Resampled:
+    """With as many networks as there are arms of the rarer outcome: networks of one arm are hardly several."""
+    finite = draws[np.isfinite(draws)]
+    number = table.fewest if np.isfinite(value) and len(finite) else 0
+    return Resampled(float(value), tuple(finite.tolist()) or (float("nan"),), number)
+
+
+def _mean_auroc(marker: int, position: int, sign: float, table: Table) -> Estimate:
+    """AUROC of one marker at one position less a half, mean over architectures."""
+    one = replace(table, values=table.values[:, [marker]][:, :, [position]])
+    values = []
+    for scores in (aurocs(one), aurocs(one, RESAMPLES)):
+        there = np.isfinite(scores[:, :, 0, 0])
+        total = np.where(there, scores[:, :, 0, 0], 0.0).sum(axis=1)
+        mean = np.divide(total, there.sum(axis=1), out=np.full(len(total), np.nan), where=there.any(axis=1))
+        values.append(sign * (mean - 0.5))
+    return _resampled(values[0][0], values[1], table)
+
+
+Found = tuple[Table, np.ndarray, np.ndarray]
+"""Networks that learnt, left-out scores of all markers, and the same in resamples."""
+
+
+def _scored(networks: xarray.Dataset) -> Found:
+    table = table_of(networks)
+    places = [str(name) for name in networks["position"].values]
+    signs = np.array([[predicted_sign(str(name), place) for place in places] for name in networks["marker"].values])
+    return table, left_out(aurocs(table), signs), left_out(aurocs(table, RESAMPLES), signs)
+
+
+def _rank(found: Callable[[], Found], marker: int, rivals: list[int], table: Table) -> Estimate:
+    """Share of rivals that are more telling."""
+    _, scores, draws = found()
+    chosen = [*rivals, marker]
+    value, resampled = (more_telling(part[:, chosen], len(chosen) - 1) for part in (scores, draws))
+    return _resampled(value[0], resampled, table)
+
+
+def _index(networks: xarray.Dataset, dim: str, name: str) -> int:
+    return [str(value) for value in networks[dim].values].index(name)
+
+
+def telling(networks: xarray.Dataset, marker: str, position: str, sign: float = 1.0) -> Sample:
+    """AUROC of a marker at a position less a half, composing networks having the larger (or smaller) values."""
+    places = _index(networks, "marker", marker), _index(networks, "position", position)
+    return _of_networks(networks, partial(_mean_auroc, *places, sign))
+
+
+def ranks(networks: xarray.Dataset, cases: Mapping[str, str], *, free: bool = False) -> dict[str, Sample]:
+    """By case, the share of the markers that the paper does not name, or of those free of targets, that tell more."""
+    found = cache(partial(_scored, networks))  # all ranks are from the same resamples
+    names = [str(name) for name in networks["marker"].values]
+    rivals = [
+        k
+        for k, name in enumerate(names)
+        if MARKERS[name].family not in NAMED and not (free and MARKERS[name].needs_targets)
+    ]
+    return {
+        case: _of_networks(networks, partial(_rank, found, names.index(marker), rivals))
+        for case, marker in cases.items()
+    }
+
+
+def factorization_cases(data: Data) -> dict[str, Sample]:
+    """F over the forward pass."""
+    return {"F, mean over hidden stages and output": telling(never_shown(data["markers"]), FACTORIZATION, MEAN)}
+
+
+def factorization_alternatives(data: Data) -> dict[str, Sample]:
+    """F elsewhere and otherwise, its fall, pairs across codes, and with networks that were trained on everything."""
+    networks = never_shown(data["markers"])
+    across = networks.assign_coords(code=("network", np.full(networks.sizes["network"], "any")))
+    return {
+        "F at the output": telling(networks, FACTORIZATION, OUTPUT),
+        "fall of F, first hidden stage to output (smaller)": telling(networks, FACTORIZATION, FALL, -1.0),
+        "F over held-out points": telling(networks, "factorization_held", MEAN),
+        "F by finite differences": telling(networks, "factorization_differences", MEAN),
+        "pairs across codes": telling(across, FACTORIZATION, MEAN),
+        "with networks trained on the whole grid": telling(data["markers"], FACTORIZATION, MEAN),
+    }
+
+
+def top_cases(data: Data) -> dict[str, Sample]:
+    """F and dv, each at the position chosen on other architectures and with the paper's sign."""
+    return ranks(never_shown(data["markers"]), {"factorization F": FACTORIZATION, "spread of log10 dv": SPREAD})
+
+
+def top_alternatives(data: Data) -> dict[str, Sample]:
+    """Other forms of both, and F among markers that need no held-out targets."""
+    networks = never_shown(data["markers"])
+    cases = {
+        "F over held-out points": "factorization_held",
+        "spread of log10 dv, held-out points": "spread_held",
+        "spread of log10 dv, held-out less kept": "spread_excess",
+        "roughness of log10 dv": "roughness",
+    }
+    return {
+        **ranks(networks, cases),
+        **ranks(networks, {"F among markers that need no held-out targets": FACTORIZATION}, free=True),
+    }
+
+
+CLAIMS = (
+    Claim(
+        "C21",
+        "Factorization kept through the forward pass is what composing needs; F and dv are near the top of what tells "
+        "composing from failing networks",
+        "§5",
+        (
+            Statement(
+                effect("AUROC less a half, composing against failing networks, mean over architectures", TELLING),
+                factorization_cases,
+                factorization_alternatives,
+            ),
+            Statement(
+                below("share of markers of other kinds that are more telling (AUROC, architectures left out)", TOP),
+                top_cases,
+                top_alternatives,
+            ),
+        ),
+        ("markers",),
+    ),
+)

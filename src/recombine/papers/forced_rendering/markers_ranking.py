@@ -1,0 +1,253 @@
+"""All markers in the order of how telling they are, with intervals. No torch here.
+
+Signs are chosen for all of them: a marker tells as well where composing networks have less of it. Networks trained on
+the whole grid do not count.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import recombine.metrics  # noqa: F401  registers the stage metrics
+from recombine.errors import InvalidValue
+from recombine.files import write
+from recombine.metrics.registry import STAGE_METRICS
+from recombine.papers.forced_rendering.markers_measuring import COMPOSING, FALL
+from recombine.papers.forced_rendering.markers_scoring import (
+    Table,
+    auroc,
+    aurocs,
+    chosen_elsewhere,
+    left_out,
+    mean,
+    multiplicities,
+    never_shown,
+    overall,
+    paired,
+    spearman,
+    table_of,
+    with_pairs,
+)
+from recombine.reproduction.claims import Judgement
+from recombine.reproduction.intervals import Interval, Resampled
+from recombine.reproduction.report.verdicts import sentence
+from recombine.reproduction.results import Results
+
+if TYPE_CHECKING:
+    import xarray
+
+
+RANKING_RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """One marker."""
+
+    name: str
+    title: str
+    needs_targets: bool
+    auroc: Interval
+    """Left out."""
+    spearman: float
+    """With OOD accuracy, left out."""
+    position: str
+    """The one that all architectures together choose; empty where there is none."""
+    higher: bool
+    """Whether composing networks have the larger values there."""
+
+
+def ranking(networks: xarray.Dataset) -> list[Ranked]:
+    """All markers of the study's Dataset from the most telling on; those without a score are last."""
+    table = table_of(never_shown(networks))
+    scores = aurocs(table)
+    value, draws = left_out(scores)[0], left_out(aurocs(table, RANKING_RESAMPLES))
+    correlations, (positions, signs) = spearman(table), overall(scores[0])
+    places = [str(name) for name in networks["position"].values]
+    ranked = [
+        Ranked(
+            str(name),
+            str(networks["title"].values[k]),
+            bool(networks["needs_targets"].values[k]),
+            interval(value[k], draws[:, k], table),
+            float(correlations[k]),
+            places[positions[k]] if positions[k] >= 0 else "",
+            bool(signs[k] > 0),
+        )
+        for k, name in enumerate(networks["marker"].values)
+    ]
+    return sorted(ranked, key=lambda marker: -np.nan_to_num(marker.auroc.value, nan=-1.0))
+
+
+def model(networks: xarray.Dataset) -> Interval:
+    """Left-out AUROC of the logistic model of the best few."""
+    table = table_of(never_shown(networks))
+    value = model_left_out(table)[0]
+    return interval(value, model_left_out(table, MODEL_RESAMPLES) if np.isfinite(value) else np.array([]), table)
+
+
+def interval(value: float, draws: np.ndarray, table: Table) -> Interval:
+    """A number with the 95 % interval of its resamples; NaN where there are none."""
+    finite = draws[np.isfinite(draws)]
+    if not len(finite) or not np.isfinite(value):
+        return Interval(float(value), np.nan, np.nan, len(table.arm))
+    return Resampled(float(value), tuple(finite.tolist()), len(table.arm)).interval()
+
+
+# -- model -----------------------------------------------------------------------------------------------------------
+# A logistic model of the best few markers, chosen and fitted on the architectures that it is not scored on.
+#
+# Values are centred within each architecture and code and scaled by their spread within the fitted architectures, so
+# that the model cannot use that architectures or codes differ; a missing value is their mean.
+
+
+MODEL_RESAMPLES = 500
+MODEL_MARKERS = 3
+RIDGE = 1.0
+"""Weight of the penalty on the model's coefficients, as scikit-learn's 1 / C."""
+
+
+def model_left_out(table: Table, resamples: int = 0, seed: int = 0) -> np.ndarray:
+    """Left-out AUROC of a logistic model of the best few markers: `[draw]`; NaN with fewer than two architectures.
+
+    Of the networks as they are, or of resamples, draws of arms with replacement.
+    """
+    generator = np.random.default_rng(seed)
+    part = table.part(with_pairs(table) & np.isin(table.architecture, table.scored))
+    pairs = {name: paired(table, name) for name in table.scored}
+    weights = {
+        name: multiplicities(len(own.arms), resamples, generator) if resamples else np.ones((1, len(own.arms)))
+        for name, own in pairs.items()
+    }
+    results = []
+    for draw in range(max(1, resamples)):
+        scores, often = [], np.zeros(len(part.arm), dtype=int)
+        for name, own in pairs.items():
+            drawn = weights[name][draw]
+            scores.append(own.aurocs(drawn[None])[0].reshape(table.values.shape[1:]))
+            rows = part.architecture == name
+            often[rows] = drawn[np.searchsorted(own.arms, part.arm[rows])]
+        again = part.part(np.repeat(np.arange(len(often)), often))
+        results.append(_model_score(again.part(with_pairs(again)), dict(zip(pairs, scores, strict=True))))
+    return np.array(results)
+
+
+def _model_score(table: Table, scores: dict[str, np.ndarray]) -> float:
+    """From AUROCs by architecture; those without pairs are left out."""
+    there = [name for name, own in scores.items() if np.isfinite(own).any()]
+    if len(there) < 2:
+        return float("nan")
+    choice, results = chosen_elsewhere(np.stack([scores[name] for name in there])), []
+    for number, name in enumerate(there):
+        strength = np.where(choice.position[number] < 0, -np.inf, choice.strength[number])
+        best = np.argsort(-strength, kind="stable")[:MODEL_MARKERS]
+        features = table.values[:, best, choice.position[number][best]]
+        outside, own = np.isin(table.architecture, [o for o in there if o != name]), table.architecture == name
+        centred = _centred(features, np.char.add(table.architecture, np.char.add(" ", table.code)))
+        scale = centred[outside].std(axis=0)
+        centred = centred / np.where(scale > 0, scale, 1.0)
+        weights, _ = logistic(centred[outside], table.composing[outside])
+        results.append(auroc(centred[own] @ weights, table.composing[own], table.code[own]))
+    return float(np.mean(results))
+
+
+def _centred(features: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """Values less the mean of their group; 0 where there is none."""
+    centred = np.zeros_like(features, dtype=float)
+    for name in np.unique(group):
+        own = group == name
+        centred[own] = np.nan_to_num(features[own] - mean(features[own], 0))
+    return centred
+
+
+def logistic(features: np.ndarray, outcome: np.ndarray, ridge: float = RIDGE) -> tuple[np.ndarray, float]:
+    """Coefficients and intercept of a logistic regression of `[network, feature]`.
+
+    `ridge` is the weight of half the squared coefficients beside the summed log-likelihood.
+    """
+    design = np.column_stack([features, np.ones(len(features))])
+    penalty = np.append(np.full(features.shape[1], ridge), 0.0)
+    weights, outcome = np.zeros(design.shape[1]), outcome.astype(float)
+    for _ in range(100):
+        chance = 1 / (1 + np.exp(-np.clip(design @ weights, -500, 500)))
+        gradient = design.T @ (chance - outcome) + penalty * weights
+        curvature = (design * (chance * (1 - chance))[:, None]).T @ design + np.diag(penalty + 1e-9)
+        step = np.linalg.solve(curvature, gradient)
+        weights = weights - step / max(1.0, float(np.abs(step).max()))
+        if np.abs(step).max() < 1e-9:
+            break
+    return weights[:-1], float(weights[-1])
+
+
+STUDY = "markers"
+OTHER_NAMES = {
+    "spread": ("log_volume_std",),
+    "id_error": ("id_error",),
+    "memorised": ("superposition memorised",),
+    "kernel_binary": ("kernel_agreement binary",),
+}
+"""Names that a marker has in a diagnosis, beside that of a registered column."""
+
+
+ADVICE = {
+    "C25": "render each pixel from code and coordinate, as a coordinate MLP does, which composed with no remedy",
+    "C23": "train on images of single factors (stripes) too, which composed where combinations alone did not",
+}
+"""What to try, by the claim that it rests on."""
+
+
+def write_telling(results: Results, judgements: Iterable[Judgement], path: Path) -> None:
+    """Write the file that a diagnosis reads (`diagnosis.result.packaged`); the advice rests on the verdicts."""
+    if STUDY not in results.studies:
+        raise InvalidValue("telling", str(path), f"left out for a folder without the study {STUDY}")
+    record = telling_record(results.dataset(STUDY), judgements)
+    text = json.dumps(record, indent=1, ensure_ascii=False)
+    rows = re.sub(r"\{\s+\"auroc\"[^}]*\}", lambda score: " ".join(score[0].split()), text)  # a line for each number
+    write(path, f"{rows}\n".encode(), "telling")
+
+
+def telling_record(networks: xarray.Dataset, judgements: Iterable[Judgement] = ()) -> dict[str, Any]:
+    """AUROCs by the names that numbers have in a diagnosis, a sentence about the networks, and advice."""
+    table = table_of(never_shown(networks))
+    counts = Counter(str(name) for name in table.architecture)
+    kinds = ", ".join(f"{count} {name}" for name, count in counts.most_common())
+    about = (
+        f"{len(table.arm)} networks that learnt and never saw what is held out, in {len(set(table.arm))} conditions "
+        f"({kinds}; preset {networks.attrs.get('preset', 'unknown')}), {int(table.composing.sum())} of which "
+        f"compose (OOD accuracy of at least {100 * COMPOSING:.0f} %); scored on {', '.join(table.scored)}"
+    )
+    scored = [marker for marker in ranking(networks) if np.isfinite(marker.auroc.low)]
+    numbers = {name: _score(own) for own in scored for name in names_of(own.name)}
+    return {"networks": about, "numbers": numbers, "advice": advice(judgements)}
+
+
+def advice(judgements: Iterable[Judgement]) -> list[str]:
+    """What to try, as far as the claim that says so is supported, with its evidence."""
+    supported = {own.claim: own for own in judgements if own.verdict == "supported"}
+    return [f"{text}. {name}: {sentence(supported[name])}" for name, text in ADVICE.items() if name in supported]
+
+
+def names_of(marker: str) -> list[str]:
+    """What a marker is called in a diagnosis: columns of one number a stage, or of one a factor, whose mean it is."""
+    columns = [
+        column.name
+        for column in STAGE_METRICS.columns()
+        if column.study_name == marker and column.dims in ((), ("factor",))
+    ]
+    return [*columns, *OTHER_NAMES.get(marker, ())]
+
+
+def _score(marker: Ranked) -> dict[str, Any]:
+    low, high = (round(float(end), 4) for end in (marker.auroc.low, marker.auroc.high))
+    return {
+        "auroc": round(marker.auroc.value, 4), "low": low, "high": high, "higher": marker.higher,
+        "position": marker.position, "fall": marker.position == FALL,
+    }  # fmt: skip

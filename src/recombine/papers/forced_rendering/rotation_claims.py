@@ -1,0 +1,100 @@
+"""Whether a gap in rotation is filled by blending its edges.
+
+Inside the gap, at least a quarter of it away from either edge, outputs are regressed on the truth and on the true
+images at the edges (`regression`): −1 for a network that draws the truth, 1 for one that blends. "Error at mid-gap" is
+that at the angle in the middle, over the error of a blank image.
+
+"Stages stay smooth" is compared with the bump task, whose failing networks do not: how rough log10 of the volume (here
+the speed) is inside the hold-out over outside, in decades, mean over the network's own stages. Networks of the two
+tasks are paired by their numbers, which have nothing to do with one another.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recombine.papers.forced_rendering.rotation import INPUT_STAGES, MANY, ONE
+from recombine.papers.forced_rendering.samples import sample
+from recombine.reproduction.claims import Claim, Data, Sample, Statement
+from recombine.reproduction.criteria import above, effect
+
+if TYPE_CHECKING:
+    import xarray
+
+
+FAILING = "failing"
+"""Arm of the control study with the bump-coded CNN."""
+PREFIX = "many_"
+
+
+def otherwise_blended(data: Data) -> dict[str, Sample]:
+    """Other angles and regressions, several digits, and stages beside those of the bump task."""
+    own, many = data["rotation"], _many(data)
+    samples = {
+        "inner angles": sample(own["edges_less_truth_inner"], own),
+        "whole gap, on truth and linear blend": sample(own["blend_less_truth"], own),
+    }
+    if many is not None:
+        samples[MANY] = sample(many["edges_less_truth"], many)
+    if "controls" in data and FAILING in data["controls"]["arm"].values:
+        bumps, rotations = _paired(data["controls"].sel(arm=FAILING), own)
+        rougher = _rougher_inside(bumps) - _rougher_inside(rotations)
+        samples["roughness of stages, bump task's less rotation's (decades)"] = sample(rougher, bumps, rotations)
+    return samples
+
+
+def otherwise_failed(data: Data) -> dict[str, Sample]:
+    """The whole gap, and several digits."""
+    own, many = data["rotation"], _many(data)
+    samples = {"whole gap": sample(own["ood_over_blank"], own)}
+    if many is not None:
+        samples[MANY] = sample(many["mid_gap_error"], many)
+    return samples
+
+
+def _many(data: Data) -> xarray.Dataset | None:
+    """The networks on several digits, by the names that numbers have for one."""
+    result = data["rotation"]
+    names = [str(name) for name, values in result.data_vars.items() if values.dims == ("seed",)]
+    names = [name for name in names if name.startswith(PREFIX)]
+    return result[names].rename({name: name.removeprefix(PREFIX) for name in names}) if names else None
+
+
+def _rougher_inside(networks: xarray.Dataset) -> xarray.DataArray:
+    """log10 of the roughness of log10 volume inside the hold-out over outside, mean over stages but the input."""
+    import xarray
+
+    ratio = (networks["roughness_held"] / networks["roughness_kept"]).isel(stage=slice(INPUT_STAGES, None))
+    decades: xarray.DataArray = xarray.apply_ufunc(np.log10, ratio)
+    return decades.mean("stage")
+
+
+def _paired(*parts: xarray.Dataset) -> list[xarray.Dataset]:
+    """Networks of the same numbers."""
+    count = min(part.sizes["seed"] for part in parts)
+    return [part.isel(seed=slice(count)) for part in parts]
+
+
+CLAIMS = (
+    Claim(
+        "C15",
+        "A gap in rotation is filled by blending its edges, though stages stay smooth",
+        "App. E.2, Fig. 9",
+        statements=(
+            Statement(
+                effect("weight of the images at the edges less that of the truth, in outputs inside the gap", 0.1),
+                lambda data: {ONE: sample(data["rotation"]["edges_less_truth"], data["rotation"])},
+                alternatives=otherwise_blended,
+            ),
+            Statement(
+                above("error at mid-gap over blank", 0.3),
+                lambda data: {ONE: sample(data["rotation"]["mid_gap_error"], data["rotation"])},
+                alternatives=otherwise_failed,
+            ),
+        ),
+        studies=("rotation",),
+        beside=("controls",),
+    ),
+)

@@ -1,0 +1,221 @@
+"""Remedy B: do examples of single factors make a network compose? (§4.2, App. D, Fig. 4 a, b, d, e, 7)
+
+All 2N stripes with few bumps from the kept combinations, and as many bumps without stripes. Fig. 7b counts bumps in per
+cent of the kept combinations; those too with and without stripes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recombine.metrics import band_position, features, interior, mean_band_index, stripe_superposition
+from recombine.metrics.stages import INPUT
+from recombine.papers.forced_rendering.presets import BumpPreset
+from recombine.papers.forced_rendering.scores import training_fit
+from recombine.reproduction.measuring import (
+    DRAWING,
+    STAGE_DIMS,
+    Batch,
+    base_attributes,
+    drawings,
+    stage_profile,
+    tabulate,
+    with_positions,
+)
+from recombine.reproduction.preset import Several
+from recombine.reproduction.study import Arm, Study, Trials
+from recombine.specs import RunSpec
+from recombine.tasks import Task
+
+if TYPE_CHECKING:
+    import xarray
+
+
+WITH, WITHOUT, PERCENT, PERCENT_ALONE, FULL = FAMILIES = (
+    "stripes", "bumps alone", "stripes, per cent", "bumps alone, per cent", "all training bumps",
+)  # fmt: skip
+
+
+# -- conjunctions ----------------------------------------------------------------------------------------------------
+# What outputs of a stripe-trained network are made of: their two stripes, or a bump where those cross (§4.2, Fig. 4b).
+#
+# Conventions (`recombine.metrics.combinations`): an *additive conjunction* is a sum, with weights that are not
+# negative, of the two training stripes of a point. `additive` is the fraction of the outputs that the best such sums
+# explain, over all held-out points, and `additive_inside` over those well inside. `additive_unweighted` is that
+# explained by what the network itself draws for either factor alone, D(x, ∅) + D(∅, y), with no weights at all; it may
+# be negative. With the true bump beside the stripes, `stripe_share` and `bump_share` are what each part contributes.
+
+
+def conjunctions(batch: Batch) -> dict[str, Tensor]:
+    """How additive held-out outputs of runs are, and the shares of stripes and bump in them."""
+    task = batch.task
+    outputs, alone = (
+        batch.forward(task.examples(values).inputs) for values in (task.grid.points, task.isolated_values())
+    )
+    return conjunctions_of_outputs(task, outputs, alone)
+
+
+def conjunctions_of_outputs(task: Task, outputs: Tensor, alone: Tensor) -> dict[str, Tensor]:
+    """The same of outputs at all grid points, `[member, point, y, x]`, and for single factors."""
+    device, held_out = outputs.device, task.held_out.to(outputs.device)
+    signals, drawn = (images.flatten(2).double() - task.background for images in (outputs, alone))
+    stripes, truth = (
+        task.render(values).flatten(1).double().to(device) - task.background
+        for values in (task.isolated_values(), task.grid.points)
+    )
+    own = _stripes_of_points(task, stripes)
+    everywhere = stripe_superposition(signals, own, truth, held_out)
+    inside = stripe_superposition(signals, own, truth, interior(held_out, task.grid.shape))
+    unweighted = _stripes_of_points(task, drawn).sum(dim=-3)
+    residual = (signals - unweighted)[:, held_out].square().sum(dim=(1, 2))
+    return {
+        "additive": everywhere["stripes"],
+        "additive_inside": inside["stripes"],
+        "additive_unweighted": 1 - residual / signals[:, held_out].square().sum(dim=(1, 2)),
+        "stripe_share": everywhere["stripe_share"],
+        "bump_share": everywhere["bump_share"],
+    }
+
+
+def _stripes_of_points(task: Task, stripes: Tensor) -> Tensor:
+    """For each factor, the image of its value alone at every grid point: `[…, factor, point, pixel]`."""
+    values, points = task.isolated_values(), task.grid.points
+    rows = [torch.nonzero(points[:, k, None] == values[None, :, k])[:, 1] for k in range(points.shape[1])]
+    return torch.stack([stripes[..., own.to(stripes.device), :] for own in rows], dim=-3)
+
+
+# -- first stage -----------------------------------------------------------------------------------------------------
+# What the units of a CNN's first stage are tuned to, beside bands of penalised embeddings (§4.2, Fig. 4e, 3b).
+#
+# The first stage is the first layer after the code: channels of a coarse image. The map of a unit is its activation
+# over the (x, y) grid. Per network, means over units, weighted by the variance of their maps so that silent ones do not
+# count:
+#
+# - `first_band`: the band index, the share of the variance along one axis (1: a band);
+# - `first_orientation`: how much more of the variance lies along one axis than along the other, |V_x − V_y| / V (a band
+#   has 1, a sum of two crossing bands 0);
+# - `first_alignment`: whether the band lies where the unit does: for a vertical one the columns, for a horizontal one
+#   the rows that the unit's own place in the coarse image covers, give or take one pixel. Embeddings are banded so.
+
+
+TOLERANCE = 1
+"""Pixels that a band may lie outside the part of the image that its unit covers."""
+
+
+def first_stage_maps(batch: Batch) -> Tensor:
+    """The maps of all first-stage units: `[member, unit, y, x]`."""
+    grid = batch.task.grid
+    stages = features(batch.reader(), grid.points.to(batch.device), members=1, memory=batch.memory)
+    first = next(stage for name, stage in stages if name != INPUT)
+    return first.mT.unflatten(-1, grid.shape).mT
+
+
+def band_scores(maps: Tensor, channels: int) -> dict[str, Tensor]:
+    """Band, orientation and alignment of maps, `[member, unit, y, x]`, of so many channels of a square image."""
+    side = round((maps.shape[1] / channels) ** 0.5)
+    variance = maps.double().var(dim=(-2, -1), correction=0)
+    columns, rows = (maps.double().mean(dim=axis).var(dim=-1, correction=0) for axis in (-2, -1))
+    total = variance.sum(dim=-1)
+    weight = variance / torch.where(total > 0, total, torch.nan)[:, None]
+    band = band_position(maps)
+    unit = torch.arange(side * side, device=maps.device).repeat(channels)
+    place = torch.where(band.axis == 1, unit % side, unit // side)
+    pixels = torch.where(band.axis == 1, maps.shape[-1], maps.shape[-2]) / side
+    low, high = place * pixels - TOLERANCE, (place + 1) * pixels - 1 + TOLERANCE
+    aligned = (band.position >= low) & (band.position <= high)
+    contrast = (columns - rows).abs() / torch.where(variance > 0, variance, 1.0)
+    return {
+        "first_band": mean_band_index(maps),
+        "first_orientation": (contrast * weight).sum(dim=-1),
+        "first_alignment": (aligned * weight).sum(dim=-1),
+    }
+
+
+def pictured_maps(maps: Tensor, count: int) -> np.ndarray[Any, Any]:
+    """Of one member, the maps that vary most."""
+    chosen = maps[0].var(dim=(-2, -1)).argsort(descending=True)[:count]
+    return maps[0, chosen].cpu().numpy().astype(np.float32)
+
+
+NEURONS = 8
+"""First-stage neurons shown (Fig. 4e)."""
+SOME, MANY = 50, 100
+"""Bumps beside the stripes in Fig. 4d–e, and where bumps are proper ones (Fig. 4b, 15)."""
+
+
+class Settings(BumpPreset):
+    """Numbers of bumps."""
+
+    bumps: Several = (0, 10, 50, 100, 200)
+    """Bumps beside the stripes (Fig. 4b); all but 0 are also trained without stripes."""
+    percents: Several = (1, 5, 20, 50)
+    """Bumps with and without stripes in per cent of the kept combinations (Fig. 7b)."""
+
+    variants: ClassVar[Mapping[str, Any]] = {"quick": {"bumps": (0, 10, 30), "percents": (5,)}}
+
+    @property
+    def some_bumps(self) -> int:
+        """The number of bumps beside the stripes that is nearest to the paper's 50."""
+        return min(self.bumps, key=lambda bumps: abs(bumps - SOME))
+
+    @property
+    def many_bumps(self) -> int:
+        """The number of bumps beside the stripes that is nearest to the paper's 100."""
+        return min(self.bumps, key=lambda bumps: abs(bumps - MANY))
+
+    def striped_spec(self, bumps: int, **task: Any) -> RunSpec:
+        """Stripes and so many bumps."""
+        return self.spec(isolated=True, training=f"pick:{bumps}", **task)
+
+
+class StripeStudy(Study[Settings]):
+    """Stripes with few bumps against bumps alone."""
+
+    name: ClassVar[str] = "stripes"
+    question: ClassVar[str] = "Do examples of single factors make a network compose?"
+    settings: ClassVar[type[Settings]] = Settings
+    version: ClassVar[int] = 2
+    metrics: ClassVar[tuple[str, ...]] = (
+        "band_position", "extreme_pixel", "features", "hits", "interior", "mean_band_index", "squared_error",
+        "stage_profile", "stripe_superposition",
+    )  # fmt: skip
+
+    def arms(self, preset: Settings) -> list[Arm]:
+        arms = [Arm((WITH, bumps), preset.striped_spec(bumps)) for bumps in preset.bumps]
+        arms += [Arm((WITHOUT, n), preset.spec(training=f"pick:{n}")) for n in preset.bumps if n]
+        arms += [Arm((PERCENT, p), preset.spec(isolated=True, training=f"percent:{p}")) for p in preset.percents]
+        arms += [Arm((PERCENT_ALONE, p), preset.spec(training=f"percent:{p}")) for p in preset.percents if p]
+        return [*arms, Arm((FULL, preset.samples), preset.spec())]
+
+    def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
+        preset = trials.preset
+        striped = {run.key for bumps in preset.bumps for run in trials[WITH, bumps]}
+        profiled = striped | {run.key for run in trials[FULL, preset.samples]}
+
+        def measured(batch: Batch) -> dict[str, Any]:
+            values = {**batch.scores, **training_fit(batch), "drawing": drawings(batch)}
+            if batch.runs[0].key in striped:
+                values |= conjunctions(batch)
+            if batch.runs[0].key in profiled:
+                values |= {**stage_profile(batch, probes=False), **band_scores(first_stage_maps(batch), preset.width)}
+            return values
+
+        result = tabulate(trials, ("family", "bumps"), measured, {**STAGE_DIMS, "drawing": DRAWING})
+        spec = trials.first.spec
+        stripes = spec.task.render(spec.task.isolated_values())
+        pictured = Batch([trials.pictured_run(WITH, preset.some_bumps)], trials.device)
+        return with_positions(result, spec, "log_volume").drop_vars("mean_log_volume").assign(
+            activation=(("neuron", "y", "x"), pictured_maps(first_stage_maps(pictured), NEURONS)),
+            stripe_image=(("stripe", "row", "column"), stripes.numpy().astype(np.float32)),
+        ).assign_attrs(base_attributes(
+            trials, size=preset.size, shown=preset.some_bumps, many=preset.many_bumps, full=preset.samples,
+            added=list(preset.bumps), percents=list(preset.percents),
+        ))  # fmt: skip
+
+
+STUDY = StripeStudy()

@@ -1,0 +1,277 @@
+"""Whether examples of single factors make a network compose, and what they do to it.
+
+"Bumps alone" are as many bumps without stripes in C10 and C23, where data are compared, and all training bumps of the
+usual networks in C12 and C22, where what failing networks look like is. A network counts where it learnt its own
+training examples (`recombine.papers.forced_rendering.fit`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recombine.papers.forced_rendering.controls import FAILING, UNTRAINED, WHOLE
+from recombine.papers.forced_rendering.samples import decades, sample
+from recombine.papers.forced_rendering.stripes import FULL, PERCENT, PERCENT_ALONE, WITH, WITHOUT
+from recombine.reproduction.claims import Claim, Data, Sample, Statement
+from recombine.reproduction.criteria import above, below, effect
+from recombine.reproduction.tables import first_hidden, listed_attribute, output
+
+if TYPE_CHECKING:
+    import xarray
+
+
+FEW_PERCENT = 5
+"""Up to which per cent of the bumps stripes are claimed to help."""
+
+
+def striped(data: Data, bumps: int) -> xarray.Dataset:
+    """Networks trained on stripes and so many bumps."""
+    return data["stripes"].sel(family=WITH, bumps=bumps)
+
+
+def all_bumps(data: Data) -> xarray.Dataset:
+    """Networks trained on all training bumps and no stripes."""
+    return data["stripes"].sel(family=FULL, bumps=data["stripes"].attrs["full"])
+
+
+def added(data: Data) -> list[int]:
+    """Numbers of bumps beside the stripes."""
+    return listed_attribute(data["stripes"], "added")
+
+
+def some(data: Data) -> int:
+    """The number of bumps in Fig. 4d–e: 50 in the paper's settings."""
+    return int(data["stripes"].attrs["shown"])
+
+
+def many(data: Data) -> int:
+    """The number of bumps that make proper bumps: 100 in the paper's settings."""
+    return int(data["stripes"].attrs["many"])
+
+
+def with_bumps(bumps: int) -> str:
+    """The name of a case."""
+    return f"stripes and {bumps} bumps" if bumps else "stripes alone"
+
+
+# -- C10: composing ----------------------------------------------------------------------------------------------------
+
+
+def additivity_otherwise(data: Data) -> dict[str, Sample]:
+    """Over points well inside, and with what the network itself draws for either factor alone."""
+    if 0 not in added(data):
+        return {}
+    own = striped(data, 0)
+    return {
+        "interior only": sample(own["additive_inside"], own),
+        "unweighted D(x, ∅) + D(∅, y)": sample(own["additive_unweighted"], own),
+    }
+
+
+def gain_with_other_numbers(data: Data) -> dict[str, Sample]:
+    """Other numbers of bumps, each against as many without stripes; against all training bumps; and shares.
+
+    Shares of stripes and bump (`conjunctions`) are 1 together, so that one falls by what the other rises. A change by
+    half of the output is asked for, as a gain by half of the bumps is.
+    """
+    own, full = striped(data, many(data)), all_bumps(data)
+    against_all = sample(own["ood_accuracy"] - full["ood_accuracy"], own, full)
+    return {
+        **_gain(data, [bumps for bumps in added(data) if bumps != many(data)]),
+        f"{with_bumps(many(data))} against all training bumps": against_all,
+        **_change_of_shares(data),
+    }
+
+
+def _change_of_shares(data: Data) -> dict[str, Sample]:
+    """From the fewest bumps to the most: fall of the stripes' share, which is the rise of the bump's."""
+    fewest, most = min(added(data)), max(added(data))
+    if fewest == most:
+        return {}
+    first, last = striped(data, fewest), striped(data, most)
+    name = f"share of outputs that goes from the stripes to a bump where they cross, {fewest} to {most} bumps"
+    return {name: sample(first["stripe_share"] - last["stripe_share"], first, last)}
+
+
+def _score(data: Data, name: str, numbers: list[int]) -> dict[str, Sample]:
+    chosen = [bumps for bumps in numbers if bumps in added(data)]
+    return {with_bumps(bumps): sample(striped(data, bumps)[name], striped(data, bumps)) for bumps in chosen}
+
+
+def _gain(data: Data, numbers: list[int]) -> dict[str, Sample]:
+    cases = {}
+    for bumps in numbers:
+        if bumps:
+            own, alone = striped(data, bumps), data["stripes"].sel(family=WITHOUT, bumps=bumps)
+            cases[with_bumps(bumps)] = sample(own["ood_accuracy"] - alone["ood_accuracy"], own, alone)
+    return cases
+
+
+# -- C12: a smooth manifold --------------------------------------------------------------------------------------------
+
+
+def excess_otherwise(data: Data) -> dict[str, Sample]:
+    """Other numbers of bumps, the hidden stages, and roughness instead of spread."""
+    full, own = all_bumps(data), striped(data, some(data))
+    cases = {with_bumps(bumps): _excess(data, bumps) for bumps in added(data) if bumps != some(data)}
+    difference = full["spread_excess"] - own["spread_excess"]
+    for stage in _hidden(difference):
+        cases[f"layer {stage - 1}"] = sample(difference.isel(stage=stage), full, own)
+    ratio = decades(_roughness_held(full), _roughness_held(own))
+    return {**cases, "median |Laplacian| in the hold-out, log10 ratio": sample(ratio, full, own)}
+
+
+def excess_of_controls(data: Data) -> dict[str, Sample]:
+    """Of failing networks, less that of networks that saw the whole grid, and of untrained ones."""
+    if "controls" not in data:
+        return {}
+    failing, whole, untrained = (data["controls"].sel(arm=arm) for arm in (FAILING, WHOLE, UNTRAINED))
+    excess = output(failing["spread_excess"])
+    return {
+        "failing less whole grid": sample(excess - output(whole["spread_excess"]), failing, whole),
+        "failing less untrained": sample(excess - output(untrained["spread_excess"]), failing),
+    }
+
+
+def _excess(data: Data, bumps: int) -> Sample:
+    """The excess of spread at the output, of bumps alone less that of stripes and so many bumps."""
+    full, own = all_bumps(data), striped(data, bumps)
+    return sample(output(full["spread_excess"]) - output(own["spread_excess"]), full, own)
+
+
+def _roughness_held(networks: xarray.Dataset) -> xarray.DataArray:
+    """Mean over all stages but the input, whose value is given."""
+    return networks["roughness_held"].isel(stage=slice(1, None)).mean("stage")
+
+
+def _hidden(values: xarray.DataArray) -> list[int]:
+    """Numbers of the hidden stages that any network has."""
+    present = np.flatnonzero(values.notnull().any("seed").values)
+    return [int(stage) for stage in present if 0 < stage < present[-1]]
+
+
+# -- C22: the first stage ----------------------------------------------------------------------------------------------
+
+
+def first_stage_otherwise(data: Data) -> dict[str, Sample]:
+    """Orientation and alignment, a plain mean over units, and other numbers of bumps."""
+    full, own = all_bumps(data), striped(data, some(data))
+    plain = first_hidden(own["stripe_index"]) - first_hidden(full["stripe_index"])
+    return {
+        "orientation": _first_stage(data, "first_orientation", some(data)),
+        "alignment": _first_stage(data, "first_alignment", some(data)),
+        "all units alike": sample(plain, own, full),
+        **{with_bumps(bumps): _first_stage(data, "first_band", bumps) for bumps in added(data) if bumps != some(data)},
+    }
+
+
+def _first_stage(data: Data, name: str, bumps: int) -> Sample:
+    """With stripes less with bumps alone."""
+    own, full = striped(data, bumps), all_bumps(data)
+    return sample(own[name] - full[name], own, full)
+
+
+# -- C23: per cent -----------------------------------------------------------------------------------------------------
+
+
+def gain_otherwise(data: Data) -> dict[str, Sample]:
+    """More per cent; and errors instead of accuracy."""
+    more = {f"{percent} %": _percent_gain(data, percent) for percent in _percents(data) if percent > FEW_PERCENT}
+    for percent in _percents(data):
+        own, alone = _at_percent(data, percent)
+        ratio = decades(alone["ood_mse"], own["ood_mse"])
+        more[f"{percent} %, error without over with stripes, decades"] = sample(ratio, own, alone)
+    return more
+
+
+def _percents(data: Data) -> list[int]:
+    """Those with networks without stripes; there is none for 0 %."""
+    return [percent for percent in listed_attribute(data["stripes"], "percents") if percent]
+
+
+def _at_percent(data: Data, percent: int) -> tuple[xarray.Dataset, xarray.Dataset]:
+    own, alone = (data["stripes"].sel(family=family, bumps=percent) for family in (PERCENT, PERCENT_ALONE))
+    return own, alone
+
+
+def _percent_gain(data: Data, percent: int) -> Sample:
+    own, alone = _at_percent(data, percent)
+    return sample(own["ood_accuracy"] - alone["ood_accuracy"], own, alone)
+
+
+CLAIMS = (
+    Claim(
+        "C10",
+        "Stripes alone compose, additively; a few bumps make proper bumps",
+        "§4.2, Fig. 4b",
+        statements=(
+            Statement(
+                above("held-out accuracy of networks trained on stripes alone", 0.9),
+                lambda data: _score(data, "ood_accuracy", [0]),
+                lambda data: _score(data, "ood_accuracy", [bumps for bumps in added(data) if bumps]),
+            ),
+            Statement(
+                above("variance of their held-out outputs explained by the best sum of the two training stripes", 0.5),
+                lambda data: _score(data, "additive", [0]),
+                additivity_otherwise,
+            ),
+            Statement(
+                below("held-out error over blank with many bumps", 0.5),
+                lambda data: _score(data, "ood_over_blank", [many(data)]),
+                lambda data: _score(data, "ood_over_blank", [n for n in added(data) if n not in (0, many(data))]),
+            ),
+            Statement(
+                effect("held-out accuracy with many bumps, less that of as many bumps without stripes", 0.5),
+                lambda data: _gain(data, [many(data)]),
+                gain_with_other_numbers,
+            ),
+        ),
+        studies=("stripes",),
+    ),
+    Claim(
+        "C12",
+        "Stripes keep the manifold smooth across the held-out region",
+        "§4.2, Fig. 4d",
+        statements=(
+            Statement(
+                effect(
+                    "spread of log10 dv at the output, held-out less kept points, bumps alone less stripes and bumps",
+                    0.1,
+                ),
+                lambda data: {with_bumps(some(data)): _excess(data, some(data))},
+                excess_otherwise,
+                excess_of_controls,
+            ),
+        ),
+        studies=("stripes",),
+        beside=("controls",),
+    ),
+    Claim(
+        "C22",
+        "First-stage units of stripe-trained networks are banded, as penalised embeddings are",
+        "§4.2, Fig. 4e, 3b",
+        statements=(
+            Statement(
+                effect("band index of first-stage maps, stripes and bumps less bumps alone", 0.1),
+                lambda data: {with_bumps(some(data)): _first_stage(data, "first_band", some(data))},
+                first_stage_otherwise,
+            ),
+        ),
+        studies=("stripes",),
+    ),
+    Claim(
+        "C23",
+        "Stripes and a few per cent of the bumps compose where those bumps alone do not",
+        "App. D, Fig. 7b",
+        statements=(
+            Statement(
+                effect("held-out accuracy, with less without stripes, at a few per cent of the bumps", 0.3),
+                lambda data: {f"{p} %": _percent_gain(data, p) for p in _percents(data) if p <= FEW_PERCENT},
+                gain_otherwise,
+            ),
+        ),
+        studies=("stripes",),
+    ),
+)

@@ -1,0 +1,218 @@
+"""What the failing networks draw instead, and with which kernel.
+
+All numbers are of the hold-out's interior. The first case of a claim is the bump-coded CNN of the usual depth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from recombine.papers.forced_rendering.controls import less_controls
+from recombine.papers.forced_rendering.presets import CODES
+from recombine.papers.forced_rendering.samples import Majority, sample, trained
+from recombine.papers.forced_rendering.superposition import CNN_ARM, CONTRASTS, COSINE, DARK, SIMILARITIES
+from recombine.reproduction.claims import Claim, Data, Sample, Statement
+from recombine.reproduction.criteria import above, effect
+
+if TYPE_CHECKING:
+    import xarray
+
+
+Statistic = Callable[["xarray.Dataset"], "xarray.DataArray"]
+SUPERPOSED = 0.2
+"""Smallest difference of variance explained that matters."""
+
+
+def _networks(data: Data, code: str = "bump", decoder: str = CNN_ARM) -> xarray.Dataset:
+    return data["superposition"].sel(encoding=code, decoder=decoder)
+
+
+def _of(data: Data, statistic: Statistic, code: str = "bump") -> Sample:
+    networks = _networks(data, code)
+    return sample(statistic(networks), networks)
+
+
+def _others(data: Data, statistic: Statistic, *besides: str) -> dict[str, Sample]:
+    """The other codes, but for those in `besides`, and the other decoders with bump codes."""
+    result, samples = data["superposition"], {}
+    for code in (str(name) for name in result["encoding"].values if name not in ("bump", *besides)):
+        samples[code] = _of(data, statistic, code)
+    for decoder in (str(name) for name in result["decoder"].values if name not in (CNN_ARM, DARK)):
+        networks = _networks(data, decoder=decoder)
+        if trained(networks).any():
+            samples[f"bump, {decoder}"] = sample(statistic(networks), networks)
+    return samples
+
+
+# -- C2: superposition -----------------------------------------------------------------------------------------------
+
+
+def superposition_alternatives(data: Data) -> dict[str, Sample]:
+    """Other forms of superposition, over the truth, share of seeds, other codes and decoders."""
+    forms: dict[str, Statistic] = {
+        "of the network's own outputs": lambda own: own["own_matched"] - own["own_mismatched"],
+        "equal weights": lambda own: own["memorised"] - own["memorised_null"],
+        "D(x̄) + D(ȳ)": lambda own: own["averaged"] - own["averaged_null"],
+        "beyond the truth": lambda own: own["beyond_truth"],
+        "less the truth": lambda own: own["matched"] - own["truth"],
+    }
+    samples = {f"{code}, {words}": _of(data, form, code) for code in CODES for words, form in forms.items()}
+    for code in CODES:
+        networks = _networks(data, code)
+        values = superposed(networks)
+        many = (values > SUPERPOSED).astype(float).where(values.notnull())
+        samples[f"{code}, share of seeds less a half"] = sample(many, networks, estimated=Majority.of)
+    return {**samples, **_others(data, superposed, *CODES)}
+
+
+# -- C3: the kernel --------------------------------------------------------------------------------------------------
+
+
+def kernel_alternatives(data: Data) -> dict[str, Sample]:
+    """Other similarities and rows, against each rival alone, and the rate code."""
+    others = [name for name in SIMILARITIES if name != COSINE]
+    return {
+        **{f"bump, {name}": _of(data, partial(over_rivals, similarity=name)) for name in others},
+        "bump, less the product kernel alone": _of(data, over_product),
+        "bump, less the radial kernel alone": _of(data, over_radial),
+        "rate": _of(data, binary_kernel, "rate"),
+    }
+
+
+# -- C14: blocks -----------------------------------------------------------------------------------------------------
+
+
+def block_alternatives(data: Data) -> dict[str, Sample]:
+    """Other similarities, the full matrix, dark bumps."""
+    samples = {name: _bump_less_rate(data, partial(contrast, blocks=name)) for name in CONTRASTS if name != COSINE}
+    for name in CONTRASTS:
+        samples[f"{name}, dark bumps"] = _bump_less_rate(data, partial(contrast, blocks=name), DARK)
+    return samples
+
+
+def _bump_less_rate(data: Data, statistic: Statistic, decoder: str = CNN_ARM) -> Sample:
+    bump, rate = (_networks(data, code, decoder) for code in CODES)
+    return sample(statistic(bump) - statistic(rate), bump, rate)
+
+
+# -- C19: artefacts --------------------------------------------------------------------------------------------------
+
+
+SHIFT_LEVEL = 0.05
+"""Share of shifted kernels that may agree as well as the OR kernel does."""
+
+
+def superposed(networks: xarray.Dataset) -> xarray.DataArray:
+    """Variance explained by training images that share x or y, less by as many that share neither."""
+    return networks["matched"] - networks["mismatched"]
+
+
+def over_product(networks: xarray.Dataset, similarity: str = COSINE) -> xarray.DataArray:
+    """Correlation of the OR kernel less that of the product kernel."""
+    return _agreement(networks, "or", similarity) - _agreement(networks, "product", similarity)
+
+
+def over_radial(networks: xarray.Dataset, similarity: str = COSINE) -> xarray.DataArray:
+    """Correlation of the OR kernel less that of the radial kernel."""
+    return _agreement(networks, "or", similarity) - _agreement(networks, "radial", similarity)
+
+
+def over_rivals(networks: xarray.Dataset, similarity: str = COSINE) -> xarray.DataArray:
+    """Correlation of the OR kernel less that of the better of product and radial kernels."""
+    product, radial = over_product(networks, similarity), over_radial(networks, similarity)
+    return product.where(product < radial, radial)
+
+
+def binary_kernel(networks: xarray.Dataset) -> xarray.DataArray:
+    """`over_rivals`; at most 0 where OR kernels that are shifted over the grid agree as well as it does."""
+    margin = over_rivals(networks)
+    return margin.where(networks["kernel_p"] < SHIFT_LEVEL, margin.clip(max=0))
+
+
+def contrast(networks: xarray.Dataset, blocks: str = COSINE) -> xarray.DataArray:
+    """Block contrast."""
+    return networks["block_contrast"].isel(blocks=CONTRASTS.index(blocks))
+
+
+def several_peaks(networks: xarray.Dataset) -> xarray.DataArray:
+    """Share of interior outputs with at least two separate peaks."""
+    return networks["several_peaks"]
+
+
+def aligned_artefacts(networks: xarray.Dataset) -> xarray.DataArray:
+    """Share of peaks off the truth that lie in the true row or column, less chance."""
+    return networks["away_aligned"] - networks["away_chance"]
+
+
+def _agreement(networks: xarray.Dataset, family: str, similarity: str) -> xarray.DataArray:
+    return networks[f"kernel_{family}"].isel(similarity=SIMILARITIES.index(similarity))
+
+
+CLAIMS = (
+    Claim(
+        "C2",
+        "Held-out outputs superpose memorised ones",
+        "§3.3, Fig. 1d",
+        statements=(
+            Statement(
+                effect(
+                    "variance explained by training images that share x or y, less by ones that share neither",
+                    SUPERPOSED,
+                ),
+                lambda data: {code: _of(data, superposed, code) for code in CODES},
+                superposition_alternatives,
+                lambda data: less_controls(data, superposed),
+            ),
+        ),
+        studies=("superposition",),
+        beside=("controls",),
+    ),
+    Claim(
+        "C3",
+        "The learnt kernel is a binary factorized one",
+        "§3.3, Fig. 1e",
+        statements=(
+            Statement(
+                effect("correlation of the OR kernel less that of the better of product and radial kernels", 0.05),
+                lambda data: {"bump": _of(data, binary_kernel)},
+                kernel_alternatives,
+                lambda data: less_controls(data, over_rivals),
+            ),
+        ),
+        studies=("superposition",),
+        beside=("controls",),
+    ),
+    Claim(
+        "C14",
+        "Bump codes give stronger blocks than rate codes",
+        "E.1, Fig. 8",
+        statements=(
+            Statement(
+                effect("block contrast, bump less rate code", 0.1),
+                lambda data: {COSINE: _bump_less_rate(data, contrast)},
+                block_alternatives,
+            ),
+        ),
+        studies=("superposition",),
+    ),
+    Claim(
+        "C19",
+        "Artefacts are several bumps, aligned with the true x and y",
+        "§3.2–3.3",
+        statements=(
+            Statement(
+                above("share of interior outputs with two or more separate peaks", 0.25),
+                lambda data: {"bump": _of(data, several_peaks)},
+                lambda data: _others(data, several_peaks),
+            ),
+            Statement(
+                effect("peaks off the truth within 1 px of its row or column, over chance", 0.2),
+                lambda data: {"bump": _of(data, aligned_artefacts)},
+                lambda data: _others(data, aligned_artefacts),
+            ),
+        ),
+        studies=("superposition",),
+    ),
+)

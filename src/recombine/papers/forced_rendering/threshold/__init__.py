@@ -1,1 +1,0 @@
-"""How much data does it take, as images grow? (§4.2, Fig. 4c)"""

@@ -1,0 +1,317 @@
+"""Fig. 4c: the data needed for 90 % accuracy against the size of the image, and the curves it was read from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator, PercentFormatter
+from numpy.typing import ArrayLike
+
+from recombine.papers.forced_rendering.threshold import exponent_interval
+from recombine.papers.forced_rendering.threshold_design import BUMPS, CLAIMED, CUBIC, LINEAR, LITERAL, STRIPES, spelt
+from recombine.reproduction.figures import FigureSpec
+from recombine.reproduction.panels import letter, styled
+
+if TYPE_CHECKING:
+    import xarray
+
+
+def threshold_panel(ax: Axes, result: xarray.Dataset, *, legend: bool = True) -> None:
+    """Thresholds against N, log–log: the paper's network bold, others thin; arrows where none was reached."""
+    sizes, protocols = result["size"].values.astype(float), list(result["protocol"].values)
+    draw_references(ax, result)
+    for number, protocol in reversed(list(enumerate(protocols))):
+        for family in result["family"].values:
+            here = result.sel(protocol=protocol, family=family)
+            if number and family == STRIPES and is_same_line(here, result.isel(protocol=0).sel(family=family)):
+                continue
+            shift = np.exp(APART * (number - (len(protocols) - 1) / 2)) if number else 1.0
+            draw_thresholds(ax, here, sizes * shift, protocol_style(protocol, family))
+    ax.set(xscale="log", yscale="log", xlabel="N (pixels a side)")
+    ax.set_ylabel(f"examples for {100 * result.attrs['target']:.0f} % accuracy")
+    ax.xaxis.set_major_locator(FixedLocator(list(sizes)))
+    ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.yaxis.set_minor_formatter(NullFormatter())
+    width = sizes[-1] / sizes[0]
+    ax.set_xlim(sizes[0] / width**0.09, sizes[-1] * width**0.24)
+    limits = (result["threshold_low"], result["threshold_high"])
+    low, high = (values.where(np.isfinite(values) & (values > 0)) for values in limits)
+    top = np.nanmax([4 * sizes[-1], high.max(), 1.3 * unreached_sets(result).max(), growth(result, 3)[-1]])
+    bottom = np.nanmin([1.5 * sizes[0], low.min()])
+    ax.set_ylim(bottom / 1.2, 1.5 * top)
+    if legend:
+        beside: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.02), "borderaxespad": 0.0}
+        ax.legend(handles=protocol_legend(protocols), fontsize=6.5, handlelength=1.6, labelspacing=0.45, **beside)
+
+
+def curves_panel(ax: Axes, result: xarray.Dataset, protocol: str, family: str = BUMPS) -> None:
+    """Every network's accuracy and the fitted curves, one colour per size."""
+    here, target = result.sel(protocol=protocol, family=family), result.attrs["target"]
+    shades = pyplot.get_cmap("viridis")(np.linspace(0, 0.88, here.sizes["size"]))
+    ax.axhline(target, color=GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
+    for size, color in zip(here["size"].values, shades, strict=True):
+        cell = here.sel(size=size)
+        counted = cell["learnt"].values == 1
+        examples, accuracy = cell["examples"].values, cell["accuracy"].values
+        ax.plot(examples[counted], accuracy[counted], "o", color=color, markersize=3.2, alpha=0.75, markeredgewidth=0)
+        ax.plot(examples[~counted], accuracy[~counted], "x", color=color, markersize=3.2, alpha=0.75)
+        along = np.geomspace(np.nanmin(examples), np.nanmax(examples), 200)
+        logistic = 1 / (1 + np.exp(-cell["slope"].item() * (np.log(along) - cell["mid"].item())))
+        ax.plot(along, cell["top"].item() * logistic, color=color, linewidth=1.3, label=f"N = {size}")
+        if np.isfinite(cell["threshold"]):
+            ax.plot([cell["threshold"]], [target], "|", color=color, markersize=11, markeredgewidth=1.8)
+    ax.set(xscale="log", xlabel="examples in the training set", ylim=(-0.02, 1.04))
+    ax.set_ylabel("accuracy" if protocol.startswith("whole") else "accuracy in the held-out region")
+    ax.yaxis.set_major_formatter(PercentFormatter(1, symbol=" %"))
+    ax.legend(fontsize=7, loc="lower right", handlelength=1.2, labelspacing=0.25)
+
+
+def exponents_panel(ax: Axes, result: xarray.Dataset) -> None:
+    """Exponents with intervals, one row per protocol; bands are what counts as the paper's."""
+    protocols, plain = list(result["protocol"].values), {"facecolor": "0.93", "edgecolor": "none", "pad": 0.5}
+    ranges: dict[str, tuple[float, float]] = {BUMPS: (CUBIC, FAR), STRIPES: LINEAR}
+    for family, claimed in CLAIMED.items():
+        ax.axvspan(*ranges[family], color="0.93", linewidth=0, zorder=0)
+        ax.axvline(claimed, color=GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+        ax.text(claimed, -0.62, f"{family}: {claimed}", fontsize=7, color="0.35", ha="center", va="center").set_bbox(
+            plain
+        )
+    limits: list[tuple[float, float]] = []
+    for row, protocol in enumerate(protocols):
+        for family in result["family"].values:
+            here = result.sel(protocol=protocol, family=family)
+            value, claimed = here["exponent"].item(), CLAIMED[family]
+            at = row + (0.14 if family == STRIPES else -0.14)
+            if np.isfinite(value):
+                style = {**protocol_style(protocol, family), "linestyle": "none"}
+                low, high = exponent_interval(here, float(result.attrs["confidence"]))
+                limits.append((low, high))
+                ax.errorbar([value], [at], xerr=bars([value], [low], [high]), **style)
+            else:
+                words = ax.text(claimed, at, _why(here), fontsize=6.5, color="0.4", ha="center", va="center")
+                words.set(style="italic", bbox=plain)
+    ax.set_yticks(range(len(protocols)), [_row_label(protocol) for protocol in protocols], fontsize=7)
+    ax.set(ylim=(len(protocols) - 0.5, -0.9), xlabel="exponent of N")
+    ax.tick_params(axis="y", length=0)
+    ends = [end for limit in limits for end in limit if np.isfinite(end)]
+    ax.set_xlim(min([0.3, *(end - 0.15 for end in ends)]), max([3.7, *(end + 0.15 for end in ends)]))
+    ax.spines["left"].set_visible(False)
+
+
+def threshold_figure(result: xarray.Dataset) -> Figure:
+    """Thresholds against N, the curves behind those of the paper's network, and the exponents of all."""
+    shown = list(dict.fromkeys([_shown(result), *(name for name in result["protocol"].values if name == str(LITERAL))]))
+    rows = result.sizes["protocol"]
+    with styled():
+        figure, axes = pyplot.subplots(
+            1, 2 + len(shown), figsize=(7.4 + 3.6 * len(shown), max(3.3, 1.5 + 0.3 * rows)),
+            width_ratios=(1.15, *[1] * len(shown), 0.95), layout="constrained",
+        )  # fmt: skip
+        threshold_panel(axes[0], result, legend=False)
+        axes[0].legend(handles=family_legend(), fontsize=7, loc="upper left", handlelength=1.8, labelspacing=0.3)
+        for ax, protocol, name in zip(axes[1:], shown, "bc", strict=False):
+            curves_panel(ax, result, protocol)
+            letter(
+                ax, name, "bumps over the whole grid" if protocol.startswith("whole") else "bumps outside the hold-out"
+            )
+        exponents_panel(axes[-1], result)
+        letter(axes[0], "a", "data threshold")
+        letter(axes[-1], "bcd"[len(shown)], "exponents")
+    return figure
+
+
+def threshold_caption(result: xarray.Dataset) -> str:
+    """What the figure shows, with numbers from the data."""
+    sizes, target = result["size"].values, result.attrs["target"]
+    first = result.isel(protocol=0).sel(family=BUMPS)
+    counts = " to ".join(dict.fromkeys(str(int(count)) for count in (first["networks"].min(), first["networks"].max())))
+    attributes = result.attrs
+    said = [
+        f"(a) Smallest training set with which networks reach {100 * target:.0f} % coordinate accuracy, for images of "
+        f"{', '.join(str(size) for size in sizes)} pixels a side (N). Bold: the paper's network (width "
+        f"{attributes['width']}, depth {attributes['depth']}, {attributes['steps']} steps); thin: a small one. "
+        "Filled: bumps alone; open: all 2N stripes and as many bumps as needed. "
+        f"Bars are {100 * attributes['confidence']:.0f} % bootstrap intervals ({attributes['resamples']} resamples), "
+        "without an end where they run off the panel; arrows stand at the largest set tried where it was not enough. "
+        "Then the networks behind thresholds of the paper's network, each with its own seed and training set, and the "
+        f"fitted curves; {counts} networks that learnt their training set per threshold; crosses are those that did "
+        "not. Last, exponents of N by protocol; shaded is what counts as the paper's 3 and 1."
+    ]
+    for family, words in ((BUMPS, "With bumps alone"), (STRIPES, "With stripes")):
+        here = result.sel(family=family)
+        said.append(f"{words} {_sentence(here, float(attributes['confidence']))}.")
+    if np.isfinite(first["local_exponent"].item()):
+        said.append(
+            f"A parabola through the first protocol's thresholds has slope {first['local_exponent'].item():.2f} at "
+            f"N = {sizes[-1]} and curvature {first['curvature'].item():.2f}."
+        )
+    if str(LITERAL) in result["protocol"].values:
+        said.append(_reached_sentence(result.sel(protocol=str(LITERAL), family=BUMPS)))
+    return " ".join(said)
+
+
+def _reached_sentence(here: xarray.Dataset) -> str:
+    """How far networks get in the box with the most bumps outside it."""
+    most = here["held_out_accuracy"].where((here["examples"] == here["largest"]) & (here["learnt"] == 1))
+    means = most.mean("network").values
+    return (
+        f"With the most bumps outside the hold-out, mean accuracy inside is {100 * np.nanmax(means):.0f} % at the N "
+        f"where it is highest and {100 * np.nanmin(means):.0f} % where it is lowest; the best of {int(most.count())} "
+        f"networks has {100 * float(most.max()):.0f} %."
+        if most.notnull().any()
+        else "No network with the most bumps outside the hold-out learnt its training set."
+    )
+
+
+def _sentence(here: xarray.Dataset, confidence: float) -> str:
+    """The exponents of one family."""
+    defined = here["exponent"].notnull().values
+    parts = []
+    if defined.any():
+        first = here.isel(protocol=int(np.argmax(defined)))
+        low, high = exponent_interval(first, confidence)
+        parts.append(
+            f"the threshold grows as N to the {first['exponent'].item():.2f} [{low:.2f}, {high:.2f}] "
+            f"({spelt(first['protocol'].item())})"
+        )
+        if defined.sum() > 1:
+            values = here["exponent"].values[defined]
+            parts.append(f"over {defined.sum()} protocols the exponent is {values.min():.2f} to {values.max():.2f}")
+        alone = (here["outcome"] == "exact").all("size").values
+        if alone.any():
+            parts.append(f"stripes alone suffice at every N under {alone.sum()} of {len(alone)} protocols")
+    if (~defined).any():
+        parts.append(f"there is no exponent under {(~defined).sum()} of {len(defined)} protocols")
+    return "; ".join(parts)
+
+
+def _row_label(protocol: str) -> str:
+    """A protocol in words; of the paper's network unless it says small."""
+    network, _, choices = spelt(protocol).partition(": ")
+    return f"{choices}{', small' if network.startswith('small') else ''}"
+
+
+def _why(here: xarray.Dataset) -> str:
+    """Why there is no exponent, in two words."""
+    outcomes = set(here["outcome"].values.tolist())
+    for outcome in ("not reached", "too few networks", "always reached"):
+        if outcome in outcomes:
+            return outcome
+    return "too few sizes"
+
+
+def _shown(result: xarray.Dataset) -> str:
+    """The first protocol whose threshold with bumps was found somewhere, else the first."""
+    known = result["threshold"].sel(family=BUMPS).notnull().any("size").values
+    return str(result["protocol"].values[int(np.argmax(known))])
+
+
+# -- marks -----------------------------------------------------------------------------------------------------------
+# Colours, markers and lines of the threshold figure.
+#
+# Colour and marker tell a protocol: hue the region and the centres, a circle fixed steps, a triangle fixed epochs. Bold
+# is the paper's network. Filled markers are bumps alone, open ones stripes with or without bumps. A bar that runs off
+# the panel has no end: too many resamples have no threshold there.
+
+
+COLORS = {
+    ("whole", "integer"): "#0072B2",
+    ("whole", "real"): "#009E73",
+    ("kept", "integer"): "#D55E00",
+    ("kept", "real"): "#CC79A7",
+}
+MARKERS = {"steps": "o", "epochs": "^"}
+GREY = "0.55"
+FAR = 1e9
+"""Length of a bar that has no end."""
+APART = 0.012
+"""Between protocols at the same N, in parts of ln N, so that their bars can be told apart."""
+
+
+def protocol_style(protocol: str, family: str) -> dict[str, Any]:
+    """Colour, marker and weight of a protocol."""
+    region, centers, budget, network = str(protocol).split("/")
+    color, bold = COLORS[region, centers], network == "paper"
+    return {
+        "color": color, "marker": MARKERS[budget], "markersize": 6.5 if bold else 4.5,
+        "markerfacecolor": color if family == BUMPS else "white", "markeredgewidth": 1.4 if bold else 1.0,
+        "linewidth": 2.0 if bold else 0.9, "elinewidth": 1.4 if bold else 0.9, "alpha": 1.0 if bold else 0.85,
+        "zorder": 4 if bold else 3,
+    }  # fmt: skip
+
+
+def draw_thresholds(ax: Axes, here: xarray.Dataset, x: np.ndarray, style: dict[str, Any]) -> None:
+    """One protocol's thresholds, and arrows at the largest set where there is none."""
+    value = here["threshold"].values
+    if np.isfinite(value).any():
+        ax.errorbar(x, value, yerr=bars(value, here["threshold_low"], here["threshold_high"]), **style)
+    arrow: dict[str, Any] = {"arrowstyle": "<|-,head_width=0.2,head_length=0.35", "shrinkA": 0, "shrinkB": 0}
+    arrow |= {"color": style["color"], "linewidth": style["elinewidth"]}
+    for at, cell in zip(x, unreached_sets(here).values, strict=True):
+        if np.isfinite(cell):
+            ax.annotate("", (at, cell), (0, 11), textcoords="offset points", arrowprops=arrow)
+
+
+def bars(value: ArrayLike, low: ArrayLike, high: ArrayLike) -> np.ndarray:
+    """Lengths of the bars below and above a value; an open one runs far beyond any panel."""
+    value, low, high = (np.asarray(part, dtype=float) for part in (value, low, high))
+    return np.clip([value - low, high - value], 0, FAR)
+
+
+def unreached_sets(result: xarray.Dataset) -> xarray.DataArray:
+    """The largest set tried where it was not enough, else NaN."""
+    return result["largest"].where(result["outcome"].isin(["not reached"])).astype(float)
+
+
+def draw_references(ax: Axes, result: xarray.Dataset) -> None:
+    """Linear growth, as 2N, and quadratic and cubic growth."""
+    sizes = result["size"].values.astype(float)
+    for words, line in {"∝ N": 2 * sizes, "∝ N²": growth(result, 2), "∝ N³": growth(result, 3)}.items():
+        ax.plot(sizes, line, color=GREY, linewidth=1.0, linestyle=(0, (1, 1.6)), zorder=1)
+        if np.isfinite(line[-1]):
+            place: dict[str, Any] = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
+            ax.annotate(words, (sizes[-1], line[-1]), (13, 0), color="0.35", fontsize=8, **place)
+
+
+def growth(result: xarray.Dataset, power: int) -> np.ndarray:
+    """A power of N through the first threshold with bumps that there is; NaN without one."""
+    sizes, bumps = result["size"].values.astype(float), result["threshold"].sel(family=BUMPS).values
+    for row in bumps:
+        for size, threshold in zip(sizes, row, strict=True):
+            if np.isfinite(threshold):
+                return np.asarray(threshold * (sizes / size) ** power)
+    return np.full(len(sizes), np.nan)
+
+
+def is_same_line(one: xarray.Dataset, other: xarray.Dataset) -> bool:
+    """Whether two protocols' thresholds are the same to the last example, and so one line."""
+    return bool((one["outcome"] == "exact").all() and (other["outcome"] == "exact").all())
+
+
+def protocol_legend(protocols: list[str]) -> list[Line2D]:
+    """Entries for every protocol, and for what is not bumps alone."""
+    styles = [protocol_style(protocol, BUMPS) for protocol in protocols]
+    lines = [
+        Line2D([], [], **{k: v for k, v in style.items() if k != "elinewidth"}, label=spelt(protocol))
+        for style, protocol in zip(styles, protocols, strict=True)
+    ]
+    return lines + family_legend()[1:]
+
+
+def family_legend() -> list[Line2D]:
+    """Entries for bumps alone, stripes, and thresholds that were not reached."""
+    style: dict[str, Any] = {"color": "0.25", "marker": "o", "markersize": 5, "linewidth": 1}
+    return [
+        Line2D([], [], label="bumps alone", **style),
+        Line2D([], [], label="stripes (+ bumps)", markerfacecolor="white", **style),
+        Line2D([], [], label="not reached", color="0.25", marker=r"$\uparrow$", markersize=7, linestyle="none"),
+    ]
+
+
+FIGURES = (FigureSpec("threshold", "Data threshold by protocol", ("threshold",), threshold_figure, threshold_caption),)

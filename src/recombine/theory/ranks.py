@@ -1,0 +1,349 @@
+"""Compositional complexity (Eq. 13, 15–17, 29–31): how many products of single-factor functions make up a function.
+
+Conventions
+-----------
+Values over a factor grid are flat over its points, in the grid's order, with any batch axes in front: outputs, members.
+Every output is a function of its own, as the paper has it. A decomposition of rank R is Σ_r λ_r Π_i φ_i^(r)(x_i), each
+φ a unit vector over the values of a factor, λ ≥ 0 and falling. It is not unique for two factors, and seldom is it
+otherwise. Errors are relative: the norm of what is left over that of the values. The function that is 0 has rank 0, any
+other that is a product, a constant too, rank 1. `epsilon_rank` (Eq. 17) is the least rank with an error of at most ε,
+`exact_rank` (Eq. 16) that with next to none.
+
+Two factors without missing entries: the singular value decomposition, which is exact and the best there is. Otherwise a
+search (`search`) from several starts, of which the best is kept. Entries that `mask` leaves out have no say at all; a
+value of a factor that has no entry keeps what it started with.
+
+Three factors or more have functions that fewer products come as near to as one likes, with ever larger terms that
+cancel: x + y + z has rank 3, and [(1 + d·x)(1 + d·y)(1 + d·z) − 1] / d, two products, goes to it with d. Their ε-rank
+is below their rank for any ε that a search can reach.
+
+A Gram matrix K[(x₁ … xₙ), (x₁′ … xₙ′)] over a grid is a function of n pairs (x_i, x_i′), and its rank that of this
+function: the least number of products Π_i k_i(x_i, x_i′) that sum to it. For two factors that is the operator-Schmidt
+rank. What one term means is read in two ways. A.4 calls a kernel of rank 1 "purely factorized". A.5 calls a single term
+in all n factors "memorisation": δ_x δ_y tells every combination apart and knows nothing of any factor alone. Both are
+rank 1, so that rank does not tell them apart; PF_Coeff does (`recombine.metrics.partial_factorization`).
+
+Known answers: a planted sum of R products has error 0 at rank R and not below, with holes too; two factors agree with
+the SVD; masking nothing changes nothing. Products of kernels have rank 1, the delta kernel too; additive kernels
+Σ_i k_i(x_i, x_i′) have rank 2 for two factors and n for n; the OR kernel 1 − Π_i (1 − δ_i) has rank 2 whatever n.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from itertools import chain
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from recombine.errors import InvalidValue
+from recombine.theory.projections import refuse_not_finite
+from recombine.theory.search import EXACT, SWEEPS, Search, khatri_rao
+
+RESTARTS = 4
+ITERATIONS = 200
+"""Steps of one search at most."""
+TOLERANCE = 1e-5
+"""Share of the squared error below which an improvement, from one step to the next, counts as none."""
+EXACT_ERROR = 1e-6
+"""Relative error below which a rank is exact."""
+STEPS, SWEEPS_OF_TWO = 200, 40
+"""Of a search that does not come to ε, at most; sweeps of two factors cost far less than a step."""
+IMPROVEMENTS = (1e-5, 1e-3)
+"""Share of the squared error that a step must gain, or a search ends: a hundredth of ε, between these."""
+MORE = -1
+"""In the place of a rank that is larger than the largest that was tried."""
+
+
+@dataclass(frozen=True, eq=False)
+class CPDecomposition:
+    """A sum of products for every problem of a batch."""
+
+    weights: Float[Tensor, "*batch rank"]
+    """Not negative, falling."""
+    factors: tuple[Float[Tensor, "*batch _ rank"], ...]
+    """For each factor, its unit functions."""
+    error: Float[Tensor, "*batch"]
+    """Norm of what is left over that of the values, where there are entries; 0 for values that are 0."""
+    converged: Bool[Tensor, "*batch"]
+    """Whether the search ended before it was cut off."""
+
+    @property
+    def values(self) -> Float[Tensor, "*batch point"]:
+        """The sum, at every point of the grid."""
+        return (khatri_rao(self.factors) * self.weights[..., None, :]).sum(dim=-1)
+
+
+def cp_decomposition(
+    values: Float[Tensor, "*batch point"],
+    shape: tuple[int, ...],
+    rank: int,
+    *,
+    mask: Bool[Tensor, " point"] | None = None,
+    restarts: int = RESTARTS,
+) -> CPDecomposition:
+    """The best sum of `rank` products that was found for each grid of values.
+
+    Parameters
+    ----------
+    values
+        Over the grid's points, in its order.
+    shape
+        Number of values of each factor.
+    rank
+        Products in the sum.
+    mask
+        Entries that count; all by default.
+    restarts
+        Starts of which the best is kept; a problem that is solved exactly starts no more.
+
+    Returns
+    -------
+    CPDecomposition
+        One per problem of the batch.
+
+    Examples
+    --------
+    >>> x, y = torch.meshgrid(torch.arange(3.0), torch.arange(4.0), indexing="ij")
+    >>> [round(cp_decomposition((x + y).flatten(), (3, 4), rank).error.item(), 3) for rank in (1, 2)]
+    [0.112, 0.0]
+    """
+    values, chosen = _counted(values, mask)
+    problems = values.double().reshape(-1, values.shape[-1])
+    if len(shape) == 2 and chosen is None:
+        solved = _by_singular_values(problems, shape, rank)
+    else:
+        scale = (problems if chosen is None else problems * chosen).abs().amax(dim=-1, keepdim=True)
+        scale = torch.where(scale > 0, scale, 1.0)
+        search = Search(shape, rank, ITERATIONS, TOLERANCE)
+        solved = _normalised(*search.best(problems / scale, restarts, chosen), scale)
+    batch = values.shape[:-1]
+    return CPDecomposition(
+        solved.weights.reshape(*batch, -1),
+        tuple(factor.reshape(*batch, *factor.shape[-2:]) for factor in solved.factors),
+        solved.error.reshape(batch), solved.converged.reshape(batch),
+    )  # fmt: skip
+
+
+def _counted(values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """The values, 0 in place of what a mask leaves out, NaN or not, and the mask; none if everything counts."""
+    if mask is not None:
+        if not bool(mask.any()):
+            raise InvalidValue("mask", "no entry", "a mask with at least one entry that counts")
+        mask = mask.to(values.device)
+        values = torch.where(mask, values, 0.0)
+    refuse_not_finite("values", values)
+    return values, None if mask is None or bool(mask.all()) else mask
+
+
+def _by_singular_values(values: Tensor, shape: tuple[int, ...], rank: int) -> CPDecomposition:
+    u, s, vh = torch.linalg.svd(values.unflatten(-1, shape), full_matrices=False)
+    kept = min(rank, s.shape[-1])
+    weights, rows, columns = (
+        torch.nn.functional.pad(part[..., :kept], (0, rank - kept)) for part in (s, u, vh.mT)
+    )  # fmt: skip
+    scale = s.norm(dim=-1)
+    error = torch.where(scale > 0, s[..., kept:].norm(dim=-1) / torch.where(scale > 0, scale, 1.0), 0.0)
+    return CPDecomposition(weights, (rows, columns), error, torch.ones_like(error, dtype=torch.bool))
+
+
+def _normalised(factors: list[Tensor], error: Tensor, converged: Tensor, scale: Tensor) -> CPDecomposition:
+    """Unit functions and falling weights."""
+    norms = [factor.norm(dim=-2, keepdim=True) for factor in factors]
+    units = [factor / torch.where(norm > 0, norm, 1.0) for factor, norm in zip(factors, norms, strict=True)]
+    weights, order = (reduce(torch.mul, norms)[..., 0, :] * scale).sort(dim=-1, descending=True)
+    ordered = tuple(unit.gather(-1, order[..., None, :].expand_as(unit)) for unit in units)
+    return CPDecomposition(weights, ordered, error, converged)
+
+
+def epsilon_rank(
+    values: Float[Tensor, "*batch point"],
+    shape: tuple[int, ...],
+    epsilon: float,
+    *,
+    largest: int = 8,
+    mask: Bool[Tensor, " point"] | None = None,
+    restarts: int = RESTARTS,
+) -> Int[Tensor, "*batch"]:
+    """The least number of products with a relative error of at most ε (Eq. 17).
+
+    Parameters
+    ----------
+    values
+        Over the grid's points, in its order.
+    shape
+        Number of values of each factor.
+    epsilon
+        Largest relative error.
+    largest
+        Largest rank to try.
+    mask
+        Entries that count; all by default.
+    restarts
+        Starts of every search.
+
+    Returns
+    -------
+    Tensor
+        Of each problem; −1 where it is larger than `largest`.
+
+    Examples
+    --------
+    >>> x, y = torch.meshgrid(torch.arange(5.0), torch.arange(5.0), indexing="ij")
+    >>> epsilon_rank(torch.stack([x * y, x + y, (x - y).abs()]).flatten(1), (5, 5), 0.1).tolist()
+    [1, 2, 3]
+    """
+    values, counted = _counted(values, mask)
+    ranks = least_ranks(
+        values.reshape(-1, values.shape[-1]), shape, epsilon, min(largest, values.shape[-1]), counted, restarts
+    )
+    return ranks.reshape(values.shape[:-1])
+
+
+def exact_rank(
+    values: Float[Tensor, "*batch point"],
+    shape: tuple[int, ...],
+    *,
+    largest: int = 8,
+    mask: Bool[Tensor, " point"] | None = None,
+    restarts: int = 2 * RESTARTS,
+) -> Int[Tensor, "*batch"]:
+    """The number of products that a function is a sum of (Eq. 16).
+
+    Parameters
+    ----------
+    values, shape, largest, mask, restarts
+        As for `epsilon_rank`.
+
+    Returns
+    -------
+    Tensor
+        Of each problem; −1 where it is larger than `largest`.
+
+    Examples
+    --------
+    >>> exact_rank(torch.eye(4).flatten(), (4, 4)).item()
+    4
+    """
+    return epsilon_rank(values, shape, EXACT_ERROR, largest=largest, mask=mask, restarts=restarts)
+
+
+def least_ranks(
+    problems: Tensor, shape: tuple[int, ...], epsilon: float, largest: int, mask: Tensor | None, restarts: int
+) -> Tensor:
+    """Of each problem; −1 where it is larger than `largest`, 0 where there is nothing."""
+    entries = problems.double() if mask is None else problems.double() * mask
+    scale = entries.abs().amax(dim=-1, keepdim=True)
+    entries = entries / torch.where(scale > 0, scale, 1.0)
+    bound = entries.norm(dim=-1) * epsilon
+    if len(shape) == 2 and mask is None:
+        ranks = _spectral_ranks(entries.unflatten(-1, shape), bound)
+        return torch.where(ranks > largest, MORE, ranks)
+    least = (scale[:, 0] > 0).long()
+    if len(shape) == 2 and mask is not None:
+        least = torch.maximum(least, _lower_bounds(entries.unflatten(-1, shape), mask.unflatten(0, shape), bound))
+    return _searched(entries, shape, epsilon, least, largest, mask, restarts)
+
+
+def _spectral_ranks(matrices: Tensor, bound: Tensor) -> Tensor:
+    """The least ranks of matrices with a residual of at most a bound: how many singular values are before that tail."""
+    squared = torch.linalg.svdvals(matrices).square()
+    tails = squared.flip(-1).cumsum(dim=-1).flip(-1)
+    return (tails.sqrt() > bound[:, None]).sum(dim=-1)
+
+
+def _lower_bounds(matrices: Tensor, mask: Tensor, bound: Tensor) -> Tensor:
+    """Ranks of rows without missing entries, and of columns."""
+    parts = [matrices[:, mask.all(dim=1)], matrices[:, :, mask.all(dim=0)]]
+    ranks = [_spectral_ranks(part, bound) for part in parts if part.numel()]
+    return torch.stack([torch.zeros_like(bound, dtype=torch.int64), *ranks]).amax(dim=0)
+
+
+def _searched(
+    entries: Tensor, shape: tuple[int, ...], epsilon: float, least: Tensor, largest: int, mask: Tensor | None,
+    restarts: int,
+) -> Tensor:  # fmt: skip
+    """From the least rank that each problem may have upwards."""
+    ranks = torch.where(least == 0, 0, MORE)
+    sweeps = SWEEPS_OF_TWO if len(shape) == 2 else SWEEPS
+    tolerance = min(max(epsilon / 100, IMPROVEMENTS[0]), IMPROVEMENTS[1])
+    for rank in range(1, largest + 1):
+        places = torch.nonzero((ranks == MORE) & (least <= rank)).flatten()
+        if len(places):
+            search = Search(shape, rank, STEPS, tolerance, sweeps=sweeps, enough=max(epsilon, EXACT))
+            _, error, _ = search.best(entries[places], restarts, mask)
+            ranks[places[error <= epsilon]] = rank
+    return ranks
+
+
+def kernel_decomposition(
+    gram: Float[Tensor, "*member point point"], shape: tuple[int, ...], rank: int, *, restarts: int = RESTARTS
+) -> CPDecomposition:
+    """The best sum of `rank` products of single-factor kernels (Eq. 30).
+
+    Parameters
+    ----------
+    gram
+        Gram matrix over the grid's points, in its order.
+    shape
+        Number of values of each factor.
+    rank
+        Products in the sum.
+    restarts
+        Starts of the search; for two factors none is needed.
+
+    Returns
+    -------
+    CPDecomposition
+        Its factors are the kernels k_i, flat over pairs (x_i, x_i′).
+
+    Examples
+    --------
+    >>> additive = torch.kron(torch.eye(2), torch.ones(3, 3)) + torch.kron(torch.ones(2, 2), torch.eye(3))
+    >>> [round(kernel_decomposition(additive, (2, 3), rank).error.item(), 2) for rank in (1, 2)]
+    [0.21, 0.0]
+    """
+    pairs, sizes = _over_pairs(gram, shape)
+    return cp_decomposition(pairs, sizes, rank, restarts=restarts)
+
+
+def kernel_rank(
+    gram: Float[Tensor, "*member point point"],
+    shape: tuple[int, ...],
+    *,
+    epsilon: float = EXACT_ERROR,
+    largest: int = 8,
+    restarts: int = RESTARTS,
+) -> Int[Tensor, "*member"]:
+    """The least number of products of single-factor kernels that sum to a kernel (Eq. 31).
+
+    Parameters
+    ----------
+    gram
+        Gram matrix over the grid's points, in its order.
+    shape, epsilon, largest, restarts
+        As for `epsilon_rank`; next to no error by default.
+
+    Returns
+    -------
+    Tensor
+        One number per member; −1 where it is larger than `largest`.
+
+    Examples
+    --------
+    >>> same_x, same_y = torch.kron(torch.eye(3), torch.ones(4, 4)), torch.kron(torch.ones(3, 3), torch.eye(4))
+    >>> kernel_rank(torch.stack([same_x * same_y, same_x + same_y]), (3, 4)).tolist()
+    [1, 2]
+    """
+    pairs, sizes = _over_pairs(gram, shape)
+    return epsilon_rank(pairs, sizes, epsilon, largest=largest, restarts=restarts)
+
+
+def _over_pairs(gram: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, tuple[int, ...]]:
+    """A Gram matrix as a function of a pair of values for each factor, flat, and the number of such pairs."""
+    lead, factors = gram.ndim - 2, len(shape)
+    paired = gram.double().unflatten(-1, shape).unflatten(lead, shape)
+    order = chain.from_iterable((lead + k, lead + factors + k) for k in range(factors))
+    return paired.permute(*range(lead), *order).flatten(lead), tuple(size**2 for size in shape)

@@ -1,0 +1,389 @@
+"""Which forward pass a decoder takes on a device: the one place that knows both architectures and kernels.
+
+Many members run at once on a GPU, one network at a time on a CPU. `FORWARDS` has the decoders that can run faster than
+their module; every other one, a user's own among them, runs its module, batched by `torch.func.vmap`. An entry
+is for a spec's very class: a subclass may build another network. Tests compare every entry with the module.
+
+Every entry runs grey images and colour ones. Kernels of whole networks know one channel only: colour takes what would
+run if there were none, grouped convolutions of many members and the module of one.
+
+In layers of many members weights have a leading member axis, activations are `(member, batch, …)`. Products are batched
+over members; elementwise parts are torch's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from recombine import kernels
+from recombine.decoders import CNN, MLP, CoordinateMLP, DecoderSpec, LowRank, StagedDecoder, Transformer
+from recombine.decoders.base import ToImage
+from recombine.decoders.cnn import Resize, ToChannels
+from recombine.decoders.low_rank import EmbeddingParts, LowRankDecoder, LowRankEmbedding, PlainParts
+from recombine.decoders.tokens import EncoderLayer, PixelTokens
+
+ALIGNED = 8
+"""A vector of parameters is this many numbers long, or a multiple: 16 bytes of bfloat16, as matrix units like it."""
+Weights = Mapping[str, Tensor]
+"""Parameters by name."""
+
+
+class FlatLayout:
+    """A module's parameters as one vector, and back.
+
+    The ensemble keeps `(member, parameter)` matrices: weights and both AdamW moments. One matrix each makes the
+    optimiser a handful of operations whatever the decoder, and a checkpoint three tensors. A few zeros at the end of
+    every vector let the next member's begin at an aligned address.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        named = dict(module.named_parameters())
+        self.names = list(named)
+        self.shapes = tuple(tuple(parameter.shape) for parameter in named.values())
+        self.spare = -sum(parameter.numel() for parameter in named.values()) % ALIGNED
+        self.sizes = [*(parameter.numel() for parameter in named.values()), self.spare]
+        self.size = sum(self.sizes)
+
+    def flatten(self, module: nn.Module) -> Float[Tensor, " parameter"]:
+        """The module's parameters as a new vector."""
+        named = dict(module.named_parameters())
+        parts = [named[name].detach().float().flatten() for name in self.names]
+        return torch.cat([*parts, torch.zeros(self.spare, device=parts[0].device)])
+
+    def unflatten(self, vector: Float[Tensor, " parameter"]) -> dict[str, Tensor]:
+        """Named views into the vector."""
+        parts = vector.split(self.sizes)[:-1]
+        return {name: part.view(shape) for name, part, shape in zip(self.names, parts, self.shapes, strict=True)}
+
+    def unflatten_members(self, vectors: Float[Tensor, "member parameter"]) -> dict[str, Tensor]:
+        """Named views into all members' vectors."""
+        parts, members = vectors.split(self.sizes, dim=1)[:-1], len(vectors)
+        return {n: part.view(members, *shape) for n, part, shape in zip(self.names, parts, self.shapes, strict=True)}
+
+
+class MemberOutputs(NamedTuple):
+    """Outputs and penalties of many members, one value per member; or of one network, without a member axis."""
+
+    outputs: Tensor
+    penalties: Mapping[str, Tensor] = {}
+
+
+ForwardMembers = Callable[[StagedDecoder, FlatLayout, Tensor, Tensor, torch.dtype], MemberOutputs]
+"""Module, layout, weights `(member, parameter)` in float32, inputs `(member, batch, …)` and the type to compute in."""
+ForwardOne = Callable[[StagedDecoder, FlatLayout, Tensor, Tensor], MemberOutputs | None]
+"""The same for one network that trains on a CPU in float32, without the member axis. First derivatives only, none of
+the inputs. None where there is nothing better than the module itself."""
+
+
+@dataclass(frozen=True)
+class Forwards:
+    """The faster forward passes of one decoder family; those that are missing are the module's own."""
+
+    members: ForwardMembers | None = None
+    one: ForwardOne | None = None
+
+
+# -- layers of many members ------------------------------------------------------------------------------------------
+
+
+def linear(weights: Weights, name: str, inputs: Tensor) -> Tensor:
+    """A linear layer on the last axis."""
+    flat = inputs.flatten(1, -2)
+    outputs: Tensor = MemberLinear.apply(flat, weights[f"{name}.weight"], weights[f"{name}.bias"])
+    return outputs.unflatten(1, inputs.shape[1:-1])
+
+
+class MemberLinear(torch.autograd.Function):
+    """`(member, example, in)` to `(member, example, out)`.
+
+    torch's own derivative of a batched product with transposed weights hands their gradient back transposed, which
+    costs a pass over memory; this one multiplies it in the order in which it is kept.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(inputs, weight)
+        return torch.baddbmm(bias[:, None], inputs, weight.mT)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        inputs, weight = ctx.saved_tensors
+        (gradient,) = gradients
+        below = torch.bmm(gradient, weight) if ctx.needs_input_grad[0] else None
+        return below, torch.bmm(gradient.mT, inputs), gradient.sum(dim=1)
+
+
+def layer_norm(weights: Weights, name: str, inputs: Tensor) -> Tensor:
+    """A layer norm of the last axis."""
+    lined = (len(inputs),) + (1,) * (inputs.ndim - 2) + (-1,)
+    weight, bias = (weights[f"{name}.{part}"].view(lined) for part in ("weight", "bias"))
+    return torch.addcmul(bias, functional.layer_norm(inputs, inputs.shape[-1:]), weight)
+
+
+def prelu(weights: Weights, name: str, inputs: Tensor) -> Tensor:
+    """A PReLU with one slope per member."""
+    slope = weights[f"{name}.weight"].view(-1, *(1,) * (inputs.ndim - 1))
+    return torch.where(inputs > 0, inputs, inputs * slope)
+
+
+def narrow_convolution(weights: Weights, name: str, inputs: Tensor) -> Tensor:
+    """A convolution with kernel 3 and padding 1, from and to few channels."""
+    weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
+    narrow = kernels.implementation("narrow", inputs.device) if inputs.is_cuda else None
+    if narrow is not None and max(weight.shape[1:3]) <= kernels.NARROW[inputs.device.type]:
+        outputs: Tensor = narrow.NarrowConvolution.apply(inputs, weight, bias)
+        return outputs
+    members, batch = inputs.shape[:2]
+    grouped = functional.conv2d(
+        inputs.transpose(0, 1).flatten(1, 2), weight.flatten(0, 1), bias.flatten(), padding=1, groups=members
+    )
+    return grouped.view(batch, members, -1, *inputs.shape[-2:]).transpose(0, 1)
+
+
+# -- transposed convolutions -----------------------------------------------------------------------------------------
+
+
+def cnn_members(
+    decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype
+) -> MemberOutputs:
+    """Outputs of many members."""
+    network = kernels.implementation("network", inputs.device) if inputs.is_cuda else None
+    if network is not None and _grey(layout) and network.takes(layout.shapes, inputs.shape[1], dtype):
+        images = network.TransposedConvolutions.apply(weights, inputs, layout.shapes, dtype)
+        return MemberOutputs(resized(decoder, images.unsqueeze(2)))
+    named = {name: part.to(dtype) for name, part in layout.unflatten_members(weights).items()}
+    return MemberOutputs(grouped(decoder, named, inputs.to(dtype)))
+
+
+def cnn_one(decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor) -> MemberOutputs | None:
+    """Outputs of one network on a CPU."""
+    network = kernels.implementation("network", inputs.device)
+    if network is None or not _grey(layout) or not network.takes(layout.shapes, len(inputs), inputs.dtype):
+        return None
+    images = network.TransposedConvolutions.apply(weights, inputs, layout.shapes, inputs.dtype)
+    return MemberOutputs(_last(decoder)[1](images.unsqueeze(1)))
+
+
+def _grey(layout: FlatLayout) -> bool:
+    """Whether images have one channel, by the last bias."""
+    return layout.shapes[-1] == (1,)
+
+
+def grouped(decoder: StagedDecoder, weights: Weights, inputs: Tensor) -> Tensor:
+    """All members as one network of grouped convolutions, channels last throughout."""
+    members, batch = inputs.shape[:2]
+    kernel, bias = weights["stages.layer0.0.weight"], weights["stages.layer0.0.bias"]
+    channels, size = kernel.shape[2], kernel.shape[-1]
+    product = inputs @ kernel.permute(0, 1, 3, 4, 2).flatten(2)  # (member, batch, y x channel)
+    image = product.view(members, batch, size, size, channels).permute(1, 2, 3, 0, 4) + bias
+    image = functional.relu(image.flatten(-2).permute(0, 3, 1, 2))  # (batch, member channel, y, x), channels last
+    _, *blocks, _ = decoder.stages.items()
+    for name, stage in blocks:
+        own = stage[0]  # type: ignore[index]
+        kernel, bias = weights[f"stages.{name}.0.weight"], weights[f"stages.{name}.0.bias"]
+        image = functional.relu(
+            functional.conv_transpose2d(
+                image, kernel.flatten(0, 1), bias.flatten(), own.stride, own.padding, groups=members
+            )
+        )
+    return _read_out(decoder, weights, image, members)
+
+
+def _read_out(decoder: StagedDecoder, weights: Weights, image: Tensor, members: int) -> Tensor:
+    """The last convolution, as a product and shifts, and the resizing."""
+    batch, _, rows, columns = image.shape
+    pixels = image.permute(0, 2, 3, 1).reshape(batch * rows * columns, members, -1).transpose(0, 1)
+    kernel, bias = weights["stages.output.0.weight"], weights["stages.output.0.bias"]
+    taps = kernel.flatten(3).permute(0, 3, 1, 2).flatten(1, 2)  # (member, tap and colour, channel)
+    maps = (taps @ pixels.mT).view(members, -1, kernel.shape[1], batch, rows, columns).transpose(0, 1)
+    planes = _last(decoder)[0].summed(maps) + bias[:, :, None, None, None]
+    return resized(decoder, planes.transpose(1, 2))
+
+
+def resized(decoder: StagedDecoder, planes: Tensor) -> Tensor:
+    """Planes `(member, batch, channel, y, x)` as images of the decoder's size."""
+    resized: Tensor = _last(decoder)[1](planes.flatten(0, 1))
+    return resized.unflatten(0, planes.shape[:2])
+
+
+def _last(decoder: StagedDecoder) -> tuple[ToChannels, Resize]:
+    return cast("tuple[ToChannels, Resize]", tuple(decoder.stages["output"].children()))
+
+
+# -- low-rank embeddings and narrow convolutions ---------------------------------------------------------------------
+
+
+def low_rank_members(
+    decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype
+) -> MemberOutputs:
+    """Outputs and penalties of many members; embeddings stay in float32."""
+    named = layout.unflatten_members(weights)
+    first, *hidden, last = decoder.stages
+    parts = _parts(cast(LowRankDecoder, decoder).embedding, named, f"stages.{first}")
+    values = parts.rendered(inputs).to(dtype)
+    named = {name: part.to(dtype) for name, part in named.items() if not name.startswith(f"stages.{first}.")}
+    for name in hidden:
+        values = prelu(named, f"stages.{name}.1", narrow_convolution(named, f"stages.{name}.0", values))
+    planes = narrow_convolution(named, f"stages.{last}.0", values)
+    return MemberOutputs(_images(decoder, planes), parts.penalties())
+
+
+def low_rank_one(decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor) -> MemberOutputs | None:
+    """Outputs and penalties of one network on a CPU."""
+    named = layout.unflatten(weights)
+    first, *hidden, last = decoder.stages
+    widest = max(max(named[f"stages.{name}.0.weight"].shape[:2]) for name in (*hidden, last))
+    narrow = kernels.implementation("narrow", inputs.device)
+    if narrow is None or widest > kernels.NARROW[inputs.device.type]:
+        return None
+    parts = _parts(cast(LowRankDecoder, decoder).embedding, named, f"stages.{first}")
+    values = parts.rendered(inputs)
+    for name in (*hidden, last):
+        kernel, bias = (named[f"stages.{name}.0.{part}"] for part in ("weight", "bias"))
+        values = narrow.NarrowConvolution.apply(values, kernel, bias)
+        if name != last:
+            values = functional.prelu(values, named[f"stages.{name}.1.weight"])
+    return MemberOutputs(_images(decoder, values), parts.penalties())
+
+
+def _images(decoder: StagedDecoder, planes: Tensor) -> Tensor:
+    """Images of the decoder's shape from their planes, `(*member, batch, channel, y, x)`."""
+    return planes.reshape(*planes.shape[:-3], *cast(ToImage, decoder.stages["output"][1]).image_shape)  # type: ignore[index]
+
+
+def _parts(embedding: LowRankEmbedding, weights: Weights, name: str) -> EmbeddingParts:
+    """An embedding's parts from parameters by name, with a leading member axis or without."""
+    rows, columns, strengths = (
+        [weights[f"{name}.{kind}.{k}"] for k in range(len(embedding.code_sizes) * embedding.channels)]
+        for kind in ("rows", "columns", "strengths")
+    )
+    on_kernels = rows[0].is_cuda and kernels.available(rows[0].device, "vectors")
+    family = KernelParts if on_kernels else PlainParts
+    return family.of(rows, columns, strengths, embedding.vectors == "unit", embedding.channels)
+
+
+@dataclass(frozen=True)
+class KernelParts(EmbeddingParts):
+    """Of many members, by kernels that pass over memory once; `rows` have unit norm times their strengths."""
+
+    spread: Tensor
+
+    @classmethod
+    def of(
+        cls, rows: list[Tensor], columns: list[Tensor], strengths: list[Tensor], unit: bool, channels: int = 1
+    ) -> KernelParts:
+        """From parameters; the variance penalised is that of the unit vectors, or of the raw ones."""
+        from recombine.kernels.triton.vectors import ScaledUnits
+
+        scaled = [ScaledUnits.apply(v, s, unit) for v, s in zip(rows, strengths, strict=True)]
+        units = [ScaledUnits.apply(u, None, unit) for u in columns]
+        spread = torch.stack([variance for _, variance in scaled + units]).sum(dim=0)
+        return cls([v for v, _ in scaled], [u for u, _ in units], strengths, channels, spread)
+
+    def images(self) -> list[Tensor]:
+        return [v.mT @ u for v, u in zip(self.rows, self.columns, strict=True)]
+
+    def entropy(self) -> Tensor:
+        from recombine.kernels.triton.vectors import Entropies
+
+        return torch.stack([Entropies.apply(strength) for strength in self.strengths]).sum(dim=0)
+
+    def variance(self) -> Tensor:
+        return self.spread
+
+
+# -- fully connected layers, and pixel tokens ------------------------------------------------------------------------
+
+
+def dense_members(
+    decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype
+) -> MemberOutputs:
+    """Outputs of many members."""
+    named, values = layout.unflatten_members(weights.to(dtype)), inputs.to(dtype)
+    *hidden, last = decoder.stages
+    for name in hidden:
+        values = torch.relu(linear(named, f"stages.{name}.0", values))
+    pixels = linear(named, f"stages.{last}.0", values)
+    return MemberOutputs(pixels.unflatten(-1, cast(ToImage, decoder.stages[last][1]).image_shape))  # type: ignore[index]
+
+
+MemberLayer = Callable[[nn.Module, Weights, str, Tensor], Tensor]
+"""A layer's module, all weights, its name and tokens `(member, batch, pixel, width)` to tokens."""
+
+
+def coordinate_members(
+    decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype
+) -> MemberOutputs:
+    """Outputs of many coordinate MLPs."""
+    return _through(_coordinate_layer, decoder, layout.unflatten_members(weights.to(dtype)), inputs.to(dtype))
+
+
+def transformer_members(
+    decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype
+) -> MemberOutputs:
+    """Outputs of many transformers."""
+    return _through(_encoder_layer, decoder, layout.unflatten_members(weights.to(dtype)), inputs.to(dtype))
+
+
+def _through(layer: MemberLayer, decoder: StagedDecoder, weights: Weights, inputs: Tensor) -> MemberOutputs:
+    """Codes to tokens, through all layers, to each token's colour."""
+    (first, tokens), *layers, (_, output) = decoder.stages.items()
+    projected = linear(weights, f"stages.{first}.project", inputs)[:, :, None, :]
+    values = projected + cast(PixelTokens, tokens).position.to(projected.dtype)
+    for name, module in layers:
+        values = layer(module, weights, f"stages.{name}", values)
+    shape = cast(ToImage, output[1]).image_shape  # type: ignore[index]
+    return MemberOutputs(linear(weights, "stages.output.0", values).mT.flatten(-2).unflatten(-1, shape))
+
+
+def _coordinate_layer(module: nn.Module, weights: Weights, name: str, tokens: Tensor) -> Tensor:
+    return prelu(weights, f"{name}.1", linear(weights, f"{name}.0", tokens))
+
+
+def _encoder_layer(module: nn.Module, weights: Weights, name: str, tokens: Tensor) -> Tensor:
+    """Members are more examples to attention."""
+    heads = cast(EncoderLayer, module).heads
+    mixed = linear(weights, f"{name}.mix", tokens).unflatten(-1, (3, heads, -1)).flatten(0, 1)
+    query, key, value = mixed.permute(2, 0, 3, 1, 4).unbind(0)
+    attended = functional.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(-2)
+    merged = linear(weights, f"{name}.merge", attended.unflatten(0, tokens.shape[:2]))
+    tokens = layer_norm(weights, f"{name}.after_attention", tokens + merged)
+    fed = linear(weights, f"{name}.feed.2", torch.relu(linear(weights, f"{name}.feed.0", tokens)))
+    return layer_norm(weights, f"{name}.after_feed", tokens + fed)
+
+
+FORWARDS: dict[type[DecoderSpec], Forwards] = {
+    CNN: Forwards(cnn_members, cnn_one),
+    LowRank: Forwards(low_rank_members, low_rank_one),
+    MLP: Forwards(dense_members),
+    CoordinateMLP: Forwards(coordinate_members),
+    Transformer: Forwards(transformer_members),
+}
+
+
+class Dispatch:
+    """The forward passes of one decoder."""
+
+    def __init__(self, spec: DecoderSpec, decoder: StagedDecoder) -> None:
+        self.decoder, self.layout = decoder, FlatLayout(decoder)
+        self.forwards = FORWARDS.get(type(spec), Forwards())
+
+    def members(self, weights: Tensor, inputs: Tensor, dtype: torch.dtype) -> MemberOutputs | None:
+        """Outputs of many members at once; None where there is no way but `vmap`."""
+        if self.forwards.members is None:
+            return None
+        return self.forwards.members(self.decoder, self.layout, weights, inputs, dtype)
+
+    def one(self, weights: Tensor, inputs: Tensor, dtype: torch.dtype) -> MemberOutputs | None:
+        """Outputs of one network on a CPU in float32; None where there is no way but its module."""
+        strict = inputs.device.type == "cpu" and inputs.dtype == dtype == torch.float32
+        if self.forwards.one is None or not strict:
+            return None
+        return self.forwards.one(self.decoder, self.layout, weights, inputs)
