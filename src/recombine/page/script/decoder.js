@@ -1,7 +1,7 @@
 /** A decoder of the page: its outputs, by running it or from a table; the right outputs; what it may have memorised. */
 
-import { fromHalf } from "./bytes.js";
-import { CODES, gridSize, isHeldOut, nearestPoint, valueAt } from "./grid.js";
+import { fromHalf, numbersOf } from "./bytes.js";
+import { CODES, gridSize, isHeldOut, nearestPoint, positionsOf, valueAt } from "./grid.js";
 import { Program } from "./program.js";
 
 /** @typedef {import("./types.js").Factor} Factor */
@@ -48,6 +48,20 @@ export class Decoder {
   output(positions) {
     if (!this.program) return this.#row(this.data.table, nearestPoint(this.factors, positions));
     return this.program.run(this.input(positions)).slice();
+  }
+
+  /**
+   * How far outputs in this page are from those that torch had, at points that were computed beforehand.
+   * @returns {number} as a share of the largest output, or of 1
+   */
+  mismatch() {
+    const { probes } = this.data;
+    if (!probes) return 0;
+    const bytes = this.bytes.slice(probes.start, probes.start + probes.length);
+    const right = /** @type {Float32Array} */ (numbersOf("float32", bytes));
+    const ours = probes.points.map((point) => [...this.output(positionsOf(this.factors, point))]).flat();
+    const scale = right.reduce((most, number) => Math.max(most, Math.abs(number)), 1);
+    return ours.reduce((most, number, k) => Math.max(most, Math.abs(number - right[k])), 0) / scale;
   }
 
   /**
