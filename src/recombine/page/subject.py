@@ -153,7 +153,7 @@ def _distinct(named: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
 def _of_run(name: str, run: Trained, settings: Mapping[str, Any]) -> Subject:
     for field_name, value in settings.items():
         if value is not None:
-            raise InvalidValue(field_name, value, "nothing for a stored run: its spec says it")
+            raise InvalidValue(field_name, value, "left out for a stored run, whose spec says it")
     task = run.spec.task
     if task.direction != "decode":
         raise InvalidValue("module", name, "a run that decodes")
@@ -170,7 +170,7 @@ def _of_module(name: str, module: Any, settings: Mapping[str, Any]) -> Subject:
     if settings["data"] is not None:
         return _on_data(name, _copied(own, name), settings)
     if settings["grid"] is None:
-        raise InvalidValue("grid", None, 'a FactorGrid, or a text as "x=0:27,y=0:27"')
+        raise InvalidValue("grid", None, 'a FactorGrid, or a string such as "x=0:27,y=0:27"')
     grid = valid_grid(settings["grid"])
     encoding = valid_encoding(settings["encode"], grid)
     mask = holdout_mask(settings["holdout"], grid)
@@ -182,7 +182,7 @@ def _on_data(name: str, module: nn.Module, settings: Mapping[str, Any]) -> Subje
     """A module whose grid and right outputs are those of images of the user's own."""
     for field_name in ("grid", "targets", "background"):
         if settings[field_name] is not None:
-            raise InvalidValue(field_name, settings[field_name], "nothing beside data, which has its own")
+            raise InvalidValue(field_name, settings[field_name], "left out where data is given, which has its own")
     data = array_task(settings["data"])
     own = own_data(settings["data"], settings["encode"], settings["holdout"])
     encoding = valid_encoding(own.encode, own.grid)

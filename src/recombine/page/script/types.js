@@ -13,8 +13,9 @@
  *
  * @typedef {{type: "uint8" | "float16", start: number, length: number, low: number, high: number}} Table
  * @typedef {{name: string, notes: string[], program: ProgramData | null, table: Table | null, codes: Code[] | null,
- *   probes: {points: number[], start: number, length: number} | null, sizes: number[] | null, mean: number[] | null, held: {start: number, length: number},
- *   present: {start: number, length: number} | null, truth: Table | null,
+ *   probes: {points: number[], start: number, length: number} | null, sizes: number[] | null,
+ *   mean: number[] | null, held: {start: number, length: number}, present: {start: number, length: number} | null,
+ *   truth: Table | null,
  *   background: number, image: [number, number, number], low: number, high: number, smooth: boolean[],
  *   labels?: string[]}} ModelData
  * @typedef {{title: string, factors: Factor[], models: ModelData[], labels?: string[], version: string}} PageData
