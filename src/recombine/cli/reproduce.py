@@ -110,7 +110,7 @@ def reproduce(
 def written(findings: Findings, note: Callable[[str], None] = lambda line: None) -> Path:
     """The report of a folder of results, with the decoders that it keeps."""
     from recombine.page import report_explorer
-    from recombine.page.training_panel import training_panel
+    from recombine.page.training import training_panel
     from recombine.reproduction.reporting import write_report
 
     panels = {"data": training_panel(heading="h3")}
