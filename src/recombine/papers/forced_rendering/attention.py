@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+import xarray
 from torch.utils.flop_counter import FlopCounterMode
 
 from recombine.decoders import CoordinateMLP, DecoderSpec, Transformer
@@ -41,10 +42,6 @@ from recombine.reproduction.measuring import (
 from recombine.reproduction.preset import AnyNumber, Count
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.specs import RunSpec
-
-if TYPE_CHECKING:
-    import xarray
-
 
 COORDINATE, TRANSFORMER, PLAIN = "coordinate MLP", "transformer", "CNN"
 ARCHITECTURES = (COORDINATE, TRANSFORMER)

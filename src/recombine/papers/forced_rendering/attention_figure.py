@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import xarray
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
@@ -12,10 +11,6 @@ from recombine.papers.forced_rendering.attention import ARCHITECTURES, BASE, PLA
 from recombine.papers.forced_rendering.superposition import COSINE, FAMILIES
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.panels import COLORS, band, bar_groups, divided, drawn_image, seed_count, styled
-
-if TYPE_CHECKING:
-    import xarray
-
 
 DECODERS = (*ARCHITECTURES, PLAIN)
 ROWS = 3

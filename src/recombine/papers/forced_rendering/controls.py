@@ -9,8 +9,10 @@ has one-hot codes, which have finite differences only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import xarray
 
 from recombine.papers.forced_rendering.penalties import BOTH, NONE, penalised_spec
 from recombine.papers.forced_rendering.penalties import Settings as PenaltySettings
@@ -28,12 +30,6 @@ from recombine.reproduction.measuring import STAGE_DIMS, TRAINED, Batch, base_at
 from recombine.reproduction.study import Arm, Labels, Study, Trials, initial_runs
 from recombine.specs import RunSpec
 from recombine.store import Run
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import xarray
-
 
 STRIPE_BUMPS = 100
 """Bumps beside the stripes of the composing CNN."""

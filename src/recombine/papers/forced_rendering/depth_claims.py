@@ -7,7 +7,8 @@ are the hidden ones and the output.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+import xarray
 
 from recombine.papers.forced_rendering.controls import less_controls
 from recombine.papers.forced_rendering.presets import CODES
@@ -24,10 +25,6 @@ from recombine.reproduction.tables import (
     stage_slope,
 )
 from recombine.reproduction.tables import output as at_output
-
-if TYPE_CHECKING:
-    import xarray
-
 
 # -- C4: probes ------------------------------------------------------------------------------------------------------
 

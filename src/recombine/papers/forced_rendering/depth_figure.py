@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import xarray
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -23,9 +22,6 @@ from recombine.reproduction.panels import (
     volume_rows,
 )
 from recombine.reproduction.tables import listed_attribute
-
-if TYPE_CHECKING:
-    import xarray
 
 
 def _depths(result: xarray.Dataset, encoding: str, name: str) -> list[int]:

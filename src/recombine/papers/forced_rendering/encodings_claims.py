@@ -6,7 +6,8 @@ Beside the box stand other hold-outs, its interior, distances from the kept regi
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING
+
+import xarray
 
 from recombine.papers.forced_rendering.attention import ARCHITECTURES, BASE
 from recombine.papers.forced_rendering.encodings import BOX
@@ -14,10 +15,6 @@ from recombine.papers.forced_rendering.mlp import MLP_ARM
 from recombine.papers.forced_rendering.samples import sample, some_distances, trained
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, below
-
-if TYPE_CHECKING:
-    import xarray
-
 
 FAILING_ERROR = 0.5
 """Over that of a blank image."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import xarray
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
@@ -36,10 +35,6 @@ from recombine.reproduction.panels import (
     seed_count,
     styled,
 )
-
-if TYPE_CHECKING:
-    import xarray
-
 
 TOP = 1.5
 """Errors are shown up to this many times blank."""
@@ -158,8 +153,6 @@ def _threshold_sweep(ax: Axes, result: xarray.Dataset) -> None:
 
 def _over_thresholds(values: list[xarray.DataArray]) -> xarray.DataArray:
     """Values at each threshold as one array."""
-    import xarray
-
     return xarray.concat(values, xarray.DataArray(list(THRESHOLDS), dims="threshold", name="threshold"))
 
 

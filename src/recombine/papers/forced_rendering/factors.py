@@ -15,9 +15,10 @@ an output shows (`nearest_values`), and of a few networks the number of products
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
+import xarray
 from torch import Tensor
 
 from recombine.decoders import CNN, CoordinateMLP, DecoderSpec, LowRank
@@ -33,10 +34,6 @@ from recombine.specs import RunSpec
 from recombine.tasks import BumpsTask
 from recombine.tasks.training_sets import Each
 from recombine.theory.learnt import pixel_ranks
-
-if TYPE_CHECKING:
-    import xarray
-
 
 CNN_ALONE, CNN_ISOLATED, CNN_PAIRS = "CNN", "CNN, isolated factors", "CNN, isolated pairs"
 LOW_RANK, LOW_RANK_PENALISED = "low-rank", "low-rank, penalties"

@@ -9,7 +9,7 @@ right, the stricter one was made the test.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import xarray
 
 from recombine.papers.forced_rendering.factors import (
     ALL_KEPT,
@@ -23,10 +23,6 @@ from recombine.papers.forced_rendering.factors import (
 from recombine.papers.forced_rendering.samples import sample
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, below, effect
-
-if TYPE_CHECKING:
-    import xarray
-
 
 COMPOSES, LEAST_GAIN = 0.9, 0.3
 RIGHT, IN_PLACE = "all_values_accuracy", ", in place"

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray
 
 from recombine.papers.forced_rendering.markers_measuring import (
     FACTORIZATION,
@@ -43,10 +43,6 @@ from recombine.papers.forced_rendering.samples import trained
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import below, effect
 from recombine.reproduction.intervals import Estimate, Resampled
-
-if TYPE_CHECKING:
-    import xarray
-
 
 TELLING = 0.25
 """AUROC over one half from which on a marker counts as telling."""

@@ -14,16 +14,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray
 
 from recombine.papers.forced_rendering.markers_measuring import COMPOSING, WHOLE_GRID
 from recombine.papers.forced_rendering.samples import learnt, trained
-
-if TYPE_CHECKING:
-    import xarray
-
 
 FEWEST = 2
 """Composing, and failing, networks of one code that an architecture must have to be scored."""

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+
+import xarray
 
 from recombine.papers.forced_rendering.depth_claims import networks_of, trained_depths
 from recombine.papers.forced_rendering.mlp import CNN_ARM, MLP_ARM
@@ -24,10 +25,6 @@ from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
 from recombine.reproduction.tables import fall, listed_attribute, mean_after_input, total_variation, unevenness
 from recombine.reproduction.tables import output as at_output
-
-if TYPE_CHECKING:
-    import xarray
-
 
 MAJORITY = 0.2
 """How far above a half a share of networks has to be: more than 70 % of them."""

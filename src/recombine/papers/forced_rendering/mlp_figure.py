@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import xarray
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
@@ -13,10 +12,6 @@ from recombine.papers.forced_rendering.presets import CODES
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.panels import band, seed_count, styled, volume_rows
 from recombine.reproduction.tables import listed_attribute
-
-if TYPE_CHECKING:
-    import xarray
-
 
 CNN_COLOR = "#D55E00"
 

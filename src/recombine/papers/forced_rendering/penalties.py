@@ -7,9 +7,10 @@ with the published scripts' convention (variance of the raw vectors), and, for a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
+import xarray
 from torch import Tensor, nn
 
 from recombine.decoders import LowRank
@@ -22,10 +23,6 @@ from recombine.reproduction.study import Arm, Study, Trials
 from recombine.reproduction.tables import keep_first
 from recombine.specs import RunSpec
 from recombine.tasks import BumpTask
-
-if TYPE_CHECKING:
-    import xarray
-
 
 NONE, ENTROPY, VARIANCE, BOTH = "none", "entropy", "variance", "both"
 ARMS = {NONE: "no penalty", ENTROPY: "entropy", VARIANCE: "variance", BOTH: "both"}

@@ -11,9 +11,9 @@ variance (above 0.5) and of both (above 0.1).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray
 
 from recombine.papers.forced_rendering.controls import LOW_RANK_UNTRAINED, LOW_RANK_WHOLE, UNPENALISED
 from recombine.papers.forced_rendering.penalties import BOTH, ENTROPY, NONE, OTHER_SIZE, RAW, UNIT, VARIANCE
@@ -21,10 +21,6 @@ from recombine.papers.forced_rendering.samples import decades, sample
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import Criterion, above, below, effect, within
 from recombine.reproduction.intervals import Resampled
-
-if TYPE_CHECKING:
-    import xarray
-
 
 STAGES = {1: "embedding", 2: "first convolution", 3: "second convolution", 4: "output"}
 """Of the low-rank decoder, after the input code."""

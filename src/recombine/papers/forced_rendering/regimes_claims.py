@@ -9,15 +9,10 @@ verdict, each composing arm against the same network without the remedy.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from recombine.papers.forced_rendering.regimes import RIVALS
 from recombine.papers.forced_rendering.samples import sample
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
-
-if TYPE_CHECKING:
-    pass
 
 
 def _less_failing(data: Data, name: str, sign: int, words: str = "") -> dict[str, Sample]:

@@ -11,18 +11,13 @@ tasks are paired by their numbers, which have nothing to do with one another.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import xarray
 
 from recombine.papers.forced_rendering.rotation import INPUT_STAGES, MANY, ONE
 from recombine.papers.forced_rendering.samples import sample
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, effect
-
-if TYPE_CHECKING:
-    import xarray
-
 
 FAILING = "failing"
 """Arm of the control study with the bump-coded CNN."""
@@ -64,8 +59,6 @@ def _many(data: Data) -> xarray.Dataset | None:
 
 def _rougher_inside(networks: xarray.Dataset) -> xarray.DataArray:
     """log10 of the roughness of log10 volume inside the hold-out over outside, mean over stages but the input."""
-    import xarray
-
     ratio = (networks["roughness_held"] / networks["roughness_kept"]).isel(stage=slice(INPUT_STAGES, None))
     decades: xarray.DataArray = xarray.apply_ufunc(np.log10, ratio)
     return decades.mean("stage")

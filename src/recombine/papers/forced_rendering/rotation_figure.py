@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
@@ -15,10 +15,6 @@ from matplotlib.figure import Figure, SubFigure
 from recombine.papers.forced_rendering.rotation import BLEND, INPUT, OUTPUT, TRUTH
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.panels import HOLDOUT_COLOR, divided, seed_count, styled
-
-if TYPE_CHECKING:
-    import xarray
-
 
 CYCLE = "twilight"
 """Colours that come back to where they began, told apart by lightness."""

@@ -10,18 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray
 from numpy.typing import ArrayLike
 
 from recombine.reproduction.claims import Sample
 from recombine.reproduction.criteria import Learnt
 from recombine.reproduction.intervals import CONFIDENCE, Estimate, Interval, Share
-
-if TYPE_CHECKING:
-    import xarray
-
 
 LEARNT_ERROR, LEARNT_ACCURACY = Learnt().largest_error, Learnt().smallest_accuracy
 """As criteria declare them; the error is over that of a blank image."""

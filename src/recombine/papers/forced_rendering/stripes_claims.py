@@ -7,9 +7,8 @@ training examples (`recombine.papers.forced_rendering.fit`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import xarray
 
 from recombine.papers.forced_rendering.controls import FAILING, UNTRAINED, WHOLE
 from recombine.papers.forced_rendering.samples import decades, sample
@@ -17,10 +16,6 @@ from recombine.papers.forced_rendering.stripes import FULL, PERCENT, PERCENT_ALO
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, below, effect
 from recombine.reproduction.tables import first_hidden, listed_attribute, output
-
-if TYPE_CHECKING:
-    import xarray
-
 
 FEW_PERCENT = 5
 """Up to which per cent of the bumps stripes are claimed to help."""

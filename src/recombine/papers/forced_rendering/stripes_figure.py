@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import xarray
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -25,9 +24,6 @@ from recombine.reproduction.panels import (
     volume_line,
 )
 from recombine.reproduction.tables import listed_attribute, output
-
-if TYPE_CHECKING:
-    import xarray
 
 
 def stripes_figure(result: xarray.Dataset, threshold: xarray.Dataset, tuning: xarray.Dataset) -> Figure:

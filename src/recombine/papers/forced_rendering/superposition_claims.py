@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+
+import xarray
 
 from recombine.papers.forced_rendering.controls import less_controls
 from recombine.papers.forced_rendering.presets import CODES
@@ -15,10 +16,6 @@ from recombine.papers.forced_rendering.samples import Majority, sample, trained
 from recombine.papers.forced_rendering.superposition import CNN_ARM, CONTRASTS, COSINE, DARK, SIMILARITIES
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, effect
-
-if TYPE_CHECKING:
-    import xarray
-
 
 Statistic = Callable[["xarray.Dataset"], "xarray.DataArray"]
 SUPERPOSED = 0.2

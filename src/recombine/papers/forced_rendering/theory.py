@@ -17,10 +17,11 @@ MLPs have the depth that is nearest to the CNN's number of stages.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from recombine.metrics import landmarks, metric_tensor
@@ -42,10 +43,6 @@ from recombine.specs import RunSpec
 from recombine.tasks import BumpTask
 from recombine.theory.factorization import nonlinear_factorization
 from recombine.theory.learnt import learnt_complexity, pixel_ranks
-
-if TYPE_CHECKING:
-    import xarray
-
 
 CNN_FAILING, CNN_COMPOSING, CNN_WHOLE, CNN_UNTRAINED = "CNN", "CNN, stripes", "CNN, whole grid", "CNN, untrained"
 MLP_FAILING, MLP_COMPOSING, MLP_WHOLE, MLP_UNTRAINED = "MLP", "MLP, stripes", "MLP, whole grid", "MLP, untrained"

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from operator import itemgetter
-from typing import TYPE_CHECKING
+
+import xarray
 
 from recombine.papers.forced_rendering.samples import sample
 from recombine.papers.forced_rendering.theory import COMPOSING, FAMILIES, INITIAL
@@ -22,9 +23,6 @@ from recombine.reproduction.claims import Claim, Data, Sample, Samples, Statemen
 from recombine.reproduction.criteria import effect
 from recombine.reproduction.tables import first_hidden, last_hidden, mean_of_hidden
 from recombine.reproduction.tables import output as at_output
-
-if TYPE_CHECKING:
-    import xarray
 
 Statistic = Callable[["xarray.Dataset"], "xarray.DataArray"]
 """One number per seed, from the Dataset's part of one arm."""

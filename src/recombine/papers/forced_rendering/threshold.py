@@ -32,10 +32,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
+import xarray
 from numpy.typing import ArrayLike, NDArray
 
 from recombine.errors import InvalidValue
@@ -55,9 +56,6 @@ from recombine.reproduction.intervals import CONFIDENCE, Resampled
 from recombine.reproduction.study import DONE, Arm, Study, Trials
 from recombine.specs import RunSpec
 from recombine.store import Run
-
-if TYPE_CHECKING:
-    import xarray
 
 
 class ThresholdStudy(Study[Settings]):
@@ -97,8 +95,6 @@ class ThresholdStudy(Study[Settings]):
         return Trials(preset, device, by_cell)
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
-        import xarray
-
         cells = self.cells(trials.preset)
         runs = {run.key: run for _, own in trials.items() for run in own if run.status == DONE}
         scores = {key: training_scores(run, trials.device) for key, run in runs.items()}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xarray
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -16,9 +17,6 @@ from recombine.papers.forced_rendering.threshold import exponent_interval
 from recombine.papers.forced_rendering.threshold_design import BUMPS, CLAIMED, CUBIC, LINEAR, LITERAL, STRIPES, spelt
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.panels import letter, styled
-
-if TYPE_CHECKING:
-    import xarray
 
 
 def threshold_panel(ax: Axes, result: xarray.Dataset, *, legend: bool = True) -> None:

@@ -7,20 +7,17 @@ channels, at four stages. The indices that claims are judged on are in the strip
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from recombine.metrics import features
 from recombine.papers.forced_rendering.stripes import Settings
 from recombine.reproduction.measuring import Batch, base_attributes, grid_variables, tabulate
 from recombine.reproduction.study import Arm, Study, Trials
-
-if TYPE_CHECKING:
-    import xarray
-
 
 STRIPES, WITH_BUMPS = ARMS = ("stripes only", "stripes and bumps")
 

@@ -11,19 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray
 
 from recombine.papers.forced_rendering.samples import sample
 from recombine.papers.forced_rendering.stripes_claims import added, all_bumps, many, striped, with_bumps
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
 from recombine.reproduction.tables import fall, first_hidden, last_hidden, output
-
-if TYPE_CHECKING:
-    import xarray
-
 
 STRIPE, LOCAL = "stripe_index", "localisation_index"
 
