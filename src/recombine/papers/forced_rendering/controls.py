@@ -9,14 +9,14 @@ has one-hot codes, which have finite differences only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import xarray
 
 from recombine.papers.forced_rendering.penalties import BOTH, NONE, penalised_spec
 from recombine.papers.forced_rendering.penalties import Settings as PenaltySettings
-from recombine.papers.forced_rendering.samples import sample
+from recombine.papers.forced_rendering.samples import Statistic, difference
 from recombine.papers.forced_rendering.scores import training_fit
 from recombine.papers.forced_rendering.stripes import Settings as StripeSettings
 from recombine.papers.forced_rendering.superposition import (
@@ -102,7 +102,7 @@ def _measured(batch: Batch) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def less_controls(data: Data, statistic: Callable[[xarray.Dataset], xarray.DataArray]) -> dict[str, Sample]:
+def less_controls(data: Data, statistic: Statistic) -> dict[str, Sample]:
     """A number of failing networks less that of each control, seed by seed, by the control's name.
 
     Failing networks must have learnt, and controls too unless they are untrained. Without the control study's Dataset
@@ -111,14 +111,11 @@ def less_controls(data: Data, statistic: Callable[[xarray.Dataset], xarray.DataA
     if "controls" not in data:
         return {}
     arms = data["controls"]
-    samples = {}
-    for failing, others in CONTROLS.items():
-        own = arms.sel(arm=failing)
-        for other in others:
-            control = arms.sel(arm=other)
-            networks = (own,) if other in INITIAL else (own, control)
-            samples[f"less {other}"] = sample(statistic(own) - statistic(control), *networks)
-    return samples
+    return {
+        f"less {other}": difference(statistic, arms.sel(arm=failing), arms.sel(arm=other), untrained=other in INITIAL)
+        for failing, others in CONTROLS.items()
+        for other in others
+    }
 
 
 STUDY = ControlStudy()
