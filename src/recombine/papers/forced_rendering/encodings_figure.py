@@ -141,19 +141,14 @@ def _superposition_row(figure: SubFigure, result: xarray.Dataset) -> None:
 
 def _threshold_sweep(ax: Axes, result: xarray.Dataset) -> None:
     """How much better the OR kernel describes the overlap than its rivals do, against the threshold."""
-    networks = _failing(result)
+    networks, along = _failing(result), xarray.DataArray(list(THRESHOLDS), dims="threshold", name="threshold")
     for label, statistic, color in (("product", over_product, COLORS[0]), ("radial", over_radial, COLORS[1])):
-        values = _over_thresholds([statistic(networks, overlap(t)) for t in THRESHOLDS])
+        values = xarray.concat([statistic(networks, overlap(threshold)) for threshold in THRESHOLDS], along)
         band(ax, values, f"less {label}", color, markersize=2.5)
     ax.axhline(0, color="0.7", linewidth=0.8)
     ax.set_xlabel("threshold", fontsize=7)
     ax.set_title("OR's correlation", loc="left", fontsize=8)
     ax.legend(fontsize=5)
-
-
-def _over_thresholds(values: list[xarray.DataArray]) -> xarray.DataArray:
-    """Values at each threshold as one array."""
-    return xarray.concat(values, xarray.DataArray(list(THRESHOLDS), dims="threshold", name="threshold"))
 
 
 def _failing(superposition: xarray.Dataset) -> xarray.Dataset:
@@ -244,15 +239,6 @@ def conventions_caption(encodings: xarray.Dataset, depth: xarray.Dataset) -> str
     )
 
 
-CONVENTIONS = FigureSpec(
-    "conventions",
-    "Paper's conventions against the published scripts'",
-    ("encodings", "depth"),
-    conventions_figure,
-    conventions_caption,
-)
-
-
 FIGURES = (
     FigureSpec(
         "fig1",
@@ -261,5 +247,11 @@ FIGURES = (
         encodings_figure,
         encodings_caption,
     ),
-    CONVENTIONS,
+    FigureSpec(
+        "conventions",
+        "Paper's conventions against the published scripts'",
+        ("encodings", "depth"),
+        conventions_figure,
+        conventions_caption,
+    ),
 )

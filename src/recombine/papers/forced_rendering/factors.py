@@ -126,7 +126,7 @@ class FactorsStudy(Study[Settings]):
         arms = [Arm((arm, count, ALL_KEPT), spec, seeds=seeds)
                 for count in preset.factors_counts for arm, spec in _remedies(preset, count)]  # fmt: skip
         return arms + [
-            Arm((arm, count, data), _with_data(spec, data), seeds=seeds)
+            Arm((arm, count, data), spec.replace(task=spec.task.replace(training=f"pick:{data}")), seeds=seeds)
             for count in preset.factors_counts
             for arm, spec in _remedies(preset, count) if arm in (CNN_ISOLATED, COORDINATE)
             for data in preset.factors_data if data < kept_combinations(spec)
@@ -168,11 +168,6 @@ def _remedies(preset: Settings, count: int) -> Iterator[tuple[str, RunSpec]]:
         low_rank, one_hot, entropy=ENTROPY_WEIGHT, variance=VARIANCE_WEIGHT, **exact
     )  # fmt: skip
     yield COORDINATE, preset.factors_spec(coordinate, task)
-
-
-def _with_data(spec: RunSpec, data: int) -> RunSpec:
-    """The same on so many different combinations."""
-    return spec.replace(task=spec.task.replace(training=f"pick:{data}"))
 
 
 # -- what is measured ---------------------------------------------------------------------------------------------

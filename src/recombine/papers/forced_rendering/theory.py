@@ -195,13 +195,8 @@ def stage_columns(batch: Batch, flow_steps: int) -> dict[str, np.ndarray]:
         own = {name: value for name, (value,) in registered_profile([stage], STAGE_COLUMNS).columns.items()}
         own[FLOW] = _flow_score(stage, flow_steps) if last else torch.full((len(batch),), torch.nan)
         for name, value in own.items():
-            columns.setdefault(name, []).append(_row(value, len(batch)))
+            columns.setdefault(name, []).append(value.reshape(len(batch), -1).mean(dim=1).cpu())
     return {name: torch.stack(rows, dim=1).float().cpu().numpy() for name, rows in columns.items()}
-
-
-def _row(value: Tensor, members: int) -> Tensor:
-    """One number per member: the mean over factors."""
-    return value.reshape(members, -1).mean(dim=1).cpu()
 
 
 def _with_last_hidden(stages: Iterator[Stage]) -> Iterator[tuple[Stage, bool]]:
