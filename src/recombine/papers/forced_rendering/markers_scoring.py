@@ -12,7 +12,7 @@ No torch here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -48,10 +48,6 @@ class Table:
             self.values[chosen], self.composing[chosen], self.accuracy[chosen], self.architecture[chosen],
             self.code[chosen], self.arm[chosen],
         )  # fmt: skip
-
-    def markers(self, chosen: np.ndarray | slice) -> Table:
-        """Some of the markers."""
-        return replace(self, values=self.values[:, chosen])
 
     @cached_property
     def scored(self) -> tuple[str, ...]:
