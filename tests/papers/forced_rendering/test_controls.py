@@ -7,8 +7,6 @@ from recombine.papers import DEFAULT
 from recombine.papers.forced_rendering.controls import (
     FAILING,
     LOW_RANK_WHOLE,
-    PENALISED,
-    STRIPED,
     UNPENALISED,
     WHOLE,
 )
@@ -22,17 +20,6 @@ PAPER = DEFAULT.preset_named("paper")
 
 def arms(preset):
     return {arm.labels[0]: arm.spec for arm in STUDY.arms(preset)}
-
-
-def digests(study):
-    return {arm.spec.digest for arm in DEFAULT.studies[study].arms(PAPER)}
-
-
-def test_arms_share_their_runs_with_other_studies():
-    own = arms(PAPER)
-    assert {own[arm].digest for arm in (FAILING, STRIPED)} <= digests("stripes")
-    assert own[FAILING].digest in digests("depth")
-    assert {own[arm].digest for arm in (UNPENALISED, PENALISED)} <= digests("penalties")
 
 
 @pytest.mark.parametrize(("whole", "failing"), [(WHOLE, FAILING), (LOW_RANK_WHOLE, UNPENALISED)])

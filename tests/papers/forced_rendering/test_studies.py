@@ -10,15 +10,12 @@ import torch
 from recombine.papers import DEFAULT
 from recombine.papers.forced_rendering.penalties_figure import bump_sigma
 from recombine.reproduction.claims import judge
-from recombine.reproduction.measuring import Batch, tabulate
-from recombine.reproduction.panels import of_shared_seeds, seed_count
+from recombine.reproduction.panels import of_shared_seeds
 from recombine.reproduction.results import Results
 from recombine.reproduction.study import Trials
-from recombine.reproduction.tables import first_seed
 from recombine.store import Run
 from recombine.sweep import train
 from tests.golden import RESULTS
-from tests.small import small_spec
 from tests.tiny import TINY
 
 FIGURES, STUDIES = DEFAULT.figures, DEFAULT.studies
@@ -44,27 +41,6 @@ def trials(**arms: str) -> Trials:
         {(arm,): [Ended(f"{arm}{k}", Path(), "done" if how == "d" else "diverged") for k, how in enumerate(ends)]
          for arm, ends in arms.items()},
     )  # fmt: skip
-
-
-def test_a_run_that_diverged_is_not_measured_and_counts_for_nothing(tmp_path):
-    specs = {arm: small_spec().seeds(range(3)) for arm in "ab"}
-    specs["b"] = [spec.replace(recipe=spec.recipe.replace(lr=2e-3)) for spec in specs["b"][:2]]
-    runs = {arm: train(own, tmp_path, device="cpu") for arm, own in specs.items()}
-    runs["a"][0] = Ended(runs["a"][0].key, runs["a"][0].path, "diverged")
-    measured = []
-
-    def measure(batch: Batch) -> dict[str, object]:
-        seeds = np.array([run.spec.seed for run in batch.runs])
-        measured.extend(seeds)
-        return {"score": 1.0 + seeds, "map": torch.from_numpy(seeds)[:, None].expand(-1, 2)}
-
-    ended = Trials(QUICK, torch.device("cpu"), {(arm,): own for arm, own in runs.items()})
-    found = tabulate(ended, ("arm",), measure, {"map": ("x",)})
-    assert measured == [1, 2, 0, 1]
-    np.testing.assert_array_equal(found["score"], [[np.nan, 2, 3], [1, 2, np.nan]])
-    np.testing.assert_array_equal(first_seed(found["map"]), [[1, 1], [0, 0]])
-    assert first_seed(found["map"]).dims == ("arm", "x")
-    assert seed_count(found["score"]) == "2 seeds"
 
 
 def test_pictures_are_of_the_first_run_that_did_not_diverge():
