@@ -165,7 +165,7 @@ def test_periods_shorter_than_the_grid_are_no_contradiction():
 
 
 def test_how_the_metric_was_computed_is_said_everywhere(tmp_path):
-    from recombine.diagnosis.drawing import profile_figure, volume_figure
+    from recombine.diagnosis.drawing import plane_figure, profile_figure
 
     for module, words in (
         (Through(nn.Tanh()), "exact"),
@@ -180,7 +180,7 @@ def test_how_the_metric_was_computed_is_said_everywhere(tmp_path):
             for name in ("metric", "volume", "factorization", "factorization_mean", "factorization_of_means"):
                 assert held[name].attrs["metric"] == held.attrs["metric"]
                 assert held[name].attrs["metric_reason"] == held.attrs["metric_reason"]
-            for draw in (profile_figure, volume_figure):
+            for draw in (profile_figure, plane_figure):
                 assert words in _texts(draw(held))
     asked = recombine.diagnose(Through(nn.Tanh()), GRID, encode="bump", geometry="differences")
     assert "metric: finite differences, as asked for" in asked.summary()

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from recombine.cli.destinations import require_folder
+from recombine.cli.imports import users_code
 from recombine.cli.options import Whole
 from recombine.cli.subject import SubjectFlags
 from recombine.cli.tables import Column, Holds, write_table
@@ -77,10 +78,11 @@ def diagnose(
         plane_of({factor.name: factor.values.numpy() for factor in grid.factors}, drawn, values)
     if out is not None:
         require_folder(out, "out")
-    result = engine.diagnose(
-        module, **inputs, stages=stages, memory=memory << 20, geometry=geometry, thorough=thorough, points=points,
-        seed=seed,
-    )  # fmt: skip
+    with users_code("module", factory, "a module that runs at every grid point"):
+        result = engine.diagnose(
+            module, **inputs, stages=stages, memory=memory << 20, geometry=geometry, thorough=thorough, points=points,
+            seed=seed,
+        )  # fmt: skip
     _print(result)
     if out is not None:
         _write(out, result, drawn, values)
@@ -129,7 +131,7 @@ def _print(result: Any) -> None:
 def _write(out: Path, result: Any, plane: tuple[str, str] | None, at: Mapping[str, float]) -> None:
     from matplotlib import pyplot
 
-    from recombine.diagnosis.drawing import profile_figure, volume_figure
+    from recombine.diagnosis.drawing import plane_figure, profile_figure
 
     with one_line_errors(out, "out"):
         out.mkdir(parents=True, exist_ok=True)
@@ -137,7 +139,7 @@ def _write(out: Path, result: Any, plane: tuple[str, str] | None, at: Mapping[st
         os.replace(out / ".diagnosis.nc", out / "diagnosis.nc")
     drawn = {"stages": profile_figure(result)}
     if len(result["held_out"].dims) > 1:
-        drawn["volume"] = volume_figure(result, plane, at)
+        drawn["volume"] = plane_figure(result, plane=plane, at=at)
     for name, figure in drawn.items():
         for kind in ("png", "svg"):
             buffer = io.BytesIO()

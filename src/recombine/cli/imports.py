@@ -87,7 +87,7 @@ def module_from(factory: str) -> nn.Module:
     if not (source and name):
         raise InvalidValue("factory", factory, FACTORY)
     folder = Path(source).parent if source.endswith(".py") else Path()
-    with _explained(factory), _importable(folder.absolute()):
+    with users_code("factory", factory, FACTORY), _importable(folder.absolute()):
         part: Any = attrgetter(name)(_imported(source))
         module = part if isinstance(part, nn.Module) else part()
     if not isinstance(module, nn.Module):
@@ -121,13 +121,14 @@ def _importable(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _explained(factory: str) -> Iterator[None]:
+def users_code(field: str, factory: str, allowed: str) -> Iterator[None]:
+    """A context in which code of the user's runs: whatever it raises is one line that says where."""
     try:
         yield
-    except RecombineError:
+    except (RecombineError, MemoryError):
         raise
     except (Exception, SystemExit) as error:  # a script's `sys.exit()` is a mistake here, too
-        raise InvalidValue("factory", factory, f"{FACTORY} ({reason_of(error)}{_where(error)})") from error
+        raise InvalidValue(field, factory, f"{allowed} ({reason_of(error)}{_where(error)})") from error
 
 
 def _where(error: BaseException) -> str:

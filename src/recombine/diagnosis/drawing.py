@@ -27,19 +27,10 @@ LOWEST = -1.0
 """R² on held-out points has no lower end; no other number drawn is negative."""
 CHARACTERS = 10
 """Characters of a title that an inch holds; of a note, whose letters are smaller, half as many again."""
-
-
 VOLUME = "volume"
 """The column that is drawn as a logarithm."""
 TICKS = 6
 """Values at most that stand along an axis whose values are not evenly spaced."""
-
-
-def volume_figure(
-    result: xarray.Dataset, plane: Sequence[str] | None = None, at: Mapping[str, float] | None = None
-) -> Figure:
-    """log10 of the volume element over a plane of the grid, one panel per stage, each with its own colours."""
-    return plane_figure(result, VOLUME, plane, at)
 
 
 def plane_figure(
@@ -50,7 +41,8 @@ def plane_figure(
 ) -> Figure:
     """A column over a plane of the grid, one panel per stage; other factors are fixed by `at`, or averaged.
 
-    The outline is around cells of which any point is held out.
+    Every panel has its own colours; of the volume element log10 is drawn. The outline is
+    around cells of which any point is held out.
     """
     drawable = _maps(result)
     if column not in drawable:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
 import numpy as np
+import pandas
 import xarray
 from torch import Tensor
 
@@ -168,7 +169,8 @@ class Diagnosis(xarray.Dataset):
         method = metric_method(self)
         lines += [f"metric: {method}"] if method else []
         lines += [f"outcome: {self.outcome}"] if self.outcome else []
-        return [*lines, *_sentences(record), *self.advice, *(f"note: {note}" for note in self.notes)]
+        lines += [AUROC_MEANING, f"AUROCs come from {record['networks']}"] if record else []
+        return [*lines, *self.advice, *(f"note: {note}" for note in self.notes)]
 
     def _half_widths(self, name: str, averaged: Sequence[Any] = ()) -> np.ndarray | None:
         """Half-widths of the 95 % intervals of a variable; none where it is not sampled.
@@ -183,12 +185,7 @@ class Diagnosis(xarray.Dataset):
 
     def summary(self) -> str:
         """One line per stage, then scores of the outputs, how the metric was computed, and notes."""
-        columns = self.summary_table()
-        widths = {name: max(len(name), *map(len, cells)) for name, cells in columns.items()}
-        lines = ["  ".join(f"{name:>{width}}" for name, width in widths.items())]
-        for row in zip(*columns.values(), strict=True):
-            lines.append("  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths.values(), strict=True)))
-        return "\n".join([*lines, *self.summary_lines()])
+        return "\n".join([pandas.DataFrame(self.summary_table()).to_string(index=False), *self.summary_lines()])
 
 
 def metric_method(result: xarray.Dataset) -> str:
@@ -217,7 +214,10 @@ def dataset(
         for metric in STAGE_METRICS.values() if Need.METRIC in metric.needs
         for column in metric.columns
     }  # fmt: skip
-    record = _of_numbers(packaged(), [*profile.columns, *_cases(output_scores)])
+    record = packaged()
+    known_scores = record.get("numbers", {})
+    scores = {n: known_scores[n] for n in (*profile.columns, *_cases(output_scores)) if n in known_scores}
+    record = {**record, "numbers": scores} if scores else {}
     variables = {}
     for name, values in profile.columns.items():
         dims, stacked = _unfolded(columns[name], np.stack([value.cpu().numpy() for value in values]), grid)
@@ -286,12 +286,6 @@ def packaged() -> dict[str, Any]:
     return dict(json.loads(text.read_text(encoding="utf-8"))) if text.is_file() else {}
 
 
-def _of_numbers(record: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """The part of a record that is about some numbers; empty where it is about none of them."""
-    numbers = {name: record["numbers"][name] for name in names if name in record.get("numbers", {})}
-    return {**record, "numbers": numbers} if numbers else {}
-
-
 def _auroc_attributes(record: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Attributes of a variable: its AUROC with interval, and which networks have the higher numbers and where."""
     score = record.get("numbers", {}).get(name)
@@ -314,8 +308,3 @@ def _short(record: Mapping[str, Any], name: str) -> str:
     if score is None:
         return ""
     return f"{score['auroc']:.2f} {'fall ' if score['fall'] else ''}{'↑' if score['higher'] else '↓'}"
-
-
-def _sentences(record: Mapping[str, Any]) -> list[str]:
-    """What an AUROC is, and from which networks these come."""
-    return [AUROC_MEANING, f"AUROCs come from {record['networks']}"] if record else []
