@@ -23,10 +23,8 @@ def batch_statistics():
     return nn.Sequential(nn.Linear(8, 6), nn.BatchNorm1d(6, track_running_stats=False))
 
 class FailsLater(nn.Linear):
-    """Runs on the rows that are tried first, and on no larger batch."""
-
     def forward(self, codes):
-        if len(codes) > 5:
+        if len(codes) > 5:  # more than are tried first
             raise KeyError("no such row")
         return super().forward(codes)
 

@@ -68,15 +68,6 @@ def test_the_table_has_an_auroc_under_each_number(planted):
     assert last["effective rank"] == "–"
 
 
-def test_lines_say_it_of_scores_and_from_which_networks_it_comes(planted):
-    lines = diagnosis().summary_lines()
-    assert any(line.startswith("id_error: ") and line.endswith("(AUROC 0.55 ↓)") for line in lines)
-    assert any(line.startswith("superposition memorised: ") and line.endswith("(AUROC 0.88 ↓)") for line in lines)
-    assert any(line.startswith("ood_error: ") and "AUROC" not in line for line in lines)
-    assert results.AUROC_MEANING in lines
-    assert f"AUROCs come from {SENTENCE}" in lines
-
-
 def test_the_dataset_has_it_too(planted, tmp_path):
     result = diagnosis()
     attributes = result["factorization_mean"].attrs

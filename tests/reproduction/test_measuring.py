@@ -6,12 +6,12 @@ import torch
 
 from recombine.errors import InvalidValue
 from recombine.reproduction.measuring import (
-    STAGE_DIMS,
     Batch,
     batches,
     drawings,
     fitting_runs,
     grid_maps,
+    stage_dims,
     stage_profile,
     tabulate,
 )
@@ -91,7 +91,7 @@ def test_a_diverged_run_leaves_nan_and_its_neighbours_as_they_are(runs_of):
     runs = runs_of("cnn")
     lost = [runs[0], Ended(runs[1].key, runs[1].path, "diverged"), runs[2]]
     whole, gap = (
-        tabulate(Trials(QUICK, CPU, {("cnn",): own}), ("arm",), stage_profile, STAGE_DIMS) for own in (runs, lost)
+        tabulate(Trials(QUICK, CPU, {("cnn",): own}), ("arm",), stage_profile, stage_dims()) for own in (runs, lost)
     )
     assert gap["factorization"].isel(seed=1).isnull().all()
     for name in whole:

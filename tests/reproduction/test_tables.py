@@ -79,11 +79,6 @@ def test_depths_agree_on_the_same_curve(steps):
     assert unevenness(networks(sudden)).item() == pytest.approx(min(1.0, steps / 4))
 
 
-def test_small_changes_have_an_unevenness_too():
-    values = networks([1.0, 0.999, 0.998], [1.0, 1.0, 0.999])
-    assert unevenness(values).values == pytest.approx([0.25, 0.5])
-
-
 def slow(row):
     """One network, in lists."""
     own = [value for value in row[1:] if not math.isnan(value)]

@@ -284,17 +284,15 @@ def _measured(
 ) -> list[Measured]:
     """The samples of a claim's tests, alternatives or controls."""
     measured = []
+    timing: Timing
     for statement in claim.statements:
-        criterion, timing = statement.criterion, _timing(claim.record(part, statement, versions), registered)
+        criterion, timing = statement.criterion, "not registered"
+        if registered is not None:
+            digest = claim.record(part, statement, versions).digest
+            timing = "before the data" if digest in registered else "after the data"
         for case, sample in statement.samples(part, data).items():
             measured.append(Measured(criterion, case, sample, sample.estimate(criterion.trim), timing))
     return measured
-
-
-def _timing(record: Registered, registered: Collection[str] | None) -> Timing:
-    if registered is None:
-        return "not registered"
-    return "before the data" if record.digest in registered else "after the data"
 
 
 def _levels(tests: Sequence[Measured]) -> list[float]:

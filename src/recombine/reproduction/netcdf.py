@@ -24,15 +24,9 @@ DIMENSION_ALONE = b"This is a netCDF dimension but not a netCDF variable"
 
 def encoded(dataset: xarray.Dataset) -> bytes:
     """A Dataset as a file's content."""
-    import h5netcdf
-    from xarray.backends import H5NetCDFStore
-
     variables = dataset.data_vars.items()
     encoding = {name: dict(COMPRESSED) for name, v in variables if v.ndim and v.dtype.kind in "fiub"}
-    buffer = io.BytesIO()
-    with h5netcdf.File(buffer, "w") as file:
-        dataset.dump_to_store(H5NetCDFStore(file), encoding=encoding)
-    return buffer.getvalue()
+    return bytes(dataset.to_netcdf(engine="h5netcdf", encoding=encoding))
 
 
 def decoded(content: bytes) -> xarray.Dataset:
@@ -42,13 +36,10 @@ def decoded(content: bytes) -> xarray.Dataset:
 
     with h5py.File(io.BytesIO(content), "r") as file:
         nodes = {name: node for name, node in file.items() if isinstance(node, h5py.Dataset)}
-        variables = {name: _variable(file, name, node) for name, node in nodes.items() if not _is_dimension_alone(node)}
+        real = {n: own for n, own in nodes.items() if not bytes(own.attrs.get("NAME", b"")).startswith(DIMENSION_ALONE)}
+        variables = {name: _variable(file, name, node) for name, node in real.items()}
         raw = xarray.Dataset(variables, attrs=_attributes(file))
     return xarray.decode_cf(raw)
-
-
-def _is_dimension_alone(node: h5py.Dataset) -> bool:
-    return bytes(node.attrs.get("NAME", b"")).startswith(DIMENSION_ALONE)
 
 
 def _variable(file: h5py.File, name: str, node: h5py.Dataset) -> xarray.Variable:
@@ -59,17 +50,11 @@ def _variable(file: h5py.File, name: str, node: h5py.Dataset) -> xarray.Variable
     values = node.asstr()[()] if is_text else node[()]
     if is_text and node.ndim:
         values = values.astype(str)
-    return xarray.Variable(_dimensions(file, name, node), values, _attributes(node))
-
-
-def _dimensions(file: h5py.File, name: str, node: h5py.Dataset) -> list[str]:
-    """Names of the dimensions; a variable without a list of them is its own dimension."""
-    import h5py
-
-    if "DIMENSION_LIST" not in node.attrs:
-        return [name] * node.ndim
-    scales = (h5py.h5r.dereference(references[0], file.id) for references in node.attrs["DIMENSION_LIST"])
-    return [h5py.h5i.get_name(scale).decode().lstrip("/") for scale in scales]
+    dims = [name] * node.ndim  # a variable without a list of dimensions is its own
+    if "DIMENSION_LIST" in node.attrs:
+        scales = (h5py.h5r.dereference(references[0], file.id) for references in node.attrs["DIMENSION_LIST"])
+        dims = [h5py.h5i.get_name(scale).decode().lstrip("/") for scale in scales]
+    return xarray.Variable(dims, values, _attributes(node))
 
 
 def _attributes(node: h5py.File | h5py.Dataset) -> dict[str, Any]:

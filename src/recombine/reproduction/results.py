@@ -97,14 +97,10 @@ class Results:
     @property
     def studies(self) -> list[str]:
         """Studies with a Dataset, by name; one that was lost is among them."""
-        names = {*self.digests.required(), *(f"{DATA}/{name}" for name in self._data_files())}
-        return sorted(Path(name).stem for name in names if _is_dataset(name))
-
-    def _data_files(self) -> list[str]:
-        """What lies among the Datasets, whole or not."""
+        names = set(self.digests.required())
         with one_line_errors(self.path / DATA, "from"), suppress(FileNotFoundError, NotADirectoryError):
-            return os.listdir(self.path / DATA)
-        return []
+            names |= {f"{DATA}/{name}" for name in os.listdir(self.path / DATA)}
+        return sorted(Path(name).stem for name in names if _is_dataset(name))
 
     def _read(self, name: str) -> bytes | None:
         """A file as it was written; none where there never was one."""
@@ -219,11 +215,7 @@ class Results:
 
     def remove(self, studies: Iterable[str]) -> None:
         """Take Datasets out of the folder, and what is noted of the runs that only they rest on."""
-        removed = list(studies)
-        for study in removed:
-            if study not in self.studies:
-                raise InvalidValue("studies", study, f"among {listed(self.studies)}")
-        if not removed:
+        if not (removed := list(studies)):
             return
         self.digests.replace({_file(study): None for study in removed})
         for study in removed:
@@ -267,7 +259,9 @@ class Results:
                 entry["studies"] = [name for name in entry["studies"] if name != study]
             for run in runs:
                 entry = known.setdefault(run.key, {"studies": []})
-                entry |= {"seconds": round(_seconds(run), 2), "status": run.status}
+                taken = run.result["provenance"]  # the seconds of a program are shared among its members
+                seconds = float(taken["seconds"]) / max(1, int(taken["members_together"]))
+                entry |= {"seconds": round(seconds, 2), "status": run.status}
                 entry["studies"] = sorted({*entry["studies"], study})
             return known
 
@@ -317,9 +311,3 @@ def _is_dataset(name: str) -> bool:
     """Whether a file's name, from the folder on, is that of a study's Dataset."""
     folder, _, file = name.rpartition("/")
     return folder == DATA and file.endswith(SUFFIX) and not file.startswith(".")
-
-
-def _seconds(run: Run) -> float:
-    """What a run took; the seconds of a program are shared among its members."""
-    noted = run.result["provenance"]
-    return float(noted["seconds"]) / max(1, int(noted["members_together"]))

@@ -28,12 +28,12 @@ from recombine.papers.forced_rendering.superposition import (
 )
 from recombine.reproduction.measuring import (
     DRAWING,
-    STAGE_DIMS,
     TRAINED,
     Batch,
     Measured,
     base_attributes,
     drawings,
+    stage_dims,
     stage_profile,
     tabulate,
     with_positions,
@@ -155,7 +155,7 @@ class AttentionStudy(Study[Settings]):
         few = {labels: trials[labels][: trials.preset.extra_seeds] for labels in trials if labels[1] == BASE}
         looked_into = tabulate(
             Trials(trials.preset, trials.device, few), ("decoder", "variant"), partial(one_by_one, _looked_into),
-            {**SUPERPOSITION_DIMS, **STAGE_DIMS},
+            {**SUPERPOSITION_DIMS, **stage_dims()},
         ).isel(variant=0, drop=True)  # fmt: skip
         attributes = base_attributes(trials, size=trials.preset.attention_size)
         found = result.merge(looked_into.drop_vars(TRAINED), join="left").assign_coords(SUPERPOSITION_COORDS)
