@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from matplotlib import pyplot
 
-from recombine.diagnosis.drawing import plane_figure
-from recombine.diagnosis.planes import plane_through
+from recombine.diagnosis.drawing import plane_figure, plane_through
 from recombine.diagnosis.result import Diagnosis
 from recombine.errors import InvalidValue
 

@@ -103,11 +103,8 @@ def test_patterns():
     assert stages(module, stages=["**.act", "lift"]) == [
         "input", "lift", "inner.blocks.0.act", "inner.blocks.1.act", "output",
     ]  # fmt: skip
-    assert stages(module, stages=["inner.blocks.[!0].*"]) == [
-        "input", *(f"inner.blocks.1.{name}" for name in ("norm", "wide", "act", "narrow")), "output",
-    ]  # fmt: skip
     assert stages(module, stages=["inner", "inner"]) == ["input", "inner", "output"]
-    for pattern in ("outer.*", "inner.unused*", "*.unused", "[", "[z-a]*"):
+    for pattern in ("outer.*", "inner.unused*", "*.unused"):
         with pytest.raises(InvalidValue, match=r"^stages"):
             stages(module, stages=[pattern])
 

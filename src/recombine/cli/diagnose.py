@@ -16,7 +16,6 @@ from recombine.cli.imports import users_code
 from recombine.cli.options import Whole
 from recombine.cli.subject import SubjectFlags
 from recombine.cli.tables import Column, Holds, write_table
-from recombine.diagnosis.planes import plane_of
 from recombine.diagnosis.sampling import LIMIT
 from recombine.errors import InvalidValue
 from recombine.files import one_line_errors, write
@@ -74,6 +73,8 @@ def diagnose(
     drawn, values = _plane(plane), _values_at(at or ())
     [module], inputs = subject.subjects([factory])
     if drawn is not None or values:  # refused before anything is measured
+        from recombine.diagnosis.drawing import plane_of
+
         grid = _grid(module, inputs)
         plane_of({factor.name: factor.values.numpy() for factor in grid.factors}, drawn, values)
     if out is not None:

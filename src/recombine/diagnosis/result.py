@@ -13,7 +13,6 @@ import xarray
 from torch import Tensor
 
 from recombine.diagnosis.derivatives import Geometry
-from recombine.diagnosis.planes import SAMPLED
 from recombine.diagnosis.sampling import SUFFIX
 from recombine.factors import FactorGrid
 from recombine.holdouts import HoldoutSummary
@@ -33,6 +32,8 @@ OUTPUT_SCORES = (
 FAILING = 0.5
 """Error over that of the mean kept target from which on outputs count as wrong."""
 DOES_NOT_COMPOSE = "advice: the kept targets are learnt, the held-out error is large"
+SAMPLED = "points"
+"""Attribute of a result whose grid was sampled: of how many points."""
 TELLING = "telling"
 """Attribute that holds the record of AUROCs (`packaged`), as JSON."""
 AUROC_MEANING = (
