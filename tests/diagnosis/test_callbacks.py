@@ -110,12 +110,6 @@ def test_history_and_dataset_have_a_row_per_measurement():
     assert float(last) == logged[-1][1]["partial_factorization/output"]
 
 
-def test_calls_are_counted_where_no_step_is_given():
-    callback = rc.DiagnosisCallback(TASK.grid, every=2, **QUICK)
-    measured = [callback(Network()) is not None for _ in range(3)]
-    assert measured == [True, False, True]
-
-
 def test_only_what_is_logged_is_computed(monkeypatch):
     """A number that needs no metric tensor takes no derivative."""
     from recombine.diagnosis import diagnosing

@@ -57,16 +57,6 @@ def test_outputs_of_every_kind():
         assert np.array_equal(result["metric"], plain["metric"]), name
 
 
-def test_numpy_targets():
-    module = Returns(lambda loss, logits: logits)
-    targets = np.random.default_rng(0).random((16, 3))
-    fields = {"encode": "bump", "holdout": "center:1:2"}
-    given = recombine.diagnose(module, GRID, targets=targets, **fields)
-    expected = recombine.diagnose(module, GRID, targets=torch.from_numpy(targets), **fields)
-    assert float(given["id_error"]) == float(expected["id_error"])
-    assert given["error"].equals(expected["error"])
-
-
 def layers(normalise=nn.BatchNorm1d):
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(8, 6), nn.GELU(), normalise(6), nn.Linear(6, 3))

@@ -41,25 +41,8 @@ def assert_unchanged(before, module):
     assert torch.equal(before[5], after[5])
 
 
-class Custom(torch.autograd.Function):
-    """Has no forward-mode derivative."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return x * 2
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient * 2
-
-
-class Opaque(nn.Module):
-    def forward(self, codes):
-        return Custom.apply(codes)
-
-
 class Counting(nn.Module):
-    """Changes buffers even in evaluation mode, one of them from nothing, and shares a part."""
+    """Changes buffers even in evaluation mode, one of them from nothing, shares a part and builds one."""
 
     def __init__(self):
         super().__init__()
@@ -67,10 +50,13 @@ class Counting(nn.Module):
         self.blocks = nn.ModuleList([nn.Linear(4, 4), self.act])
         self.register_buffer("calls", torch.zeros(1))
         self.register_buffer("cache", None)
+        self.later = None
 
     def forward(self, codes):
         self.calls += 1
         self.cache = codes
+        if self.later is None:
+            self.later = nn.Linear(4, 4)
         return self.blocks[1](self.blocks[0](self.act(self.linear(codes)))).sum(dim=1)
 
 
@@ -145,22 +131,12 @@ def test_differences_on_request():
         recombine.diagnose(small_spec("mlp").module(), GRID, encode="onehot", geometry="exact")
 
 
-def test_what_has_no_derivative_falls_back_or_says_so():
-    assert recombine.diagnose(Opaque(), GRID, encode="bump").attrs["metric"] == "finite differences"
-    with pytest.raises(InvalidValue, match=r"^geometry"):
-        recombine.diagnose(Opaque(), GRID, encode="bump", geometry="exact")
-
-    def onehot(values):
-        return torch.nn.functional.one_hot(values.round().long(), 8).flatten(1).to(values.dtype)
-
-    assert recombine.diagnose(small_spec("mlp").module(), GRID, encode=onehot).attrs["metric"] == "finite differences"
-
-
 def test_stateful_modules_with_shared_parts_and_flat_outputs():
     module = Counting()
     calls = module.calls
     result = checked(module)
     assert module.cache is None
+    assert module.later is None
     assert module.calls is calls
     assert int(result["features"].sel(stage="output")) == 1
 

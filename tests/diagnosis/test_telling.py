@@ -47,16 +47,6 @@ def planted(monkeypatch):
     monkeypatch.setattr(results, "packaged", lambda: RECORD)
 
 
-def test_without_a_record_a_diagnosis_says_nothing(monkeypatch):
-    monkeypatch.setattr(results, "packaged", dict)
-    result = diagnosis()
-    assert result.telling == {}
-    assert results.TELLING not in result.attrs
-    assert "AUROC" not in result.summary()
-    assert result.summary_table()["stage"][-1] == "output"
-    assert "auroc" not in result["factorization_mean"].attrs
-
-
 def test_the_table_has_an_auroc_under_each_number(planted):
     table = diagnosis().summary_table()
     assert len({len(cells) for cells in table.values()}) == 1

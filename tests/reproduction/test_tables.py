@@ -69,16 +69,6 @@ def test_unevenness_is_the_largest_share_of_the_variation_within_a_quarter():
     assert total_variation(values).values == pytest.approx([0.4, 0.4, 0.4, 0.3, 0.4, 0.5, 0.4, 0.3, 0.0])
 
 
-@pytest.mark.parametrize("steps", [1, 2, 3, 4, 5, 9])
-def test_depths_agree_on_the_same_curve(steps):
-    """A straight line, whatever the number of stages, and a curve as far as its stages resolve it."""
-    depth = np.linspace(0, 1, steps + 1)
-    assert unevenness(networks(1 - 0.3 * depth)).item() == pytest.approx(0.25)
-    sudden = np.ones(steps + 1)
-    sudden[-1] = 0.5
-    assert unevenness(networks(sudden)).item() == pytest.approx(min(1.0, steps / 4))
-
-
 def slow(row):
     """One network, in lists."""
     own = [value for value in row[1:] if not math.isnan(value)]

@@ -274,7 +274,7 @@ def _with_errors(texts: list[str], half_widths: np.ndarray | None, form: str) ->
 
 
 def packaged() -> dict[str, Any]:
-    """The record of AUROCs that the package comes with; empty without one.
+    """The record of AUROCs that the package comes with.
 
     `recombine report FOLDER --telling FILE` writes it from the reference results' study of markers. It has `networks`,
     a sentence about the networks, and `numbers`: by name in a diagnosis, `auroc` with the ends `low` and `high` of its
@@ -283,8 +283,8 @@ def packaged() -> dict[str, Any]:
     the outputs that has cases is named with its case, as `superposition memorised`. `advice` is a list of sentences on
     what has made networks compose.
     """
-    text = resources.files("recombine.diagnosis").joinpath("telling.json")
-    return dict(json.loads(text.read_text(encoding="utf-8"))) if text.is_file() else {}
+    text = resources.files("recombine.diagnosis").joinpath("telling.json").read_text(encoding="utf-8")
+    return dict(json.loads(text))
 
 
 def _auroc_attributes(record: Mapping[str, Any], name: str) -> dict[str, Any]:
