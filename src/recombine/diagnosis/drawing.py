@@ -227,16 +227,6 @@ def plane_through(
         With values as the grid has them.
     """
     values = {str(name): result[name].values for name in result["held_out"].dims}
-    return plane_of(values, plane, at, nearest=SAMPLED in result.attrs)
-
-
-def plane_of(
-    values: Mapping[str, np.ndarray],
-    plane: Sequence[str] | None = None,
-    at: Mapping[str, float] | None = None,
-    nearest: bool = False,
-) -> Plane:
-    """The same through a grid of factors with these values; with `nearest`, at the values nearest to those given."""
     factors = list(values)
     if len(factors) < 2:
         raise InvalidValue("plane", plane, f"left out: it takes two factors, and the grid has {listed(factors)}")
@@ -248,7 +238,7 @@ def plane_of(
     for name, value in (at or {}).items():
         if name not in others:
             raise InvalidValue("at", name, f"a factor outside the plane ({listed(others)})")
-        fixed[name] = _own_value(values[name], name, value, nearest)
+        fixed[name] = _own_value(values[name], name, value, nearest=SAMPLED in result.attrs)
     return Plane(names[0], names[1], fixed, tuple(name for name in others if name not in fixed))
 
 
