@@ -120,13 +120,13 @@ def _write(out: Path, result: Any, plane: tuple[str, str] | None, at: Mapping[st
 
     from recombine.diagnosis.drawing import plane_figure, profile_figure
 
+    drawn = {"stages": profile_figure(result)}
+    if len(result["held_out"].dims) > 1:
+        drawn["volume"] = plane_figure(result, plane=plane, at=at)  # refuses before anything is written
     with one_line_errors(out, "out"):
         out.mkdir(parents=True, exist_ok=True)
         result.to_netcdf(out / ".diagnosis.nc", engine="h5netcdf")
         os.replace(out / ".diagnosis.nc", out / "diagnosis.nc")
-    drawn = {"stages": profile_figure(result)}
-    if len(result["held_out"].dims) > 1:
-        drawn["volume"] = plane_figure(result, plane=plane, at=at)
     for name, figure in drawn.items():
         for kind in ("png", "svg"):
             buffer = io.BytesIO()
