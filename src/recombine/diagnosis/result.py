@@ -186,7 +186,8 @@ class Diagnosis(xarray.Dataset):
 
     def summary(self) -> str:
         """One line per stage, then scores of the outputs, how the metric was computed, and notes."""
-        return "\n".join([pandas.DataFrame(self.summary_table()).to_string(index=False), *self.summary_lines()])
+        table = pandas.DataFrame(self.summary_table()).rename(columns=" {}".format)  # two blanks between headings
+        return "\n".join([table.to_string(index=False), *self.summary_lines()])
 
 
 def metric_method(result: xarray.Dataset) -> str:
