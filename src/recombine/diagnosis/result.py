@@ -8,7 +8,6 @@ from importlib import resources
 from typing import Any
 
 import numpy as np
-import pandas
 import xarray
 from torch import Tensor
 
@@ -186,8 +185,12 @@ class Diagnosis(xarray.Dataset):
 
     def summary(self) -> str:
         """One line per stage, then scores of the outputs, how the metric was computed, and notes."""
-        table = pandas.DataFrame(self.summary_table()).rename(columns=" {}".format)  # two blanks between headings
-        return "\n".join([table.to_string(index=False), *self.summary_lines()])
+        columns = self.summary_table()
+        widths = {name: max(len(name), *map(len, cells)) for name, cells in columns.items()}
+        lines = ["  ".join(f"{name:>{width}}" for name, width in widths.items())]
+        for row in zip(*columns.values(), strict=True):
+            lines.append("  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths.values(), strict=True)))
+        return "\n".join([*lines, *self.summary_lines()])
 
 
 def metric_method(result: xarray.Dataset) -> str:
