@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from recombine.errors import InvalidValue
 from recombine.manifest import manifest_text
 from recombine.papers import DEFAULT
 from recombine.reproduction.findings import Findings
-from recombine.reproduction.reporting import write_report
 from recombine.reproduction.reproduce import reproduce
 from recombine.reproduction.results import SETTINGS, SOURCE, Results
 from tests.command import run
@@ -221,20 +219,6 @@ def test_readme_table_is_written_between_its_marks(folder, tmp_path, monkeypatch
     assert all(f"**{claim}**" in text for claim in judged)
     assert run("report", folder, "--write", readme) == 0
     assert readme.read_text() == text
-
-
-def test_few_seeds_show_directions_and_no_verdict(tmp_path, monkeypatch):
-    monkeypatch.setattr("recombine.reproduction.reporting._drawn", lambda *given: [])
-    results, data = Results(tmp_path), Results(RESULTS).dataset("encodings")
-    learnt = {"id_over_blank": data["id_over_blank"] * 0, "id_accuracy": data["id_accuracy"] * 0 + 1}
-    results.save("encodings", data.assign(learnt), "digest")
-    page = write_report(Findings(DEFAULT, results)).read_text()
-    assert "there are no verdicts here, only directions" in page
-    table = page[page.index('<table id="verdicts">') : page.index("</table></div>")]
-    shown = set(re.findall(r'<td class="verdict [\w-]*">([^<]*)</td>', table)) - {"–"}
-    outcomes = {text.partition(":")[0].partition(" (")[0] for text in shown}
-    assert outcomes <= {"direction", "exploratory", "not decidable", "as claimed", "opposite", "not measured"}
-    assert "direction" in outcomes
 
 
 @pytest.mark.parametrize(
