@@ -98,4 +98,4 @@ def test_refusals_are_one_line_and_write_nothing(run, tmp_path, words):
     code, _, err = run(f"parts_of_mine:{words}")
     assert code == 2
     assert err.count("\n") == 1
-    assert not (tmp_path / "drawn").exists()
+    assert not list((tmp_path / "drawn").glob("*"))
