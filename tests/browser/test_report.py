@@ -16,9 +16,8 @@ from recombine.papers import DEFAULT
 from recombine.reproduction.explorer import KeptDecoder, kept_decoders, packed
 from recombine.reproduction.figures import Section
 from recombine.reproduction.findings import Findings
-from recombine.reproduction.report.page import Download, DrawnFigure
-from recombine.reproduction.report.page import page as page_of
-from recombine.reproduction.reporting import LARGEST_PAGE, MISSING
+from recombine.reproduction.reporting import LARGEST_PAGE, MISSING, Download, DrawnFigure
+from recombine.reproduction.reporting import page as page_of
 from recombine.reproduction.results import Results
 from tests.golden import PICTURES, RESULTS
 

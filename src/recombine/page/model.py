@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from recombine.decoders import StagedDecoder
 from recombine.diagnosis.arguments import target_rows
-from recombine.diagnosis.hooks import printable
 from recombine.diagnosis.stages import module_parts
 from recombine.errors import InvalidValue, RecombineError
 from recombine.page.calls import Untranslatable
@@ -173,7 +172,7 @@ def _stages(subject: Subject) -> list[str]:
 
 
 def _stage_name(module: nn.Module, path: str) -> str:
-    return path.removeprefix("stages.") if isinstance(module, StagedDecoder) else printable(path)
+    return path.removeprefix("stages.") if isinstance(module, StagedDecoder) else path
 
 
 def _table(subject: Subject, outputs: Tensor, blobs: Blobs, reason: str) -> dict[str, Any]:

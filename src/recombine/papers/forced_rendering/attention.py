@@ -29,12 +29,12 @@ from recombine.papers.forced_rendering.superposition import (
 )
 from recombine.reproduction.measuring import (
     DRAWING,
-    STAGE_DIMS,
     TRAINED,
     Batch,
     Measured,
     base_attributes,
     drawings,
+    stage_dims,
     stage_profile,
     tabulate,
     with_positions,
@@ -166,7 +166,7 @@ class AttentionStudy(Study[Settings]):
         few = {labels: trials[labels][: trials.preset.extra_seeds] for labels in trials if labels[1] == BASE}
         found = tabulate(
             Trials(trials.preset, trials.device, few), ("decoder", "variant"), partial(one_by_one, looked_into),
-            {**SUPERPOSITION_DIMS, **STAGE_DIMS},
+            {**SUPERPOSITION_DIMS, **stage_dims()},
         ).isel(variant=0, drop=True)  # fmt: skip
         attributes = base_attributes(trials, size=trials.preset.attention_size)
         merged = result.merge(found.drop_vars(TRAINED), join="left").assign_coords(SUPERPOSITION_COORDS)

@@ -26,7 +26,7 @@ from recombine.papers.forced_rendering.superposition import (
     superposition_scores_of,
 )
 from recombine.reproduction.claims import Data, Sample
-from recombine.reproduction.measuring import STAGE_DIMS, TRAINED, Batch, base_attributes, stage_profile, tabulate
+from recombine.reproduction.measuring import TRAINED, Batch, base_attributes, stage_dims, stage_profile, tabulate
 from recombine.reproduction.study import Arm, Labels, Study, Trials, initial_runs
 from recombine.specs import RunSpec
 from recombine.store import Run
@@ -72,7 +72,7 @@ class ControlStudy(Study[Settings]):
         ]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
-        result = tabulate(with_untrained(trials, INITIAL), ("arm",), _measured, {**SUPERPOSITION_DIMS, **STAGE_DIMS})
+        result = tabulate(with_untrained(trials, INITIAL), ("arm",), _measured, {**SUPERPOSITION_DIMS, **stage_dims()})
         trained = result[TRAINED].where(~result["arm"].isin(list(INITIAL)), 0.0)
         attributes = base_attributes(trials, size=trials.preset.size, depth=trials.preset.depth)
         return result.assign({TRAINED: trained}).assign_coords(SUPERPOSITION_COORDS).assign_attrs(attributes)

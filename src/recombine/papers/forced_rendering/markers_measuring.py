@@ -32,7 +32,7 @@ from recombine.metrics import (
 from recombine.papers.forced_rendering.attention import MEMORY, one_by_one
 from recombine.papers.forced_rendering.scores import training_fit
 from recombine.reproduction import tables
-from recombine.reproduction.measuring import STAGE_DIMS, Batch, stage_profile
+from recombine.reproduction.measuring import Batch, stage_dims, stage_profile
 from recombine.tasks import Task
 
 COMPOSING = 0.9
@@ -119,7 +119,7 @@ ALONE = ("transformer", "coordinate")
 
 def marker_dims() -> dict[str, Sequence[str]]:
     """Dimensions of what `measured` gives, beside the networks'."""
-    return {**STAGE_DIMS, **dict.fromkeys(KERNEL_STAGES, ("stage",))}
+    return {**stage_dims(), **dict.fromkeys(KERNEL_STAGES, ("stage",))}
 
 
 def measured(batch: Batch) -> dict[str, Any]:

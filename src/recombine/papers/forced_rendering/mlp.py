@@ -19,7 +19,7 @@ import xarray
 from recombine.decoders import MLP
 from recombine.encodings import Rate
 from recombine.papers.forced_rendering.presets import CODES, BumpPreset
-from recombine.reproduction.measuring import STAGE_DIMS, Batch, base_attributes, grid_variables, stage_profile, tabulate
+from recombine.reproduction.measuring import Batch, base_attributes, grid_variables, stage_dims, stage_profile, tabulate
 from recombine.reproduction.preset import Count, Positive, Several
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.reproduction.tables import keep_first
@@ -79,7 +79,7 @@ class MLPStudy(Study[Settings]):
         def measured(batch: Batch) -> dict[str, Any]:
             return {**batch.scores, **stage_profile(batch)}
 
-        result = keep_first(tabulate(trials, ("encoding", "decoder", "depth"), measured, STAGE_DIMS), "log_volume")
+        result = keep_first(tabulate(trials, ("encoding", "decoder", "depth"), measured, stage_dims()), "log_volume")
         preset = trials.preset
         attributes = base_attributes(
             trials, size=preset.size, cnn_depth=preset.depth, mlp_depths=list(preset.mlp_depths)

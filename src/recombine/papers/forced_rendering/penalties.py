@@ -17,7 +17,7 @@ from recombine.decoders import LowRank
 from recombine.decoders.low_rank import LowRankEmbedding
 from recombine.metrics import band_alignment, band_index, matrix_effective_rank
 from recombine.papers.forced_rendering.presets import Common
-from recombine.reproduction.measuring import STAGE_DIMS, Batch, base_attributes, grid_variables, stage_profile, tabulate
+from recombine.reproduction.measuring import Batch, base_attributes, grid_variables, stage_dims, stage_profile, tabulate
 from recombine.reproduction.preset import Count, Positive, Seeds
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.reproduction.tables import keep_first
@@ -114,7 +114,7 @@ class PenaltyStudy(Study[Settings]):
             return {**batch.scores, **embedding_scores(_embeddings(batch)), **profile}
 
         dims = ("arm", "vectors")
-        result = keep_first(tabulate(trials, dims, measured, STAGE_DIMS), "log_volume").drop_vars("mean_log_volume")
+        result = keep_first(tabulate(trials, dims, measured, stage_dims()), "log_volume").drop_vars("mean_log_volume")
         inner = {"embedding": ("factor", "value", "row", "column")}
         pictures = tabulate(_drawn(trials), ("arm",), lambda batch: {"embedding": _embeddings(batch)}, inner)
         preset = trials.preset

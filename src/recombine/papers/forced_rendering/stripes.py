@@ -20,10 +20,10 @@ from recombine.papers.forced_rendering.presets import BumpPreset
 from recombine.papers.forced_rendering.scores import training_fit
 from recombine.reproduction.measuring import (
     DRAWING,
-    STAGE_DIMS,
     Batch,
     base_attributes,
     drawings,
+    stage_dims,
     stage_profile,
     tabulate,
     with_positions,
@@ -202,7 +202,7 @@ class StripeStudy(Study[Settings]):
                 values |= {**stage_profile(batch, probes=False), **band_scores(first_stage_maps(batch), preset.width)}
             return values
 
-        result = tabulate(trials, ("family", "bumps"), measured, {**STAGE_DIMS, "drawing": DRAWING})
+        result = tabulate(trials, ("family", "bumps"), measured, {**stage_dims(), "drawing": DRAWING})
         spec = trials.first.spec
         stripes = spec.task.render(spec.task.isolated_values())
         pictured = Batch([trials.pictured_run(WITH, preset.some_bumps)], trials.device)
