@@ -78,8 +78,8 @@ class _Driver:
         """The runs of each task that is not over."""
         self.largest: dict[str, int] = {}
         """Most runs of the next task of a run whose last task failed."""
-        self.checkpoints: dict[str, object] = {}
-        """The state of a run's checkpoint at its last failure."""
+        self.checkpoints: dict[str, int | None] = {}
+        """When a run's checkpoint was written, at its last failure."""
         self.failed: dict[str, BaseException] = {}
         """Why runs were put aside."""
         self.submitted, self.searched = -math.inf, time.monotonic()
@@ -180,7 +180,8 @@ class _Driver:
         if type(error).__name__ == "KilledWorker":
             keys = [key for key in keys if os.path.lexists(self.sweep.store.lock(key).path)]
         before = [self.checkpoints.get(key) for key in keys]
-        self.checkpoints |= {key: _stamp(self.sweep.store.checkpoints.folder / key) for key in keys}
+        paths = {key: self.sweep.store.checkpoints.folder / key for key in keys}
+        self.checkpoints |= {key: path.stat().st_mtime_ns if path.exists() else None for key, path in paths.items()}
         if before != [self.checkpoints[key] for key in keys]:
             return
         if len(keys) > 1:
@@ -314,14 +315,6 @@ def _close(client: Any) -> None:
     """Close a client, whether its scheduler answers or not."""
     with suppress(Exception):
         client.close(timeout=1)
-
-
-def _stamp(path: Path) -> object:
-    """What changes when a file is replaced."""
-    with suppress(OSError):
-        status = os.stat(path)
-        return status.st_ino, status.st_mtime_ns
-    return None
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -82,8 +83,7 @@ ForwardOne = Callable[[StagedDecoder, FlatLayout, Tensor, Tensor], MemberOutputs
 the inputs. None where there is nothing better than the module itself."""
 
 
-@dataclass(frozen=True)
-class Forwards:
+class Forwards(NamedTuple):
     """The faster forward passes of one decoder family; those that are missing are the module's own."""
 
     members: ForwardMembers | None = None
@@ -318,29 +318,18 @@ MemberLayer = Callable[[nn.Module, Weights, str, Tensor], Tensor]
 """A layer's module, all weights, its name and tokens `(member, batch, pixel, width)` to tokens."""
 
 
-def coordinate_members(
-    decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype
+def token_members(
+    layer: MemberLayer, decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype
 ) -> MemberOutputs:
-    """Outputs of many coordinate MLPs."""
-    return _through(_coordinate_layer, decoder, layout.unflatten_members(weights.to(dtype)), inputs.to(dtype))
-
-
-def transformer_members(
-    decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype
-) -> MemberOutputs:
-    """Outputs of many transformers."""
-    return _through(_encoder_layer, decoder, layout.unflatten_members(weights.to(dtype)), inputs.to(dtype))
-
-
-def _through(layer: MemberLayer, decoder: StagedDecoder, weights: Weights, inputs: Tensor) -> MemberOutputs:
-    """Codes to tokens, through all layers, to each token's colour."""
+    """Outputs of many members: codes to tokens, through all layers, to each token's colour."""
+    named = layout.unflatten_members(weights.to(dtype))
     (first, tokens), *layers, (_, output) = decoder.stages.items()
-    projected = linear(weights, f"stages.{first}.project", inputs)[:, :, None, :]
+    projected = linear(named, f"stages.{first}.project", inputs.to(dtype))[:, :, None, :]
     values = projected + cast(PixelTokens, tokens).position.to(projected.dtype)
     for name, module in layers:
-        values = layer(module, weights, f"stages.{name}", values)
+        values = layer(module, named, f"stages.{name}", values)
     shape = cast(ToImage, output[1]).image_shape  # type: ignore[index]
-    return MemberOutputs(linear(weights, "stages.output.0", values).mT.flatten(-2).unflatten(-1, shape))
+    return MemberOutputs(linear(named, "stages.output.0", values).mT.flatten(-2).unflatten(-1, shape))
 
 
 def _coordinate_layer(module: nn.Module, weights: Weights, name: str, tokens: Tensor) -> Tensor:
@@ -363,27 +352,6 @@ FORWARDS: dict[type[DecoderSpec], Forwards] = {
     CNN: Forwards(cnn_members, cnn_one),
     LowRank: Forwards(low_rank_members, low_rank_one),
     MLP: Forwards(dense_members),
-    CoordinateMLP: Forwards(coordinate_members),
-    Transformer: Forwards(transformer_members),
+    CoordinateMLP: Forwards(partial(token_members, _coordinate_layer)),
+    Transformer: Forwards(partial(token_members, _encoder_layer)),
 }
-
-
-class Dispatch:
-    """The forward passes of one decoder."""
-
-    def __init__(self, spec: DecoderSpec, decoder: StagedDecoder) -> None:
-        self.decoder, self.layout = decoder, FlatLayout(decoder)
-        self.forwards = FORWARDS.get(type(spec), Forwards())
-
-    def members(self, weights: Tensor, inputs: Tensor, dtype: torch.dtype) -> MemberOutputs | None:
-        """Outputs of many members at once; None where there is no way but `vmap`."""
-        if self.forwards.members is None:
-            return None
-        return self.forwards.members(self.decoder, self.layout, weights, inputs, dtype)
-
-    def one(self, weights: Tensor, inputs: Tensor, dtype: torch.dtype) -> MemberOutputs | None:
-        """Outputs of one network on a CPU in float32; None where there is no way but its module."""
-        strict = inputs.device.type == "cpu" and inputs.dtype == dtype == torch.float32
-        if self.forwards.one is None or not strict:
-            return None
-        return self.forwards.one(self.decoder, self.layout, weights, inputs)
