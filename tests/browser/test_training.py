@@ -6,8 +6,7 @@ import pytest
 from torch import nn
 
 import recombine as rc
-from recombine.page.training import LIVE
-from recombine.page.training_panel import FAILED, FILLED, training_panel
+from recombine.page.training import FAILED, FILLED, LIVE, training_panel
 from recombine.reproduction.report.parts import policy
 from tests.browser.test_explorer import ATTEMPTS, AXE, until
 from tests.browser.test_report import browser  # noqa: F401  a fixture

@@ -53,7 +53,7 @@ def subject(name):
 
 def points(own, count, seed=0):
     """Positions of random points, half of them held out where any are; between grid values where factors allow."""
-    from recombine.page.codes import smooth_factors
+    from recombine.page.subject import smooth_factors
 
     generator = torch.Generator().manual_seed(seed)
     masks = (own.held_out, ~own.held_out) if bool(own.held_out.any()) else (~own.held_out,)

@@ -1,16 +1,22 @@
 /**
  * Compares the script's outputs with torch's: `node equality.js FILE.json FILE.bin`, as test_script.py writes them; and
- * writes what its views show of every stage.
+ * writes what its views show of every stage. Of a program it writes the outputs for some rows.
  */
 
 import fs from "node:fs";
 import { Decoder } from "../../src/recombine/page/script/decoder.js";
+import { Program } from "../../src/recombine/page/script/program.js";
 import { Survey } from "../../src/recombine/page/script/survey.js";
 
 const [cases, numbers] = process.argv.slice(2);
 const bytes = new Uint8Array(fs.readFileSync(numbers));
 const kernel = fs.readFileSync(new URL("../../src/recombine/page/matmul.wasm", import.meta.url));
-for (const { model, factors, positions, outputs } of JSON.parse(fs.readFileSync(cases, "utf8"))) {
+for (const { model, factors, positions, outputs, program, rows } of JSON.parse(fs.readFileSync(cases, "utf8"))) {
+  if (program) {
+    const ready = new Program(program, bytes, kernel);
+    console.log(JSON.stringify(rows.map((/** @type {number[]} */ row) => [...ready.run(row)])));
+    continue;
+  }
   const decoder = new Decoder(model, factors, bytes, kernel);
   let worst = 0;
   positions.forEach((/** @type {number[]} */ at, /** @type {number} */ row) => {
@@ -29,5 +35,6 @@ for (const { model, factors, positions, outputs } of JSON.parse(fs.readFileSync(
     const [metric, volume] = [[...survey.metric], [...survey.volume]];
     surveys[name] = { metric, volume, varying: survey.varying, map: [...survey.map(survey.unit(-1))] };
   }
-  console.log(JSON.stringify({ name: model.name, translated: decoder.program !== null, worst, surveys }));
+  console.log(JSON.stringify({ name: model.name, translated: decoder.program !== null, worst, surveys,
+    mismatch: decoder.mismatch() }));
 }

@@ -9,10 +9,9 @@ import pytest
 import torch
 
 from recombine.metrics import finite_difference_metric, log_volume
-from recombine.page.blobs import Blobs
 from recombine.page.document import MODULES, bare, script
 from recombine.page.explore import _factor
-from recombine.page.model import page_model
+from recombine.page.model import Blobs, page_model
 from tests.page.decoders import EVERYONE, OURS, points, subject, trained, values_at
 
 ROOT = Path(__file__).parents[2]
@@ -68,23 +67,40 @@ def case(name, blobs, count=200):
     }  # fmt: skip
 
 
+def answers(tmp_path, cases, blobs):
+    """What the script says of each case."""
+    (tmp_path / "cases.json").write_text(json.dumps(cases))
+    (tmp_path / "numbers.bin").write_bytes(blobs.content)
+    lines = run("node", "tests/page/equality.js", str(tmp_path / "cases.json"), str(tmp_path / "numbers.bin"))
+    return [json.loads(line) for line in lines.splitlines()]
+
+
 @needs_node
 @pytest.mark.parametrize("names", [EVERYONE[:1], pytest.param(EVERYONE, marks=pytest.mark.slow)], ids=["one", "all"])
 def test_decoders_equal_torch(tmp_path, names):
     blobs = Blobs()
     with torch.random.fork_rng(devices=[]):
         cases = [case(name, blobs) for name in names]
-    (tmp_path / "cases.json").write_text(json.dumps(cases))
-    (tmp_path / "numbers.bin").write_bytes(blobs.content)
-    lines = run("node", "tests/page/equality.js", str(tmp_path / "cases.json"), str(tmp_path / "numbers.bin"))
-    results = [json.loads(line) for line in lines.splitlines()]
+    results = answers(tmp_path, cases, blobs)
     assert [result["name"] for result in results] == names
     assert all(result["translated"] for result in results)
     worst = {result["name"]: result["worst"] for result in results}
-    assert max(worst.values()) < 1e-4, worst
+    assert max(worst.values()) < 1e-5, worst
+    assert max(result["mismatch"] for result in results) < 1e-5
     for result in results:
         if result["name"] in OURS:
             compare_views(result["name"], result["surveys"])
+
+
+@needs_node
+def test_a_wrong_translation_is_noticed_in_the_page(tmp_path):
+    blobs = Blobs()
+    wrong = case(EVERYONE[0], blobs, 2)
+    wrong["model"]["program"]["operations"] = [
+        {**own, "f": "abs"} if own.get("f") == "relu" else own for own in wrong["model"]["program"]["operations"]
+    ]
+    (result,) = answers(tmp_path, [wrong], blobs)
+    assert result["mismatch"] > 1e-3
 
 
 def compare_views(name, surveys):

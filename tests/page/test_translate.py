@@ -1,4 +1,4 @@
-"""Modules as programs: the interpreter says what torch says, for whole decoders and for single layers."""
+"""Modules as programs: the script says what torch says, for single layers."""
 
 import pytest
 import torch
@@ -6,9 +6,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from recombine.page import translate
-from recombine.page.aten import Untranslatable
-from recombine.page.interpret import outputs
-from recombine.page.movement import box_of, merged
+from recombine.page.calls import Untranslatable
+from recombine.page.model import Blobs
+from recombine.page.moving import box_of, merged
+from tests.page.test_script import answers, needs_node
 
 
 class Calls(nn.Module):
@@ -25,6 +26,11 @@ class Calls(nn.Module):
 
 def image(x):
     return x[:, :48].reshape(-1, 3, 4, 4)
+
+
+def assigned(blank, x):
+    blank[:, 1, 1:] = x[:, :3]
+    return blank
 
 
 LAYERS = {
@@ -54,16 +60,20 @@ LAYERS = {
     "activations": lambda x: F.mish(x) + F.hardswish(x) + F.selu(x) + F.celu(x, 2.0) + F.softsign(x) + F.relu6(x),
     "comparison": lambda x: torch.where(x > 0.2, x**2, torch.minimum(x, -x)) + (x < 0) * 2 + torch.atan2(x, x + 2),
     "whole numbers": lambda x: (10 * x).long() % 3 + torch.div(x, 0.3, rounding_mode="floor"),
+    "assignment": lambda x: assigned(torch.zeros(1, 3, 4), x),
     "einsum": lambda x: torch.einsum("bij,bkj->bik", x.reshape(-1, 6, 8), x.reshape(-1, 6, 8)),
 }
 
 
-def test_layers_are_translated():
+@needs_node
+def test_layers_are_translated(tmp_path):
     rows = torch.randn(2, 48, generator=torch.Generator().manual_seed(0))
     module = Calls(lambda x: torch.cat([layer(x).flatten().float() for layer in LAYERS.values()])[None])
     sizes = [layer(rows[:1]).numel() for layer in LAYERS.values()]
     right = torch.cat([module(row[None]) for row in rows]).detach()
-    ours = outputs(translate(module, rows[0]), rows)
+    blobs = Blobs()
+    program = blobs.program(translate(module, rows[0]))
+    ours = torch.tensor(answers(tmp_path, [{"program": program, "rows": rows.tolist()}], blobs)[0])
     parts = zip(ours.split(sizes, 1), right.split(sizes, 1), strict=True)
     wrong = [name for name, pair in zip(LAYERS, parts, strict=True) if not torch.allclose(*pair, atol=3e-5, rtol=1e-5)]
     assert wrong == []

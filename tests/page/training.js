@@ -7,8 +7,7 @@
  */
 
 import fs from "node:fs";
-import { AdamW } from "../../src/recombine/page/script/training/adamw.js";
-import { Trainer } from "../../src/recombine/page/script/training/trainer.js";
+import { AdamW, Trainer } from "../../src/recombine/page/script/training/trainer.js";
 
 const code = fs.readFileSync(new URL("../../src/recombine/page/matmul.wasm", import.meta.url));
 const request = JSON.parse(fs.readFileSync(process.argv[2], "utf8"));
@@ -25,8 +24,8 @@ function optimized({ recipe, weights, gradients }) {
 }
 
 /** @param {any} request */
-function trained({ settings, weights, rows, seed, stripes, plain }) {
-  const trainer = new Trainer(settings, plain ? null : code, seed ?? 0, stripes);
+function trained({ settings, weights, rows, seed, stripes }) {
+  const trainer = new Trainer(settings, code, seed ?? 0, stripes);
   const { network, examples, points } = trainer;
   if (!weights) {
     const began = performance.now();

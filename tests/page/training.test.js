@@ -3,10 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { examplesOf, gridRows, trainingRows } from "../../src/recombine/page/script/training/examples.js";
-import { permutation, stream } from "../../src/recombine/page/script/training/random.js";
 import { Run, described } from "../../src/recombine/page/script/training/runs.js";
-import { transposedTaps } from "../../src/recombine/page/script/training/taps.js";
-import { isInPlace } from "../../src/recombine/page/script/training/trainer.js";
+import { isInPlace, permutation, stream } from "../../src/recombine/page/script/training/trainer.js";
 
 /** @type {any} */
 const settings = { size: 3, sigma: 1, background: 0, variance: 1, tolerance: 1, held: "000010000" };
@@ -53,25 +51,6 @@ test("a bump is in place within the tolerance in both axes", () => {
   const right = gridRows(4).filter((_, point) => isInPlace(image, point, wide));
   assert.deepEqual(right, [[0, 2], [0, 3], [1, 2], [1, 3], [2, 2], [2, 3]]);
   assert.ok(isInPlace(image.map((own) => 1 - own), 7, { ...wide, background: 1 }));
-});
-
-test("taps of a transposed convolution that doubles the size", () => {
-  const size = 3;
-  const output = new Array(2 * size).fill(0);
-  const weights = [1, 10, 100, 1000];
-  for (let i = 0; i < size; i += 1) {
-    weights.forEach((weight, k) => {
-      if (output[2 * i - 1 + k] !== undefined) output[2 * i - 1 + k] += (i + 1) * weight;
-    });
-  }
-  const ours = new Array(2 * size).fill(0);
-  transposedTaps(4, 2).slice(4, 8).forEach(({ across, phase }, k) => { // the second row of taps has even parity
-    for (let x = 0; x < size; x += 1) {
-      const inside = x + across >= 0 && x + across < size;
-      ours[2 * x + phase] += inside ? (x + across + 1) * weights[k] : 0;
-    }
-  });
-  assert.deepEqual(ours, output);
 });
 
 test("losses become points of a curve whatever reports they come in", () => {

@@ -2,11 +2,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Background } from "../../src/recombine/page/script/background.js";
-import { range, sequential, short } from "../../src/recombine/page/script/charts.js";
-import { curvesOf } from "../../src/recombine/page/script/curves.js";
-import { ellipse, logVolume, metricOf, neighbours } from "../../src/recombine/page/script/geometry.js";
-import { Survey, surveyOf } from "../../src/recombine/page/script/survey.js";
+import {
+  Background, Survey, ellipse, logVolume, metricOf, neighbours, surveyOf,
+} from "../../src/recombine/page/script/survey.js";
+import { curvesOf, range, sequential, short } from "../../src/recombine/page/script/views.js";
 
 /** @param {string} name @param {number} count @returns {any} */
 function factor(name, count) {

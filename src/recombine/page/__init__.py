@@ -1,8 +1,7 @@
 """Decoders in a browser: programs translated from torch modules, and the explorer page that runs them."""
 
-from recombine.page.explore import ExplorerPage, explore
+from recombine.page.explore import ExplorerPage, explore, report_explorer
 from recombine.page.program import Program
-from recombine.page.report import report_explorer
 from recombine.page.translate import translate
 
 __all__ = ["ExplorerPage", "Program", "explore", "report_explorer", "translate"]

@@ -21,9 +21,8 @@ from markupsafe import Markup
 from recombine.reproduction.report.parts import Parts, policy
 
 MODULES = (
-    "memory", "matmul", "convolution", "operations", "program", "grid", "codes", "decoder", "address", "pictures",
-    "geometry", "survey", "charts", "curves", "picture", "views", "plane", "side", "background", "switches",
-    "main",
+    "bytes", "kernel", "convolution", "operations", "program", "grid", "decoder", "address", "pictures", "survey",
+    "views", "plane", "side", "switches", "main",
 )  # fmt: skip
 """Modules of the script, each after those that it imports."""
 _IMPORT = re.compile(r"^import .*;\n", re.MULTILINE)
@@ -51,8 +50,6 @@ def explorer(data: Mapping[str, Any], numbers: bytes) -> Parts:
         What the script reads, as JSON.
     numbers
         The bytes that the data point into.
-    panels
-        What follows the explorer.
 
     Returns
     -------

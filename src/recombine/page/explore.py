@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -12,28 +14,32 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recombine.checks import given_path, one_of, whole_number
 from recombine.data import LabelledImages
 from recombine.diagnosis.arguments import TargetFunction
 from recombine.encodings import Encoding
-from recombine.errors import InvalidValue
+from recombine.errors import InvalidValue, RecombineError
 from recombine.factors import Factor, FactorGrid
 from recombine.files import write
 from recombine.holdouts import Holdout
 from recombine.metrics.stages import Encode
-from recombine.page.blobs import Blobs
-from recombine.page.document import document
-from recombine.page.labels import labels_of
-from recombine.page.model import page_model
-from recombine.page.subject import Subject, parts_of, subjects_of
-from recombine.page.training_panel import training_panel
-from recombine.page.widget import available, explorer_widget
+from recombine.page.document import document, explorer
+from recombine.page.model import Blobs, page_model
+from recombine.page.subject import Subject, Trained, parts_of, subjects_of
+from recombine.page.training import training_panel
+from recombine.reproduction.explorer import NONE, kept_decoders
+from recombine.reproduction.report.parts import Parts
+from recombine.reproduction.results import Results
+from recombine.specs import RunSpec
 from recombine.store import Run
 from recombine.tasks import ArrayTask
 from recombine.version import __version__
 
 FRAME_HEIGHT = 900
 """Of the frame in a notebook, in pixels."""
+FEW = 2
+"""Decoders that need no labels: both are shown."""
+SETTINGS = ("grid", "encode", "holdout", "targets", "background", "data")
+"""Of modules; those of trained decoders are in their specs."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +72,8 @@ class ExplorerPage:
 
     def save(self, path: str | Path) -> Path:
         """Write the page to a file."""
-        path = given_path("out", path)
-        write(path, self.html.encode(), "out")
-        return path
+        write(Path(path), self.html.encode(), "out")
+        return Path(path)
 
     def widget(self, height: int = FRAME_HEIGHT) -> Any:
         """The page as an `anywidget.AnyWidget`, whose `address` is the present view and may be set.
@@ -83,14 +88,19 @@ class ExplorerPage:
         anywidget.AnyWidget
             For Jupyter, VS Code, Colab, and marimo (`mo.ui.anywidget`).
         """
-        return explorer_widget(self.html, whole_number("height", height))
+        try:
+            widget = _widget_class()
+        except ImportError:
+            message = "anywidget is not installed: pip install anywidget, or save the page and open the file"
+            raise RecombineError(message) from None
+        return widget(html=self.html, height=height)
 
     def _ipython_display_(self) -> None:
         from IPython.display import display
 
-        if available():
+        try:
             display(self.widget())
-        else:
+        except RecombineError:
             display({"text/html": self._repr_html_()}, raw=True)
 
     def _repr_html_(self) -> str:
@@ -167,8 +177,28 @@ def explore(
     content, numbers = page_data(
         subjects, image_shape=image_shape, title=title, labels=labels_of(parts_of(module), labels)
     )
-    panels = [training_panel()] if one_of("training", training, (True, False)) else []
-    return ExplorerPage(document(content, numbers, panels), notes_of(content))
+    panels = [training_panel()] if training else []
+    notes = tuple(f"{model['name']}: {note}" for model in content["models"] for note in model["notes"])
+    return ExplorerPage(document(content, numbers, panels), notes)
+
+
+def report_explorer(results: Results) -> Parts:
+    """Parts of a page on which the decoders of a results folder run.
+
+    Parameters
+    ----------
+    results
+        A folder that keeps decoders.
+
+    Returns
+    -------
+    Parts
+        For `write_report`, as its panel `question`.
+    """
+    decoders = kept_decoders(results)
+    subjects = subjects_of({own.name: own for own in decoders}, **dict.fromkeys(SETTINGS))
+    labels = labels_of(decoders, [own.labels for own in decoders])
+    return explorer(*page_data(subjects, title="Drag the point into the hold-out", labels=labels))
 
 
 def page_data(
@@ -179,10 +209,6 @@ def page_data(
     labels: tuple[list[str], list[list[str]]] | None = None,
 ) -> tuple[dict[str, Any], bytes]:
     """What an explorer's script reads: JSON, and the bytes that it points into."""
-    if title is not None and not isinstance(title, str):
-        raise InvalidValue("title", title, "a text")
-    if image_shape is not None:
-        image_shape = _shape(image_shape)
     names, values = labels or ([], [[] for _ in subjects])
     blobs = Blobs()
     with torch.random.fork_rng(devices=[]):
@@ -196,24 +222,70 @@ def page_data(
     return content, bytes(blobs.content)
 
 
-def notes_of(data: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a reader must know of each decoder."""
-    return tuple(f"{model['name']}: {note}" for model in data["models"] for note in model["notes"])
-
-
-def _shape(given: Any) -> tuple[int, ...]:
-    try:
-        shape = tuple(int(count) for count in given)
-    except (TypeError, ValueError):
-        shape = ()
-    if len(shape) not in (2, 3) or min(shape) < 1:
-        raise InvalidValue("image_shape", given, "(y, x) or (channel, y, x)")
-    return shape
-
-
 def _factor(factor: Factor, labels: Sequence[str] | None = None) -> dict[str, Any]:
     return {
         "name": factor.name, "low": factor.low, "high": factor.high, "count": factor.count, "form": factor.form,
         "given": None if factor.given is None else list(factor.given), "period": factor.period,
         "labels": None if labels is None else list(labels),
     }  # fmt: skip
+
+
+def labels_of(decoders: Sequence[Any], given: Sequence[Mapping[str, str]] | None) -> tuple[list[str], list[list[str]]]:
+    """Names of labels, and for each decoder its values; without names where decoders are told apart by their own.
+
+    Parameters
+    ----------
+    decoders
+        Modules, or runs, whose specs say what tells them apart.
+    given
+        Labels of each decoder, by name; those that are the same for all are left out.
+
+    Returns
+    -------
+    names, values
+        As a page has them.
+    """
+    if given is None:
+        trained = [own for own in decoders if isinstance(own, Trained)]
+        if len(decoders) <= FEW or len(trained) < len(decoders):
+            return [], [[] for _ in decoders]
+        given = [spec_labels(own.spec) for own in trained]
+    if len(given) != len(decoders) or any(list(own) != list(given[0]) for own in given):
+        raise InvalidValue("labels", given, f"a dictionary for each of {len(decoders)} decoders, with the same names")
+    names = [name for name in given[0] if len({own[name] for own in given}) > 1]
+    values = [[own[name] for name in names] for own in given]
+    if len({tuple(own) for own in values}) < len(values):
+        alike = [values[: k + 1].count(own) for k, own in enumerate(values)]
+        names, values = [*names, "of these"], [[*own, str(count)] for own, count in zip(values, alike, strict=True)]
+    return names, values
+
+
+def spec_labels(spec: RunSpec) -> dict[str, str]:
+    """What a run is, by names that a reader can switch."""
+    task, recipe = spec.task, spec.recipe
+    decoder = spec.decoder.model_dump()
+    data = str(getattr(task, "training", NONE)) + (" and isolated factors" if task.isolated else "")
+    penalties = {"entropy": recipe.entropy, "variance": recipe.variance}
+    return {
+        "code": str(getattr(task.encoding, "kind", task.encoding)),
+        "decoder": str(decoder["kind"]), "depth": str(decoder.get("depth", NONE)),
+        "width": str(decoder.get("width", NONE)), "data": data,
+        "penalties": " and ".join(name for name, weight in penalties.items() if weight) or "none",
+        "hold-out": str(getattr(task, "holdout", NONE)), "seed": str(spec.seed),
+    }  # fmt: skip
+
+
+@cache
+def _widget_class() -> Any:
+    import anywidget
+    import traitlets
+
+    class ExplorerWidget(anywidget.AnyWidget):
+        """A page in a frame; `address` is the present view, as `#at=13,13&stage=1`, and may be set."""
+
+        _esm = (files("recombine.page") / "widget.js").read_text(encoding="utf-8")
+        html = traitlets.Unicode().tag(sync=True)
+        height = traitlets.Int().tag(sync=True)
+        address = traitlets.Unicode("").tag(sync=True)
+
+    return ExplorerWidget

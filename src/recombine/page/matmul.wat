@@ -14,6 +14,28 @@
         (local.set $to (i32.add (local.get $to) (local.get $leap)))
         (local.set $panels (i32.sub (local.get $panels) (i32.const 1)))
         (br $columns)))))
+  ;; Adds rows of numbers to others that lie `step` bytes apart; or, back, copies these into the rows.
+  (func (export "shift") (param $near i32) (param $far i32) (param $columns i32) (param $step i32) (param $rows i32)
+    (param $near_leap i32) (param $far_leap i32) (param $back i32)
+    (local $x i32) (local $from i32) (local $to i32)
+    (loop $row
+      (if (i32.gt_s (local.get $rows) (i32.const 0)) (then
+        (local.set $x (local.get $columns))
+        (local.set $from (local.get $near))
+        (local.set $to (local.get $far))
+        (loop $next
+          (if (i32.gt_s (local.get $x) (i32.const 0)) (then
+            (if (local.get $back)
+              (then (f32.store (local.get $from) (f32.load (local.get $to))))
+              (else (f32.store (local.get $to) (f32.add (f32.load (local.get $to)) (f32.load (local.get $from))))))
+            (local.set $from (i32.add (local.get $from) (i32.const 4)))
+            (local.set $to (i32.add (local.get $to) (local.get $step)))
+            (local.set $x (i32.sub (local.get $x) (i32.const 1)))
+            (br $next))))
+        (local.set $near (i32.add (local.get $near) (local.get $near_leap)))
+        (local.set $far (i32.add (local.get $far) (local.get $far_leap)))
+        (local.set $rows (i32.sub (local.get $rows) (i32.const 1)))
+        (br $row)))))
   (func (export "matmul")
     (param $a i32) (param $b i32) (param $c i32) (param $rows i32) (param $depth i32) (param $panels i32)
     (param $lda i32) (param $ldc i32)

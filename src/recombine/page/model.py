@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from typing import Any
 
@@ -14,26 +15,76 @@ from recombine.diagnosis.arguments import target_rows
 from recombine.diagnosis.hooks import printable
 from recombine.diagnosis.stages import module_parts
 from recombine.errors import InvalidValue, RecombineError
-from recombine.page.aten import Untranslatable
-from recombine.page.blobs import Blobs
-from recombine.page.codes import Encoded, code_sizes, mean_code, page_codes, smooth_factors
-from recombine.page.interpret import outputs as program_outputs
+from recombine.page.calls import Untranslatable
 from recombine.page.program import Program
-from recombine.page.subject import Subject
+from recombine.page.subject import Encoded, Subject, code_sizes, mean_code, page_codes, smooth_factors
 from recombine.page.translate import translate
+from recombine.reproduction.explorer import STEPS
 
 LARGEST_PROGRAM = 16_000_000
 """Numbers of a module's weights that a page may hold."""
 LARGEST_TABLE = 16 << 20
 """Bytes of outputs, or of right outputs, that a page may hold for one decoder."""
-TOLERANCE = 1e-4
-"""How far a program's outputs may be from torch's, and twenty times how far rounded weights may move them."""
-PROBES = 12
-"""Points at which a translation is checked, in and out of the hold-out each, and between grid points."""
 SAMPLE = 4096
 """Points of the grid at which outputs are looked at."""
-LARGE = 4096
-"""Numbers of a constant that is worth rounding to float16."""
+PROBES = 4
+"""Of these points, at which the page checks that it computes what torch does."""
+ALIGNED = 4
+"""Bytes that every run of numbers begins at a multiple of."""
+SMALL = 64
+"""Numbers that are not worth a scale of their own."""
+
+
+class Blobs:
+    """Numbers of a page, one after another in one run of bytes; what is the same is there once."""
+
+    def __init__(self) -> None:
+        self.content = bytearray()
+        self._known: dict[bytes, dict[str, int]] = {}
+
+    def add(self, content: bytes) -> dict[str, int]:
+        """Where some bytes are: `start` and `length`."""
+        digest = hashlib.sha256(content).digest()
+        if digest not in self._known:
+            self.content += b"\0" * (-len(self.content) % ALIGNED)
+            self._known[digest] = {"start": len(self.content), "length": len(content)}
+            self.content += content
+        return self._known[digest]
+
+    def program(self, program: Program) -> dict[str, Any]:
+        """A program as JSON has it, its constants added."""
+        constants = []
+        for number, tensor in program.constants.items():
+            array = tensor.numpy()
+            if array.dtype == np.float32 and (counted := _in_steps(array)) is not None:
+                constants.append({"value": number, "type": "int16", "scale": counted[1]} | self.add(counted[0]))
+            else:
+                constants.append({"value": number, "type": array.dtype.name} | self.add(_bytes(array)))
+        return program.header() | {"constants": constants}
+
+    def images(self, rows: Tensor, limit: int) -> dict[str, Any] | None:
+        """Arrays of numbers, a row per grid point: as float16 if they fit the limit, else in 256 steps; else none."""
+        if rows.numel() > limit:
+            return None
+        low, high = float(rows.min()), float(rows.max())
+        if 2 * rows.numel() <= limit and max(-low, high) < float(np.finfo(np.float16).max):
+            return {"type": "float16", "low": low, "high": high} | self.add(_bytes(rows.half().numpy()))
+        steps = ((rows.double() - low) * (255 / (high - low or 1.0))).round().numpy().astype(np.uint8)
+        return {"type": "uint8", "low": low, "high": high} | self.add(steps.tobytes())
+
+
+def _in_steps(array: np.ndarray) -> tuple[bytes, float] | None:
+    """Numbers as int16 and what these count, if that is exact, as it is for decoders that were kept so; else none."""
+    scale = np.float32(np.abs(array).max(initial=0) / STEPS)
+    if array.size < SMALL or scale == 0:
+        return None
+    steps = np.rint(array.astype(np.float64) / scale).astype(np.int16)
+    return (_bytes(steps), float(scale)) if (steps * scale == array).all() else None
+
+
+def _bytes(array: np.ndarray) -> bytes:
+    """Numbers with their lowest byte first."""
+    return array.astype(array.dtype.newbyteorder("<")).tobytes()
 
 
 def page_model(subject: Subject, blobs: Blobs, image_shape: tuple[int, ...] | None) -> dict[str, Any]:
@@ -47,7 +98,7 @@ def page_model(subject: Subject, blobs: Blobs, image_shape: tuple[int, ...] | No
     codes = page_codes(subject.encoding, grid)
     program, table = None, None
     try:
-        program = _program(subject, blobs, codes is not None)
+        program = _program(subject, blobs, codes is not None, outputs[0].numel())
     except Untranslatable as error:
         table = _table(subject, outputs, blobs, str(error))
         notes.append(f"Not run here: {error}. Shown are outputs computed beforehand at grid points.")
@@ -56,8 +107,9 @@ def page_model(subject: Subject, blobs: Blobs, image_shape: tuple[int, ...] | No
     truth, low, high = _truth(subject, outputs, blobs, notes)
     blocks = codes is not None and program is not None
     return {
-        "name": subject.name, "notes": notes, "program": program, "table": table, "codes": codes if blocks else None,
-        "sizes": code_sizes(subject.encoding, grid) if blocks else None,
+        "name": subject.name, "notes": notes, "program": program, "table": table,
+        "probes": None if program is None else _probes(subject, sample, outputs, blobs),
+        "codes": codes if blocks else None, "sizes": code_sizes(subject.encoding, grid) if blocks else None,
         "mean": mean_code(subject.encoding, grid, subject.unseen).tolist() if blocks else None,
         "held": _bits(subject.held_out, blobs),
         "present": None if subject.present is None else _bits(subject.present, blobs),
@@ -68,14 +120,14 @@ def page_model(subject: Subject, blobs: Blobs, image_shape: tuple[int, ...] | No
     }  # fmt: skip
 
 
-def _program(subject: Subject, blobs: Blobs, encoded_by_page: bool) -> dict[str, Any]:
-    """The translated module, checked against torch."""
+def _program(subject: Subject, blobs: Blobs, encoded_by_page: bool, pixels: int) -> dict[str, Any]:
+    """The translated module."""
     numbers = sum(parameter.numel() for parameter in subject.module.parameters())
     if numbers > LARGEST_PROGRAM:
         raise Untranslatable(f"{numbers:,} parameters are more than the {LARGEST_PROGRAM:,} that a page may hold")
     if subject.is_random:
         raise Untranslatable(f"random outputs ({_reason(subject)})")
-    values = _probes(subject).float()
+    values = subject.grid.rows(torch.tensor([0])).float()
     module = subject.module
     if encoded_by_page:
         rows, prefix = subject.inputs(values), ""
@@ -88,12 +140,16 @@ def _program(subject: Subject, blobs: Blobs, encoded_by_page: bool) -> dict[str,
     program.stages.setdefault("output", program.output)
     if program.numbers > LARGEST_PROGRAM:
         raise Untranslatable(f"{program.numbers:,} numbers are more than the {LARGEST_PROGRAM:,} that a page may hold")
-    right = torch.cat([subject.outputs(row[None]).flatten(1) for row in values])
-    ours = program_outputs(program, rows)
-    scale = max(1.0, float(right.abs().max()))
-    if ours.shape != right.shape or float((ours - right).abs().max()) > TOLERANCE * scale:
-        raise Untranslatable("the translation has other outputs than the module")
-    return blobs.program(program, _roundable(program, rows, ours, TOLERANCE * scale / 20))
+    if math.prod(program.shapes[program.output]) != pixels:
+        raise Untranslatable("the module returns several tensors")
+    return blobs.program(program)
+
+
+def _probes(subject: Subject, sample: Tensor, outputs: Tensor, blobs: Blobs) -> dict[str, Any]:
+    """Some points of the grid, a held-out one among them where there is one, and torch's outputs there."""
+    held = torch.nonzero(subject.held_out[sample]).flatten()[:1]
+    chosen = torch.cat([torch.linspace(0, len(sample) - 1, PROBES - len(held)).long(), held])
+    return {"points": sample[chosen].tolist()} | blobs.add(_bytes(outputs[chosen].flatten(1).numpy()))
 
 
 def _reason(subject: Subject) -> str:
@@ -103,34 +159,6 @@ def _reason(subject: Subject) -> str:
     except Untranslatable as error:
         return str(error)
     return "the same input has different outputs"
-
-
-def _roundable(program: Program, rows: Tensor, right: Tensor, tolerance: float) -> frozenset[int]:
-    """Large constants that may be float16 together without moving the outputs, largest first."""
-    large = [n for n, tensor in program.constants.items() if tensor.is_floating_point() and tensor.numel() >= LARGE]
-    rounded: dict[int, Tensor] = {}
-    for number in sorted(large, key=lambda n: -program.constants[n].numel())[:PROBES]:
-        half = program.constants[number].half().float()
-        attempt = {**rounded, number: half}
-        exact = torch.equal(half, program.constants[number])
-        if exact or float((program_outputs(program, rows[:4], attempt) - right[:4]).abs().max()) <= tolerance:
-            rounded = attempt
-    return frozenset(rounded)
-
-
-def _probes(subject: Subject) -> Tensor:
-    """Grid points, kept and held out, and points between them where factors allow that."""
-    generator = torch.Generator().manual_seed(0)
-    chosen = []
-    for mask in (subject.held_out, ~subject.held_out):
-        places = torch.nonzero(mask).flatten()
-        chosen.append(places[torch.randint(len(places), (PROBES,), generator=generator)] if len(places) else places)
-    values = subject.grid.rows(torch.cat(chosen)).double()
-    smooth = torch.tensor(smooth_factors(subject.encoding, subject.grid))
-    factors = subject.grid.factors
-    low, high = (torch.tensor([getattr(f, end) for f in factors], dtype=torch.float64) for end in ("low", "high"))
-    between = low + (high - low) * torch.rand(PROBES, len(factors), dtype=torch.float64, generator=generator)
-    return torch.cat([values, torch.where(smooth, between, values[:PROBES])])
 
 
 def _stages(subject: Subject) -> list[str]:

@@ -7,8 +7,8 @@ from 0, which is the input; each has a shape, and some are constants. *Operation
 name       inputs                         settings
 ========== ============================== =================================================================
 view       x                              the same numbers under another shape
-map        x                              `f`, and its numbers `a` and `b`: see `interpret.MAPS`
-zip        x, y (broadcast)               `f`: see `interpret.ZIPS`
+map        x                              `f`, and its numbers `a` and `b`: see `MAPS` in script/operations.js
+zip        x, y (broadcast)               `f`: see `ZIPS` there
 where      condition, x, y (broadcast)
 matmul     (batch, m, k), (batch, k, n)   one batch may be 1; optionally a row of n numbers that is added
 conv       x, weight, optionally bias     `stride`, `padding`, `dilation`, `extra`, `groups`, `transposed`
@@ -23,7 +23,7 @@ normalize  (row, n)                       `epsilon`: each row less its mean, ove
 
 `extra` is torch's output padding.
 A piece of `move` is `{"of": which input, "shape": …, "from": offset, "by": strides, "to": offset, "step": strides}`.
-Conditions are 0 and 1. The same table, as code: `interpret.py` here, `script/operations.js` in the page.
+Conditions are 0 and 1. The same table as code: `script/operations.js`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A module beside all that the page needs to know of it, and its outputs at points of the grid."""
+"""A module beside all that the page needs to know of it: its codes, and its outputs at points of the grid."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from recombine.checks import number, users_function
 from recombine.diagnosis.arguments import (
     TargetFunction,
     array_task,
@@ -25,9 +25,9 @@ from recombine.diagnosis.arguments import (
 )
 from recombine.diagnosis.hooks import tensors_in
 from recombine.diagnosis.isolation import refuse_unfinished, uncompiled
-from recombine.encodings import Encoding
+from recombine.encodings import Bump, Circular, Encoding, OneHot, Polar, Positional, Ramp, Rate
 from recombine.errors import InvalidValue, reason_of
-from recombine.factors import FactorGrid
+from recombine.factors import Factor, FactorGrid
 from recombine.metrics.stages import Encode
 from recombine.reproduction.explorer import KeptDecoder
 from recombine.store import Run
@@ -39,6 +39,9 @@ Trained = Run | KeptDecoder
 """A trained decoder whose spec says everything else."""
 SEED = 0
 """Of the random numbers that every row is run with where a module draws some."""
+
+KNOWN = (Bump, OneHot, Rate, Ramp, Positional, Polar, Circular)
+"""Encodings that the page computes (`script/grid.js`)."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +77,7 @@ class Subject:
 
     def inputs(self, values: Tensor) -> Tensor:
         """The module's inputs for rows of factor values."""
-        with users_function("encode", self.encoding):
-            inputs = encode_values(values, self.encoding, self.grid)
+        inputs = encode_values(values, self.encoding, self.grid)
         return inputs.float() if inputs.is_floating_point() else inputs
 
     @cached_property
@@ -111,7 +113,7 @@ class Subject:
 def subjects_of(given: Any, **settings: Any) -> list[Subject]:
     """The subjects of a module or a run, of several, or of several by name."""
     if isinstance(given, Mapping):
-        named = [(_name(name), part) for name, part in given.items()]
+        named = list(given.items())
     else:
         named = [(_default_name(part), part) for part in parts_of(given)]
     if not named:
@@ -130,12 +132,6 @@ def parts_of(given: Any) -> list[Any]:
     if isinstance(given, Mapping):
         return list(given.values())
     return list(given) if isinstance(given, Sequence) and not isinstance(given, (str, bytes)) else [given]
-
-
-def _name(name: Any) -> str:
-    if not isinstance(name, str):
-        raise InvalidValue("module", name, "names of modules as text")
-    return name
 
 
 def _default_name(part: Any) -> str:
@@ -157,7 +153,7 @@ def _distinct(named: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
 def _of_run(name: str, run: Trained, settings: Mapping[str, Any]) -> Subject:
     for field_name, value in settings.items():
         if value is not None:
-            raise InvalidValue(field_name, value, "nothing for a stored run: its spec says it")
+            raise InvalidValue(field_name, value, "left out for a stored run, whose spec says it")
     task = run.spec.task
     if task.direction != "decode":
         raise InvalidValue("module", name, "a run that decodes")
@@ -174,20 +170,19 @@ def _of_module(name: str, module: Any, settings: Mapping[str, Any]) -> Subject:
     if settings["data"] is not None:
         return _on_data(name, _copied(own, name), settings)
     if settings["grid"] is None:
-        raise InvalidValue("grid", None, 'a FactorGrid, or a text as "x=0:27,y=0:27"')
+        raise InvalidValue("grid", None, 'a FactorGrid, or a string such as "x=0:27,y=0:27"')
     grid = valid_grid(settings["grid"])
     encoding = valid_encoding(settings["encode"], grid)
     mask = holdout_mask(settings["holdout"], grid)
     targets = valid_targets(settings["targets"], grid)
-    background = 0.0 if settings["background"] is None else number("background", settings["background"])
-    return Subject(name, _copied(own, name), grid, encoding, mask, targets, background)
+    return Subject(name, _copied(own, name), grid, encoding, mask, targets, float(settings["background"] or 0))
 
 
 def _on_data(name: str, module: nn.Module, settings: Mapping[str, Any]) -> Subject:
     """A module whose grid and right outputs are those of images of the user's own."""
     for field_name in ("grid", "targets", "background"):
         if settings[field_name] is not None:
-            raise InvalidValue(field_name, settings[field_name], "nothing beside data, which has its own")
+            raise InvalidValue(field_name, settings[field_name], "left out where data is given, which has its own")
     data = array_task(settings["data"])
     own = own_data(settings["data"], settings["encode"], settings["holdout"])
     encoding = valid_encoding(own.encode, own.grid)
@@ -200,3 +195,58 @@ def _copied(module: nn.Module, name: str) -> nn.Module:
         return copy.deepcopy(module).cpu().float().eval()
     except Exception as error:  # hooks and handles that cannot be copied
         raise InvalidValue("module", name, f"a module that can be copied ({reason_of(error)})") from error
+
+
+class Encoded(nn.Module):
+    """Factor values to outputs: a function of the user's, or an encoding that the page does not know, and a module."""
+
+    def __init__(self, module: nn.Module, encoding: Encode | Encoding, grid: FactorGrid) -> None:
+        super().__init__()
+        self.module, self.encoding, self.grid = module, encoding, grid
+
+    def forward(self, values: Tensor) -> Any:
+        inputs = encode_values(values, self.encoding, self.grid)
+        return self.module(inputs.float() if inputs.is_floating_point() else inputs)
+
+
+def page_codes(encoding: Encode | Encoding | None, grid: FactorGrid) -> list[dict[str, Any]] | None:
+    """Kind and fields of each factor's encoding; none where the page does not know one. No encoding is the raw rate."""
+    parts = [_part(encoding, factor) for factor in grid.factors]
+    if not all(type(part) in KNOWN for part in parts):
+        return None
+    return [part.model_dump() for part in parts if isinstance(part, Encoding)]
+
+
+def smooth_factors(encoding: Encode | Encoding | None, grid: FactorGrid) -> list[bool]:
+    """For each factor, whether it may lie between two values of the grid."""
+    parts = [_part(encoding, factor) for factor in grid.factors]
+    return [
+        factor.form != "category" and (not isinstance(part, Encoding) or part.differentiable)
+        for part, factor in zip(parts, grid.factors, strict=True)
+    ]
+
+
+def mean_code(
+    encoding: Encode | Encoding | None, grid: FactorGrid, held_out: Bool[Tensor, " point"]
+) -> Float[Tensor, " code"]:
+    """The mean code over the kept combinations: each factor's code, weighed by how often its values are kept."""
+    kept = (~held_out).reshape(grid.shape)
+    means = []
+    for axis, factor in enumerate(grid.factors):
+        counts = kept.sum(dim=[k for k in range(kept.ndim) if k != axis]) if kept.ndim > 1 else kept.long()
+        part = _part(encoding, factor)
+        assert isinstance(part, Encoding)
+        means.append(counts.double() @ part.code(factor.values, factor).double() / counts.sum())
+    return torch.cat(means).float()
+
+
+def code_sizes(encoding: Encode | Encoding | None, grid: FactorGrid) -> list[int]:
+    """Length of each factor's code."""
+    parts = [_part(encoding, factor) for factor in grid.factors]
+    return [part.size(factor) for part, factor in zip(parts, grid.factors, strict=True) if isinstance(part, Encoding)]
+
+
+def _part(encoding: Encode | Encoding | None, factor: Factor) -> Encode | Encoding:
+    if encoding is None:
+        return Rate()
+    return encoding.of(factor) if isinstance(encoding, Encoding) else encoding

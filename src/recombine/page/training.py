@@ -1,4 +1,4 @@
-"""The decoder that is trained in the page: its spec, and what the page's script needs to know of it.
+"""The panel in which a small decoder is trained live: its spec, and its parts for any page of ours.
 
 `LIVE` is the paper's task (28 × 28, the centred box held out) with its CNN at a width and length that a browser trains
 in seconds; `LIVE_STRIPES` is the same with all stripes added. Over 12 seeds torch puts 26–41 % of held-out bumps in
@@ -9,20 +9,20 @@ The page has its own random numbers, so a seed there is another member of the sa
 
 from __future__ import annotations
 
+from importlib.resources import files
 from typing import Any
 
+from markupsafe import Markup
 from torch import nn
 
 from recombine.decoders import CNN
-from recombine.decoders.cnn import FIRST_SIZE
 from recombine.encodings import Bump
-from recombine.errors import InvalidValue
 from recombine.metrics.errors import TOLERANCE
+from recombine.page.document import as_json, kernel, script, template
+from recombine.reproduction.report.parts import Parts
 from recombine.specs import Recipe, RunSpec
-from recombine.tasks import BumpTask, Each
+from recombine.tasks import BumpTask
 
-LANES = 8
-"""Channels that the page's products of matrices have side by side."""
 LIVE = RunSpec(
     task=BumpTask(size=28, training="each"),
     decoder=CNN(width=8, depth=2),
@@ -32,6 +32,22 @@ LIVE = RunSpec(
 LIVE_STRIPES = LIVE.replace(task=LIVE.task.replace(isolated=True))
 """The same with every single factor value shown alone."""
 
+PANEL_MODULES = ("bytes", "pictures", "training/examples", "training/runs", "training/panel")
+"""Modules of the panel's script, each after those that it imports."""
+WORKER_MODULES = (
+    "kernel",
+    "convolution",
+    "training/examples",
+    "training/network",
+    "training/trainer",
+    "training/worker",
+)
+"""Modules of the script that trains."""
+WORKER_POLICY = "recombine-training"
+"""Name of the trusted-types policy by which the panel starts its worker."""
+FILLED, FAILED = 0.9, 0.6
+"""Shares of held-out bumps in place from which, and up to which, the panel says that the box filled, or failed."""
+
 
 def training_settings(spec: RunSpec = LIVE) -> dict[str, Any]:
     """What the page's script needs to train a spec, with stripes or without; seeds are the page's own.
@@ -39,7 +55,8 @@ def training_settings(spec: RunSpec = LIVE) -> dict[str, Any]:
     Parameters
     ----------
     spec
-        A CNN on the bump task.
+        A CNN on the bump task with a bump code, trained on each kept combination for a number of steps; all else that
+        the page does not train is left out of account.
 
     Returns
     -------
@@ -52,7 +69,6 @@ def training_settings(spec: RunSpec = LIVE) -> dict[str, Any]:
     400
     """
     task, recipe = spec.task, spec.recipe
-    _check(spec)
     assert isinstance(task, BumpTask)
     assert isinstance(task.encoding, Bump)
     assert isinstance(spec.decoder, CNN)
@@ -74,27 +90,33 @@ def training_settings(spec: RunSpec = LIVE) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _check(spec: RunSpec) -> None:
-    """Refuse what the page's script does not train."""
-    task, decoder, recipe = spec.task, spec.decoder, spec.recipe
-    if not isinstance(task, BumpTask) or task.brightness > 1:
-        raise InvalidValue("task", task.kind, "bump, of two factors")
-    if not isinstance(decoder, CNN):
-        raise InvalidValue("decoder", decoder.kind, "cnn")
-    reached = {FIRST_SIZE * 2**blocks for blocks in range(decoder.depth + 1)}
-    for field, value, right, allowed in (
-        ("encoding", str(task.encoding), isinstance(task.encoding, Bump), "bump"),
-        ("training", str(task.training), isinstance(task.training, Each), "each"),
-        ("centers", task.centers, task.centers == "integer", "integer"),
-        ("region", task.region, task.region == "kept", "kept"),
-        ("mixing", task.mixing, task.mixing is None, "nothing"),
-        ("isolated_factors", task.isolated_factors, task.isolated_factors is None, "all factors"),
-        ("direction", task.direction, task.direction == "decode", "decode"),
-        ("size", task.size, task.size in reached, f"a size that the decoder reaches by doubling {FIRST_SIZE}"),
-        ("width", decoder.width, decoder.width % LANES == 0, f"a multiple of {LANES}"),
-        ("steps", recipe.steps, recipe.steps is not None, "a number of steps"),
-        ("absolute", recipe.absolute, recipe.absolute == 0, "0"),
-        ("precision", recipe.precision, recipe.precision == "float32", "float32"),
-    ):
-        if not right:
-            raise InvalidValue(field, value, allowed)
+def training_panel(heading: str = "h2") -> Parts:
+    """The panel: its style, its body, what its script reads, and its script.
+
+    Parameters
+    ----------
+    heading
+        Element of its heading: `h2`, `h3` or `h4`.
+
+    Returns
+    -------
+    Parts
+        A page puts them where they belong and names `workers` in its policy.
+
+    Examples
+    --------
+    >>> training_panel(heading="h3").workers
+    ('recombine-training',)
+    """
+    settings = training_settings()
+    data = {"settings": settings, "kernel": str(kernel()), "filled": FILLED, "failed": FAILED, "policy": WORKER_POLICY}
+    pages = template("training.html.j2")
+    values = {
+        "heading": Markup(heading), "settings": settings,
+        "held": settings["held"].count("1"), "kept": settings["held"].count("0"),
+        "data": as_json(data), "worker": Markup(script(WORKER_MODULES)),
+    }  # fmt: skip
+    context = pages.new_context(values)
+    body, payload = (Markup("".join(pages.blocks[name](context))) for name in ("body", "payload"))
+    style = (files("recombine.page") / "training.css").read_text(encoding="utf-8")
+    return Parts(style, body, payload, script(PANEL_MODULES), (WORKER_POLICY,))

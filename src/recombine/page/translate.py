@@ -18,8 +18,9 @@ from torch import Tensor, fx, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from recombine.errors import reason_of
-from recombine.page.aten import TRANSLATORS, Call, Live, Untranslatable
-from recombine.page.movement import moved
+from recombine.page import layers  # noqa: F401  registers its translators
+from recombine.page.calls import TRANSLATORS, Call, Live, Untranslatable
+from recombine.page.moving import moved
 from recombine.page.program import Program
 
 LIKE = {"full_like", "zeros_like", "ones_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty"}

@@ -29,17 +29,9 @@ export function initialState(data) {
  * @param {State} state
  * @returns {string} what follows # in the address
  */
-export function written(state) {
-  const numbers = state.at.map((position) => String(Math.round(position * 1000) / 1000));
-  return [
-    `at=${numbers.join(",")}`,
-    `decoder=${state.decoder}`,
-    `beside=${state.beside}`,
-    `plane=${state.plane.join(",")}`,
-    `stage=${state.stage}`,
-    `unit=${state.unit}`,
-    `snap=${state.snap ? 1 : 0}`,
-  ].join("&");
+export function written({ at, decoder, beside, plane, stage, unit, snap }) {
+  const numbers = at.map((position) => Math.round(position * 1000) / 1000);
+  return `at=${numbers}&decoder=${decoder}&beside=${beside}&plane=${plane}&stage=${stage}&unit=${unit}&snap=${+snap}`;
 }
 
 /**
@@ -49,9 +41,8 @@ export function written(state) {
  * @param {PageData} data
  * @returns {State}
  */
-export function parsed(text, state, data) {
-  const given = new Map(text.replace(/^#/, "").split("&").map((part) => /** @type {[string, string]} */ (split(part))));
-  const [factors, models] = [data.factors, data.models.length];
+export function parsed(text, state, { factors, models }) {
+  const given = new URLSearchParams(text.replace(/^#/, ""));
   const list = (/** @type {string} */ name) => (given.get(name) ?? "").split(",").map((part) => parseFloat(part));
   const whole = (/** @type {string} */ name, /** @type {number} */ low, /** @type {number} */ end) => {
     const number = Number(given.get(name) ?? NaN);
@@ -65,17 +56,11 @@ export function parsed(text, state, data) {
     at: at.length === factors.length && at.every(Number.isFinite)
       ? at.map((position, k) => clamped(factors[k], position))
       : state.at,
-    decoder: whole("decoder", 0, models) ?? state.decoder,
-    beside: whole("beside", -1, models) ?? state.beside,
+    decoder: whole("decoder", 0, models.length) ?? state.decoder,
+    beside: whole("beside", -1, models.length) ?? state.beside,
     plane: inside && apart ? [plane[0], plane[1]] : state.plane,
     stage: whole("stage", 0, 1000) ?? state.stage,
     unit: whole("unit", -1, 2 ** 31) ?? state.unit,
     snap: given.has("snap") ? given.get("snap") !== "0" : state.snap,
   };
-}
-
-/** @param {string} part */
-function split(part) {
-  const equals = part.indexOf("=");
-  return equals < 0 ? [part, ""] : [part.slice(0, equals), part.slice(equals + 1)];
 }

@@ -1,8 +1,7 @@
 /** A decoder of the page: its outputs, by running it or from a table; the right outputs; what it may have memorised. */
 
-import { codeOf } from "./codes.js";
-import { gridSize, isHeldOut, nearestPoint, valueAt } from "./grid.js";
-import { fromHalf } from "./memory.js";
+import { fromHalf, numbersOf } from "./bytes.js";
+import { CODES, gridSize, isHeldOut, nearestPoint, positionsOf, valueAt } from "./grid.js";
 import { Program } from "./program.js";
 
 /** @typedef {import("./types.js").Factor} Factor */
@@ -19,7 +18,7 @@ export class Decoder {
    * @param {ModelData} data
    * @param {Factor[]} factors
    * @param {Uint8Array} bytes
-   * @param {BufferSource | null} kernel
+   * @param {BufferSource} kernel
    */
   constructor(data, factors, bytes, kernel) {
     this.data = data;
@@ -52,13 +51,27 @@ export class Decoder {
   }
 
   /**
+   * How far outputs in this page are from those that torch had, at points that were computed beforehand.
+   * @returns {number} as a share of the largest output, or of 1
+   */
+  mismatch() {
+    const { probes } = this.data;
+    if (!probes) return 0;
+    const bytes = this.bytes.slice(probes.start, probes.start + probes.length);
+    const right = /** @type {Float32Array} */ (numbersOf("float32", bytes));
+    const ours = probes.points.map((point) => [...this.output(positionsOf(this.factors, point))]).flat();
+    const scale = right.reduce((most, number) => Math.max(most, Math.abs(number)), 1);
+    return ours.reduce((most, number, k) => Math.max(most, Math.abs(number - right[k])), 0) / scale;
+  }
+
+  /**
    * @param {number[]} positions
    * @returns {number[]} what the module is given: codes side by side, or the values themselves
    */
   input(positions) {
     const { codes } = this.data;
     if (!codes) return this.factors.map((factor, k) => valueAt(factor, positions[k]));
-    return this.factors.flatMap((factor, k) => codeOf(positions[k], factor, codes[k]));
+    return this.factors.flatMap((factor, k) => CODES[codes[k].kind](positions[k], factor, codes[k]));
   }
 
   /** Whether codes have a block for each factor, so that the others can be replaced by their mean. */

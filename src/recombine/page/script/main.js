@@ -1,13 +1,13 @@
 /** The page: its controls, its state, and what is drawn when. */
 
 import { initialState, parsed, written } from "./address.js";
-import { Background } from "./background.js";
+import { decoded, inflated } from "./bytes.js";
 import { Decoder } from "./decoder.js";
 import { clamped, valueText, wayThrough } from "./grid.js";
-import { decoded, inflated } from "./memory.js";
 import { Plane } from "./plane.js";
-import { element } from "./picture.js";
+import { element } from "./pictures.js";
 import { Side } from "./side.js";
+import { Background } from "./survey.js";
 import { Switches } from "./switches.js";
 
 /** @typedef {import("./types.js").PageData} PageData */

@@ -1,6 +1,14 @@
 /** What the operations of a program do, except products and convolutions. `heap` holds all values. */
 
-/** @typedef {import("./types.js").Operation} Operation */
+/**
+ * An operation with the places and shapes of its inputs and its output; `count` numbers are written. Inputs of
+ * operations on rows are `rows` times `n` numbers.
+ * @typedef {{o: import("./types.js").Operation, from: number[], to: number, shapes: number[][], shape: number[],
+ *   count: number, rows: number, n: number, axes: Axes}} Step
+ *
+ * Axes of an output with the strides of its inputs.
+ * @typedef {{shape: number[], strides: number[][]}} Axes
+ */
 
 /**
  * The error function, to about 1e-7 (Abramowitz and Stegun 7.1.26 is too coarse: a series, and a continued fraction).
@@ -32,7 +40,7 @@ function roundEven(x) {
 }
 
 /** @type {Record<string, (x: number, a: number, b: number) => number>} */
-export const MAPS = {
+const MAPS = {
   relu: (x) => (x > 0 ? x : 0),
   sigmoid: (x) => 1 / (1 + Math.exp(-x)),
   tanh: Math.tanh,
@@ -73,7 +81,7 @@ export const MAPS = {
 };
 
 /** @type {Record<string, (x: number, y: number) => number>} */
-export const ZIPS = {
+const ZIPS = {
   add: (x, y) => x + y,
   sub: (x, y) => x - y,
   mul: (x, y) => x * y,
@@ -96,29 +104,10 @@ export const ZIPS = {
 };
 
 /**
- * @param {Float32Array} heap
- * @param {Operation} operation
- * @param {number} from
- * @param {number} to
- * @param {number} count
- */
-export function map(heap, operation, from, to, count) {
-  const { f, a, b } = operation;
-  if (f === "relu") {
-    for (let k = 0; k < count; k += 1) heap[to + k] = heap[from + k] > 0 ? heap[from + k] : 0;
-  } else if (f === "scale") {
-    for (let k = 0; k < count; k += 1) heap[to + k] = a * heap[from + k] + b;
-  } else {
-    const g = MAPS[f];
-    for (let k = 0; k < count; k += 1) heap[to + k] = g(heap[from + k], a, b);
-  }
-}
-
-/**
  * Axes of an output with the strides of its inputs, of which some are broadcast; neighbouring axes are merged.
  * @param {number[]} shape
  * @param {number[][]} inputs shapes
- * @returns {{shape: number[], strides: number[][]}}
+ * @returns {Axes}
  */
 export function broadcast(shape, inputs) {
   const strides = inputs.map((own) => {
@@ -131,7 +120,7 @@ export function broadcast(shape, inputs) {
     }
     return result;
   });
-  /** @type {{shape: number[], strides: number[][]}} */
+  /** @type {Axes} */
   const merged = { shape: [], strides: inputs.map(() => []) };
   for (let axis = 0; axis < shape.length; axis += 1) {
     if (shape[axis] === 1) continue;
@@ -149,7 +138,7 @@ export function broadcast(shape, inputs) {
 
 /**
  * Calls a function for every stretch along the last axis: with places of the inputs, and of the output.
- * @param {{shape: number[], strides: number[][]}} axes
+ * @param {Axes} axes
  * @param {number[]} starts
  * @param {number} to
  * @param {(places: number[], to: number, count: number, steps: number[]) => void} stretch
@@ -173,52 +162,6 @@ function everyStretch(axes, starts, to, stretch) {
     }
     if (axis < 0) return;
   }
-}
-
-/**
- * @param {Float32Array} heap
- * @param {string} f
- * @param {{shape: number[], strides: number[][]}} axes
- * @param {number[]} starts of the two inputs
- * @param {number} to
- */
-export function zip(heap, f, axes, starts, to) {
-  const g = ZIPS[f];
-  everyStretch(axes, starts, to, ([x, y], out, count, [dx, dy]) => {
-    if (f === "add") for (let k = 0; k < count; k += 1) heap[out + k] = heap[x + k * dx] + heap[y + k * dy];
-    else if (f === "mul") for (let k = 0; k < count; k += 1) heap[out + k] = heap[x + k * dx] * heap[y + k * dy];
-    else if (f === "prelu") {
-      for (let k = 0; k < count; k += 1) {
-        const number = heap[x + k * dx];
-        heap[out + k] = number > 0 ? number : number * heap[y + k * dy];
-      }
-    } else for (let k = 0; k < count; k += 1) heap[out + k] = g(heap[x + k * dx], heap[y + k * dy]);
-  });
-}
-
-/**
- * @param {Float32Array} heap
- * @param {{shape: number[], strides: number[][]}} axes
- * @param {number[]} starts of condition and both inputs
- * @param {number} to
- */
-export function where(heap, axes, starts, to) {
-  everyStretch(axes, starts, to, ([c, x, y], out, count, [dc, dx, dy]) => {
-    for (let k = 0; k < count; k += 1) heap[out + k] = heap[c + k * dc] ? heap[x + k * dx] : heap[y + k * dy];
-  });
-}
-
-/**
- * @param {Float32Array} heap
- * @param {Operation} operation
- * @param {number[]} starts of the inputs
- * @param {number} to
- * @param {number} count
- */
-export function move(heap, operation, starts, to, count) {
-  const covered = operation.pieces.length === 1 && volume(operation.pieces[0].shape) === count;
-  if (!covered) heap.fill(operation.fill, to, to + count);
-  for (const piece of operation.pieces) box(heap, piece, starts[piece.of] + piece.from, to + piece.to, 0);
 }
 
 /**
@@ -250,19 +193,6 @@ const REDUCTIONS = {
   norm: (heap, from, n) => Math.sqrt(folded(heap, from, n, 0, (sum, x) => sum + x * x)),
   var: (heap, from, n, correction) => squares(heap, from, n) / Math.max(0, n - correction),
 };
-
-/**
- * @param {Float32Array} heap
- * @param {Operation} operation
- * @param {number} from
- * @param {number} to
- * @param {number} rows
- * @param {number} n
- */
-export function reduce(heap, operation, from, to, rows, n) {
-  const f = REDUCTIONS[operation.f];
-  for (let row = 0; row < rows; row += 1) heap[to + row] = f(heap, from + row * n, n, operation.correction);
-}
 
 /**
  * @param {Float32Array} heap
@@ -300,44 +230,95 @@ function folded(heap, from, n, result, f) {
   return result;
 }
 
-/**
- * @param {Float32Array} heap
- * @param {boolean} log
- * @param {number} from
- * @param {number} to
- * @param {number} rows
- * @param {number} n
- */
-export function softmax(heap, log, from, to, rows, n) {
-  for (let row = 0; row < rows; row += 1, from += n, to += n) {
-    let most = -Infinity;
-    for (let k = 0; k < n; k += 1) if (heap[from + k] > most) most = heap[from + k];
-    let sum = 0;
-    for (let k = 0; k < n; k += 1) {
-      const power = Math.exp(heap[from + k] - most);
-      sum += power;
-      heap[to + k] = log ? heap[from + k] - most : power;
+/** What each operation does. @type {Record<string, (heap: Float32Array, step: Step) => void>} */
+export const RUN = {
+  map(heap, { o: { f, a, b }, from: [from], to, count }) {
+    if (f === "relu") {
+      for (let k = 0; k < count; k += 1) heap[to + k] = heap[from + k] > 0 ? heap[from + k] : 0;
+    } else if (f === "scale") {
+      for (let k = 0; k < count; k += 1) heap[to + k] = a * heap[from + k] + b;
+    } else {
+      const g = MAPS[f];
+      for (let k = 0; k < count; k += 1) heap[to + k] = g(heap[from + k], a, b);
     }
-    const shift = Math.log(sum);
-    for (let k = 0; k < n; k += 1) heap[to + k] = log ? heap[to + k] - shift : heap[to + k] / sum;
-  }
-}
+  },
 
-/**
- * @param {Float32Array} heap
- * @param {number} epsilon
- * @param {number} from
- * @param {number} to
- * @param {number} rows
- * @param {number} n
- */
-export function normalize(heap, epsilon, from, to, rows, n) {
-  for (let row = 0; row < rows; row += 1, from += n, to += n) {
-    const mean = total(heap, from, n) / n;
-    const scale = 1 / Math.sqrt(squares(heap, from, n) / n + epsilon);
-    for (let k = 0; k < n; k += 1) heap[to + k] = (heap[from + k] - mean) * scale;
-  }
-}
+  zip(heap, { o: { f }, from, to, axes }) {
+    const g = ZIPS[f];
+    everyStretch(axes, from, to, ([x, y], out, count, [dx, dy]) => {
+      if (f === "add") for (let k = 0; k < count; k += 1) heap[out + k] = heap[x + k * dx] + heap[y + k * dy];
+      else if (f === "mul") for (let k = 0; k < count; k += 1) heap[out + k] = heap[x + k * dx] * heap[y + k * dy];
+      else for (let k = 0; k < count; k += 1) heap[out + k] = g(heap[x + k * dx], heap[y + k * dy]);
+    });
+  },
+
+  where(heap, { from, to, axes }) {
+    everyStretch(axes, from, to, ([c, x, y], out, count, [dc, dx, dy]) => {
+      for (let k = 0; k < count; k += 1) heap[out + k] = heap[c + k * dc] ? heap[x + k * dx] : heap[y + k * dy];
+    });
+  },
+
+  move(heap, { o: { pieces, fill }, from, to, count }) {
+    const covered = pieces.length === 1 && volume(pieces[0].shape) === count;
+    if (!covered) heap.fill(fill, to, to + count);
+    for (const piece of pieces) box(heap, piece, from[piece.of] + piece.from, to + piece.to, 0);
+  },
+
+  take(heap, { from: [from, table], to, count }) {
+    for (let k = 0; k < count; k += 1) heap[to + k] = heap[from + heap[table + k]];
+  },
+
+  embedding(heap, { from: [table, numbers], to, count, n }) {
+    for (let k = 0; k < count / n; k += 1) {
+      const row = table + heap[numbers + k] * n;
+      heap.copyWithin(to + k * n, row, row + n);
+    }
+  },
+
+  reduce(heap, { o: { f, correction }, from: [from], to, rows, n }) {
+    for (let row = 0; row < rows; row += 1) heap[to + row] = REDUCTIONS[f](heap, from + row * n, n, correction);
+  },
+
+  softmax(heap, { o: { log }, from: [from], to, rows, n }) {
+    for (let row = 0; row < rows; row += 1, from += n, to += n) {
+      let [most, sum] = [-Infinity, 0];
+      for (let k = 0; k < n; k += 1) if (heap[from + k] > most) most = heap[from + k];
+      for (let k = 0; k < n; k += 1) {
+        const power = Math.exp(heap[from + k] - most);
+        sum += power;
+        heap[to + k] = log ? heap[from + k] - most : power;
+      }
+      const shift = Math.log(sum);
+      for (let k = 0; k < n; k += 1) heap[to + k] = log ? heap[to + k] - shift : heap[to + k] / sum;
+    }
+  },
+
+  normalize(heap, { o: { epsilon }, from: [from], to, rows, n }) {
+    for (let row = 0; row < rows; row += 1, from += n, to += n) {
+      const mean = total(heap, from, n) / n;
+      const scale = 1 / Math.sqrt(squares(heap, from, n) / n + epsilon);
+      for (let k = 0; k < n; k += 1) heap[to + k] = (heap[from + k] - mean) * scale;
+    }
+  },
+
+  /** The largest number of each window. */
+  maxpool(heap, { o: { kernel, stride, padding, dilation }, from: [from], to, shapes, shape, count }) {
+    const [height, width] = shapes[0].slice(-2);
+    const [rows, columns] = shape.slice(-2);
+    for (let k = 0; k < count; k += 1) {
+      const plane = from + Math.floor(k / (rows * columns)) * height * width;
+      const [top, left] = [(Math.floor(k / columns) % rows) * stride[0] - padding[0],
+        (k % columns) * stride[1] - padding[1]];
+      let most = -Infinity;
+      for (let y = top; y < top + kernel[0] * dilation[0]; y += dilation[0]) {
+        for (let x = left; x < left + kernel[1] * dilation[1]; x += dilation[1]) {
+          if (y >= 0 && y < height && x >= 0 && x < width) most = Math.max(most, heap[plane + y * width + x]);
+        }
+      }
+      heap[to + k] = most;
+    }
+  },
+};
 
 /**
  * How many numbers an array of this shape has.

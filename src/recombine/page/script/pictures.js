@@ -1,4 +1,4 @@
-/** Arrays of numbers as pictures on canvases: one pixel for each number, which the style makes larger. */
+/** Elements of the page, text that stays text, and arrays of numbers as pictures on canvases. */
 
 const GAP = 1;
 
@@ -156,4 +156,73 @@ function blank(canvas, rows, columns) {
     canvas.height = rows;
   }
   return new ImageData(columns, rows);
+}
+
+/**
+ * A pen over a canvas as large as it is shown, and the colours of the page.
+ * @param {HTMLCanvasElement} canvas
+ * @param {number} [aspect] width over height, where the style does not say it
+ */
+export function penOf(canvas, aspect) {
+  const scale = window.devicePixelRatio || 1;
+  const wide = canvas.clientWidth || 160;
+  const tall = aspect ? Math.max(24, Math.round(wide / aspect)) : canvas.clientHeight || 160;
+  if (canvas.width !== Math.round(wide * scale) || canvas.height !== Math.round(tall * scale)) {
+    canvas.width = Math.round(wide * scale);
+    canvas.height = Math.round(tall * scale);
+  }
+  const pen = canvas.getContext("2d");
+  const style = getComputedStyle(canvas);
+  pen?.setTransform(scale, 0, 0, scale, 0, 0);
+  pen?.clearRect(0, 0, wide, tall);
+  return { pen, wide, tall, colour: (/** @type {string} */ name) => style.getPropertyValue(name).trim() };
+}
+
+/**
+ * Draws a path in one colour over another, which is seen on dark and on light.
+ * @param {CanvasRenderingContext2D} pen
+ * @param {string} under
+ * @param {string} over
+ * @param {number} [width]
+ */
+export function twice(pen, under, over, width = 1.5) {
+  pen.lineJoin = "round";
+  for (const [colour, wide] of /** @type {[string, number][]} */ ([[under, width + 2], [over, width]])) {
+    pen.strokeStyle = colour;
+    pen.lineWidth = wide;
+    pen.stroke();
+  }
+}
+
+/**
+ * @param {string} tag
+ * @param {string} [name] of its class
+ * @param {string} [text]
+ * @returns {HTMLElement}
+ */
+export function element(tag, name = "", text = "") {
+  const made = document.createElement(tag);
+  if (name) made.className = name;
+  if (text) made.textContent = text;
+  return made;
+}
+
+/** A picture with its caption. */
+export class Picture {
+  /** @param {string} caption */
+  constructor(caption) {
+    this.figure = element("figure");
+    this.canvas = /** @type {HTMLCanvasElement} */ (document.createElement("canvas"));
+    this.canvas.setAttribute("role", "img");
+    this.words = element("figcaption");
+    this.figure.append(this.canvas, this.words);
+    this.caption(caption);
+  }
+
+  /** @param {string} text */
+  caption(text) {
+    if (this.words.textContent === text) return;
+    this.words.textContent = text;
+    this.canvas.setAttribute("aria-label", text);
+  }
 }

@@ -1,6 +1,7 @@
 /** The plane of two factors: held-out points shaded, the present one marked; dragged, touched or moved by keys. */
 
 import { clamped, isHeldOut, nearestPoint } from "./grid.js";
+import { penOf } from "./pictures.js";
 
 /** @typedef {import("./types.js").Factor} Factor */
 /**
@@ -71,18 +72,8 @@ export class Plane {
   /** @param {PlaneView} view */
   draw(view) {
     this.view = view;
-    const scale = window.devicePixelRatio || 1;
-    const { clientWidth: wide, clientHeight: tall } = this.canvas;
-    if (this.canvas.width !== wide * scale || this.canvas.height !== tall * scale) {
-      this.canvas.width = wide * scale;
-      this.canvas.height = tall * scale;
-    }
-    const pen = this.canvas.getContext("2d");
+    const { pen, wide, tall, colour } = penOf(this.canvas);
     if (!pen) return;
-    const style = getComputedStyle(this.canvas);
-    const colour = (/** @type {string} */ name) => style.getPropertyValue(name);
-    pen.setTransform(scale, 0, 0, scale, 0, 0);
-    pen.clearRect(0, 0, wide, tall);
     const [columns, rows] = this.#counts();
     const [dx, dy] = [(wide - MARGIN) / columns, (tall - MARGIN) / rows];
     const x = (/** @type {number} */ position) => MARGIN + (position + 0.5) * dx;

@@ -1,13 +1,13 @@
 /** One decoder's column: output, truth, difference, superposed halves, nearest training images, a stage. */
 
 import { nearestPoint, positionsOf, valueText } from "./grid.js";
-import { Picture, element } from "./picture.js";
-import { diverging, drawImage, drawStage, grey } from "./pictures.js";
+import { Picture, diverging, drawImage, drawStage, element, grey } from "./pictures.js";
 import { StageViews } from "./views.js";
 
 /** @typedef {import("./decoder.js").Decoder} Decoder */
 
 const MEMORIES = 3;
+const TOLERANCE = 1e-4; // how far outputs may be from torch's
 
 export class Side {
   /** Positions for which each half was computed. @type {(number | null)[]} */
@@ -25,7 +25,10 @@ export class Side {
     this.heading = element("h2", "", data.name);
     this.heading.title = data.name;
     this.numbers = element("p", "numbers");
-    this.root.append(this.heading, this.numbers, ...data.notes.map((note) => element("p", "note", note)));
+    const wrong = decoder.mismatch();
+    const warning = `Do not trust this page: its outputs differ from torch's by ${wrong.toPrecision(2)}.`;
+    const notes = wrong <= TOLERANCE ? data.notes : [...data.notes, warning];
+    this.root.append(this.heading, this.numbers, ...notes.map((note) => element("p", "note", note)));
     this.output = new Picture("output");
     this.truth = new Picture("truth");
     this.difference = new Picture("output − truth");

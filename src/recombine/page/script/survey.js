@@ -1,15 +1,76 @@
 /**
- * A stage over a plane of the grid: its metric and its units' activity at every point, computed one point at a time.
+ * A stage over a plane of the grid: its metric and its units' activity at every point, computed one point at a time,
+ * while nobody moves anything.
+ *
+ * The metric is that of the pull-back over two factors, g = JᵀJ (Eq. 5), with its volume element √det g (Eq. 6). J is
+ * by differences between neighbouring grid points, central ones, one-sided at the ends, in the units of the factors'
+ * values: as `recombine.metrics.finite_difference_metric` has it.
  */
 
-import { clamped } from "./grid.js";
-import { logVolume, metricOf, neighbours } from "./geometry.js";
+import { clamped, valueAt } from "./grid.js";
 
 /** @typedef {import("./decoder.js").Decoder} Decoder */
+/** @typedef {import("./types.js").Factor} Factor */
+/** g as its entries: across–across, across–down, down–down. @typedef {[number, number, number]} Metric */
 
-export const LARGEST_PLANE = 4096; // points
+const LARGEST_PLANE = 4096; // points
 const MOST_NUMBERS = 2 ** 23; // numbers that are kept of a survey
 const MOST_SURVEYS = 4; // that are kept, of all decoders together
+
+const FLOOR = 1e-8; // volume elements below this count as this, as in `recombine.metrics.volume_statistics`
+
+/**
+ * Neighbours of a position along a factor, and how far their values are apart.
+ * @param {Factor} factor
+ * @param {number} position
+ * @returns {{behind: number, ahead: number, width: number}}
+ */
+export function neighbours(factor, position) {
+  const behind = Math.max(0, position - 1);
+  const ahead = Math.min(factor.count - 1, position + 1);
+  return { behind, ahead, width: valueAt(factor, ahead) - valueAt(factor, behind) || 1 };
+}
+
+/**
+ * @param {[Float32Array, Float32Array, number]} across activations behind and ahead, and the width between them
+ * @param {[Float32Array, Float32Array, number]} down
+ * @returns {Metric}
+ */
+export function metricOf([left, right, wide], [above, below, tall]) {
+  let [xx, xy, yy] = [0, 0, 0];
+  for (let k = 0; k < left.length; k += 1) {
+    const dx = right[k] - left[k];
+    const dy = below[k] - above[k];
+    xx += dx * dx;
+    xy += dx * dy;
+    yy += dy * dy;
+  }
+  return [xx / (wide * wide), xy / (wide * tall), yy / (tall * tall)];
+}
+
+/**
+ * log10 of the volume element, floored.
+ * @param {Metric} metric
+ * @param {boolean} alone whether there is one factor only, along which g is one number
+ */
+export function logVolume([xx, xy, yy], alone = false) {
+  const square = alone ? xx : xx * yy - xy * xy;
+  return Math.log10(Math.max(FLOOR, Math.sqrt(Math.max(0, square))));
+}
+
+/**
+ * The ellipse of steps that change a stage equally: dᵀ g d = size².
+ * @param {Metric} metric
+ * @param {number} size
+ * @returns {{half: [number, number], angle: number}} half axes, longest first, and the longest one's angle from across
+ */
+export function ellipse([xx, xy, yy], size) {
+  const middle = (xx + yy) / 2;
+  const spread = Math.hypot((xx - yy) / 2, xy);
+  const [least, most] = [Math.max(0, middle - spread), middle + spread];
+  const angle = 0.5 * Math.atan2(2 * xy, xx - yy) + Math.PI / 2; // the stage changes least along the longest axis
+  return { half: [size / Math.sqrt(least), size / Math.sqrt(most)], angle };
+}
 
 export class Survey {
   /** @type {Iterator<void> | null} */
@@ -147,7 +208,7 @@ export class Survey {
   /**
    * The metric at the grid point nearest to some positions; null while it is not known.
    * @param {number[]} at
-   * @returns {import("./geometry.js").Metric | null}
+   * @returns {Metric | null}
    */
   metricAt(at) {
     const point = this.pointAt(at);
@@ -182,4 +243,51 @@ export function surveyOf(decoder, value, at, plane) {
   SURVEYS.push(one);
   if (SURVEYS.length > MOST_SURVEYS) SURVEYS.shift();
   return one.survey;
+}
+
+/** Work that is done step by step. @typedef {{done: boolean, step: () => void}} Work */
+
+const SLICE = 8; // milliseconds
+const AGAIN = 60; // milliseconds until it is asked again whether it is quiet
+const TOLD = 120; // milliseconds between reports
+
+export class Background {
+  #waiting = false;
+  #told = 0;
+
+  /**
+   * @param {() => boolean} isQuiet
+   * @param {() => Work | null} next what is to be done now, if anything
+   * @param {() => void} tell is called now and then while there is progress, and at the end
+   */
+  constructor(isQuiet, next, tell) {
+    this.isQuiet = isQuiet;
+    this.next = next;
+    this.tell = tell;
+  }
+
+  /** Goes on, if there is something to do; called whenever that may have changed. */
+  wake() {
+    if (this.#waiting) return;
+    this.#waiting = true;
+    setTimeout(() => {
+      this.#waiting = false;
+      this.#slice();
+    }, this.isQuiet() ? 0 : AGAIN);
+  }
+
+  #slice() {
+    const work = this.next();
+    if (!work) return;
+    if (this.isQuiet()) {
+      const start = performance.now();
+      do work.step();
+      while (!work.done && performance.now() - start < SLICE);
+      if (work.done || start - this.#told > TOLD) {
+        this.#told = start;
+        this.tell();
+      }
+    }
+    this.wake();
+  }
 }

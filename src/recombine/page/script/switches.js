@@ -1,6 +1,6 @@
 /** Switches for decoders with labels: one list for each label, for the decoder shown and for the one beside it. */
 
-import { element } from "./picture.js";
+import { element } from "./pictures.js";
 
 /** @typedef {import("./types.js").PageData} PageData */
 /** @typedef {import("./address.js").State} State */

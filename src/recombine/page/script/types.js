@@ -2,7 +2,7 @@
  * What the page is given, as `recombine.page` writes it.
  *
  * @typedef {{name: string, inputs: number[], output: number, [setting: string]: any}} Operation
- * @typedef {{value: number, type: "float32" | "float16" | "int16" | "int32", start: number, length: number,
+ * @typedef {{value: number, type: "float32" | "int16" | "int32", start: number, length: number,
  *   scale?: number}} Constant
  * @typedef {{shapes: number[][], operations: Operation[], output: number,
  *   stages: {name: string, value: number}[], constants: Constant[]}} ProgramData
@@ -13,10 +13,22 @@
  *
  * @typedef {{type: "uint8" | "float16", start: number, length: number, low: number, high: number}} Table
  * @typedef {{name: string, notes: string[], program: ProgramData | null, table: Table | null, codes: Code[] | null,
- *   sizes: number[] | null, mean: number[] | null, held: {start: number, length: number},
- *   present: {start: number, length: number} | null, truth: Table | null,
+ *   probes: {points: number[], start: number, length: number} | null, sizes: number[] | null,
+ *   mean: number[] | null, held: {start: number, length: number}, present: {start: number, length: number} | null,
+ *   truth: Table | null,
  *   background: number, image: [number, number, number], low: number, high: number, smooth: boolean[],
  *   labels?: string[]}} ModelData
  * @typedef {{title: string, factors: Factor[], models: ModelData[], labels?: string[], version: string}} PageData
+ *
+ * What the training panel is given, as `recombine.page.training` writes it.
+ *
+ * @typedef {{steps: number, batch: number, lr: number, weight_decay: number, beta1: number, beta2: number,
+ *   epsilon: number}} Recipe
+ * @typedef {{inputs: number, outputs: number, kernel: number, stride: number, bound: number}} ConvolutionData
+ * @typedef {{size: number, sigma: number, background: number, variance: number, tolerance: number, held: string,
+ *   convolutions: ConvolutionData[], recipe: Recipe, parameters: number}} Settings
+ *
+ * @typedef {{number: number, step: number, total: number, seconds: number, losses: number[], heldOut: number,
+ *   kept: number, hits: Uint8Array, output: Float32Array, point: number}} Progress
  */
 export {};

@@ -1,14 +1,18 @@
 /** Views of a stage over the plane: its volume element, and the tuning of one of its units. */
 
-import { clamped } from "./grid.js";
-import { drawMap, range, sequential, short } from "./charts.js";
-import { drawCurve } from "./curves.js";
-import { Picture, element } from "./picture.js";
-import { diverging } from "./pictures.js";
-import { surveyOf } from "./survey.js";
+import { clamped, isHeldOut, nearestPoint, valueText } from "./grid.js";
+import { Picture, diverging, drawImage, element, penOf, twice } from "./pictures.js";
+import { ellipse, surveyOf } from "./survey.js";
 
+/** @typedef {import("./survey.js").Survey} Survey */
 /** @typedef {import("./decoder.js").Decoder} Decoder */
 /** @typedef {import("./address.js").State} State */
+
+const SHADES = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
+const CELLS = 2.2; // half axis of an ellipse of mean volume, in steps of the grid
+/** On which cells are drawn as single pixels. @type {HTMLCanvasElement | undefined} */
+let scratch;
+const FRAME = { left: 34, right: 8, top: 8, bottom: 20 };
 
 export class StageViews {
   /** @param {Decoder} decoder */
@@ -28,15 +32,12 @@ export class StageViews {
     this.drawn.append(element("h3", "", "Over the plane"), element("p", "soft", `${dv} ${curves}`), charts);
     this.root.append(this.progress, this.drawn);
     /** Whether it is on the screen: nothing is computed for what nobody sees. */
-    this.visible = true;
-    if (typeof IntersectionObserver === "function") {
-      this.visible = false;
-      this.observer = new IntersectionObserver((entries) => {
-        this.visible = entries[entries.length - 1].isIntersecting;
-        if (this.visible) this.appeared();
-      });
-      this.observer.observe(this.root);
-    }
+    this.visible = false;
+    this.observer = new IntersectionObserver((entries) => {
+      this.visible = entries[entries.length - 1].isIntersecting;
+      if (this.visible) this.appeared();
+    });
+    this.observer.observe(this.root);
     /** Called when it comes into sight. */
     this.appeared = () => {};
   }
@@ -65,7 +66,7 @@ export class StageViews {
     this.#drawTuning(survey, state);
   }
 
-  /** @param {import("./survey.js").Survey} survey */
+  /** @param {Survey} survey */
   #words(survey) {
     if (survey.tooLarge) return "The plane or the stage is too large for views over all of it.";
     const share = Math.floor((100 * survey.known) / survey.count);
@@ -73,7 +74,7 @@ export class StageViews {
   }
 
   /**
-   * @param {import("./survey.js").Survey} survey
+   * @param {Survey} survey
    * @param {State} state
    */
   #drawVolume(survey, { at }) {
@@ -86,7 +87,7 @@ export class StageViews {
   }
 
   /**
-   * @param {import("./survey.js").Survey} survey
+   * @param {Survey} survey
    * @param {State} state
    */
   #drawTuning(survey, { at, unit }) {
@@ -110,7 +111,7 @@ export class StageViews {
 
   /**
    * Where a unit is, in stages of maps.
-   * @param {import("./survey.js").Survey} survey
+   * @param {Survey} survey
    * @param {number} unit
    */
   #place(survey, unit) {
@@ -125,4 +126,233 @@ export class StageViews {
 /** @param {number} number */
 function digits(number) {
   return number.toFixed(2).replace("-", "−");
+}
+
+/**
+ * From dark blue to yellow, equally bright steps (viridis).
+ * @param {number} share 0 … 1
+ * @returns {[number, number, number]}
+ */
+export function sequential(share) {
+  const place = Math.max(0, Math.min(1, share)) * (SHADES.length - 1);
+  const below = Math.min(Math.floor(place), SHADES.length - 2);
+  return /** @type {any} */ (SHADES[below].map((level, c) => level + (SHADES[below + 1][c] - level) * (place - below)));
+}
+
+/**
+ * The least and the greatest of the numbers that are any.
+ * @param {ArrayLike<number>} numbers
+ * @returns {[number, number]}
+ */
+export function range(numbers) {
+  let [low, high] = [Infinity, -Infinity];
+  for (let k = 0; k < numbers.length; k += 1) {
+    if (numbers[k] < low) low = numbers[k];
+    if (numbers[k] > high) high = numbers[k];
+  }
+  return low <= high ? [low, high] : [0, 0];
+}
+
+/**
+ * Numbers over the plane, cell by cell; held-out cells are framed, the present point is marked.
+ * @param {HTMLCanvasElement} canvas
+ * @param {Survey} survey
+ * @param {ArrayLike<number>} numbers row by row; rows that are not complete are left blank
+ * @param {[number, number]} bounds
+ * @param {(share: number) => [number, number, number]} palette
+ * @param {number[]} at
+ * @param {boolean} withEllipse
+ */
+export function drawMap(canvas, survey, numbers, [low, high], palette, at, withEllipse) {
+  const { columns, rows } = survey;
+  const { pen, wide, tall, colour } = penOf(canvas, survey.alone ? 8 : 1);
+  if (!pen) return;
+  const [dx, dy] = [wide / columns, tall / rows];
+  const complete = Math.floor(survey.known / columns); // rows
+  if (complete) {
+    scratch ??= document.createElement("canvas");
+    drawImage(scratch, numbers, [1, complete, columns], low, high, palette);
+    pen.imageSmoothingEnabled = false;
+    pen.drawImage(scratch, 0, 0, wide, complete * dy);
+  }
+  frameHeldOut(pen, survey, at, dx, dy);
+  const [across, down] = survey.plane;
+  const [x, y] = [(at[across] + 0.5) * dx, survey.alone ? tall / 2 : (at[down] + 0.5) * dy];
+  if (withEllipse) drawEllipse(pen, survey, at, x, y, dx, dy);
+  mark(pen, x, y, colour("--accent"));
+}
+
+/**
+ * Lines between cells of which one is held out.
+ * @param {CanvasRenderingContext2D} pen
+ * @param {Survey} survey
+ * @param {number[]} at
+ * @param {number} dx
+ * @param {number} dy
+ */
+function frameHeldOut(pen, survey, at, dx, dy) {
+  const { decoder, columns, rows, plane: [across, down] } = survey;
+  const point = at.slice();
+  const held = (/** @type {number} */ i, /** @type {number} */ j) => {
+    if (i < 0 || j < 0 || i >= columns || j >= rows) return false;
+    point[across] = i;
+    if (!survey.alone) point[down] = j;
+    return isHeldOut(decoder.held, nearestPoint(decoder.factors, point));
+  };
+  pen.beginPath();
+  for (let j = 0; j <= rows; j += 1) {
+    for (let i = 0; i <= columns; i += 1) {
+      const own = held(i, j);
+      if (own !== held(i - 1, j)) pen.rect(i * dx, j * dy, 0, dy);
+      if (own !== held(i, j - 1)) pen.rect(i * dx, j * dy, dx, 0);
+    }
+  }
+  twice(pen, "#000a", "#fffc");
+}
+
+/**
+ * Steps that change the stage equally: as large as CELLS where the volume is the mean of the plane.
+ * @param {CanvasRenderingContext2D} pen
+ * @param {Survey} survey
+ * @param {number[]} at
+ * @param {number} x
+ * @param {number} y
+ * @param {number} dx
+ * @param {number} dy
+ */
+function drawEllipse(pen, survey, at, x, y, dx, dy) {
+  const metric = survey.metricAt(at);
+  if (!metric || survey.alone || !survey.done) return;
+  const { factors } = survey.decoder;
+  const [wide, tall] = survey.plane.map((k) => (factors[k].high - factors[k].low) / Math.max(1, factors[k].count - 1));
+  const known = survey.volume.reduce((sum, number) => sum + number, 0) / survey.count;
+  const size = CELLS * Math.sqrt(10 ** known * wide * tall); // in units of the stage
+  const perStep = /** @type {import("./survey.js").Metric} */ ([
+    metric[0] * wide * wide, metric[1] * wide * tall, metric[2] * tall * tall,
+  ]);
+  const { half, angle } = ellipse(perStep, size);
+  const most = Math.max(survey.columns, survey.rows);
+  pen.save();
+  pen.translate(x, y);
+  pen.scale(dx, dy);
+  pen.rotate(angle);
+  pen.beginPath();
+  pen.ellipse(0, 0, Math.min(half[0], most), Math.min(half[1], most), 0, 0, 2 * Math.PI);
+  pen.restore();
+  twice(pen, "#000c", "#fff");
+}
+
+/**
+ * @param {CanvasRenderingContext2D} pen
+ * @param {number} x
+ * @param {number} y
+ * @param {string} colour
+ */
+export function mark(pen, x, y, colour) {
+  pen.beginPath();
+  pen.arc(x, y, 4, 0, 2 * Math.PI);
+  pen.fillStyle = colour;
+  pen.fill();
+  pen.lineWidth = 1.5;
+  pen.strokeStyle = "#fff";
+  pen.stroke();
+}
+
+/** A number in few letters. @param {number} number */
+export function short(number) {
+  const text = Math.abs(number) >= 1000 ? number.toExponential(0) : String(Number(number.toPrecision(2)));
+  return text.replace("-", "−");
+}
+
+/**
+ * A unit's activity along one factor of the plane: its mean over the other one, and through the present point.
+ * @param {HTMLCanvasElement} canvas
+ * @param {Survey} survey
+ * @param {Float32Array} map
+ * @param {0 | 1} axis of the plane
+ * @param {number[]} at
+ */
+export function drawCurve(canvas, survey, map, axis, at) {
+  const { pen, wide, tall, colour } = penOf(canvas, 1.45);
+  if (!pen) return;
+  const factor = survey.plane[axis];
+  const { mean, through } = curvesOf(survey, map, axis, at);
+  const [low, high] = range(map);
+  const count = mean.length;
+  const x = (/** @type {number} */ k) =>
+    FRAME.left + (k / Math.max(1, count - 1)) * (wide - FRAME.left - FRAME.right);
+  const y = (/** @type {number} */ number) =>
+    tall - FRAME.bottom - ((number - low) / (high - low || 1)) * (tall - FRAME.top - FRAME.bottom);
+  shadeHeldOut(pen, survey, axis, at, x, tall, colour("--held"));
+  pen.strokeStyle = colour("--line");
+  pen.lineWidth = 1;
+  pen.strokeRect(FRAME.left, FRAME.top, wide - FRAME.left - FRAME.right, tall - FRAME.top - FRAME.bottom);
+  const line = (/** @type {number[]} */ numbers, /** @type {string} */ stroke, /** @type {number[]} */ dashes) => {
+    pen.setLineDash(dashes);
+    pen.strokeStyle = stroke;
+    pen.lineWidth = 1.8;
+    pen.beginPath();
+    numbers.forEach((number, k) => pen.lineTo(x(k), y(number)));
+    pen.stroke();
+    pen.setLineDash([]);
+  };
+  line(through, colour("--accent"), [4, 3]);
+  line(mean, colour("--ink"), []);
+  mark(pen, x(at[factor]), y(through[Math.round(at[factor])]), colour("--accent"));
+  const { factors } = survey.decoder;
+  pen.fillStyle = colour("--soft");
+  pen.font = "11px system-ui, sans-serif";
+  pen.textAlign = "right";
+  pen.fillText(short(high), FRAME.left - 4, FRAME.top + 9);
+  pen.fillText(short(low), FRAME.left - 4, tall - FRAME.bottom);
+  pen.fillText(valueText(factors[factor], count - 1), wide - FRAME.right, tall - 6);
+  pen.textAlign = "left";
+  pen.fillText(valueText(factors[factor], 0), FRAME.left, tall - 6);
+}
+
+/**
+ * @param {CanvasRenderingContext2D} pen
+ * @param {Survey} survey
+ * @param {0 | 1} axis
+ * @param {number[]} at
+ * @param {(k: number) => number} x
+ * @param {number} tall
+ * @param {string} colour
+ */
+function shadeHeldOut(pen, survey, axis, at, x, tall, colour) {
+  const { decoder, plane } = survey;
+  const point = at.slice();
+  const { count } = decoder.factors[plane[axis]];
+  pen.fillStyle = colour;
+  pen.globalAlpha = 0.45;
+  for (let k = 0; k < count; k += 1) {
+    point[plane[axis]] = k;
+    if (!isHeldOut(decoder.held, nearestPoint(decoder.factors, point))) continue;
+    const [left, right] = [x(Math.max(0, k - 0.5)), x(Math.min(count - 1, k + 0.5))];
+    pen.fillRect(left, FRAME.top, right - left, tall - FRAME.top - FRAME.bottom);
+  }
+  pen.globalAlpha = 1;
+}
+
+/**
+ * A unit's tuning curve along an axis of the plane, as `recombine.metrics.neuron_tuning` has it, and the same activity
+ * through the present point.
+ * @param {Survey} survey
+ * @param {Float32Array} map
+ * @param {0 | 1} axis
+ * @param {number[]} at
+ * @returns {{mean: number[], through: number[]}}
+ */
+export function curvesOf(survey, map, axis, at) {
+  const { columns, rows } = survey;
+  const [count, others] = axis === 0 ? [columns, rows] : [rows, columns];
+  const here = survey.pointAt(at);
+  const other = axis === 0 ? Math.floor(here / columns) : here % columns;
+  const place = (/** @type {number} */ k, /** @type {number} */ o) => (axis === 0 ? o * columns + k : k * columns + o);
+  const mean = Array.from({ length: count }, (_, k) => {
+    let sum = 0;
+    for (let o = 0; o < others; o += 1) sum += map[place(k, o)];
+    return sum / others;
+  });
+  return { mean, through: Array.from({ length: count }, (_, k) => map[place(k, other)]) };
 }

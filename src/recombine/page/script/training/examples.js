@@ -1,6 +1,6 @@
 /** Examples of the bump task: codes and images of combinations, and of single factors (stripes). */
 
-/** @typedef {import("./types.js").Settings} Settings */
+/** @typedef {import("../types.js").Settings} Settings */
 
 /** A table of examples, row by row. @typedef {{count: number, codes: Float32Array, images: Float32Array}} Table */
 

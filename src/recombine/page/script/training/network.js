@@ -1,66 +1,163 @@
 /**
- * The CNN decoder (`recombine.decoders.CNN`) with its gradient. Weights lie in memory as products of matrices want
- * them; `load` and `stored` translate from and to torch's order, weight and bias of each convolution in turn.
+ * The CNN decoder (`recombine.decoders.CNN`) with its gradient, for a batch at once. Activity is laid out as (channel,
+ * example, y, x), so that each stage is one product of matrices over all pixels of the batch. The last convolution is a
+ * transposed one with its taps in reverse; all else is in torch's order.
  */
 
-import { kernelFor } from "../matmul.js";
-import { Arena, memoryFor } from "../memory.js";
-import { Block } from "./block.js";
-import { FromPoint } from "./from_point.js";
-import { ToImage } from "./to_image.js";
+import { convolveTransposed, shiftRows, turned, workingSizes } from "../convolution.js";
+import { Arena, Kernel, PANEL, packedSize } from "../kernel.js";
 
-/** @typedef {import("./types.js").Settings} Settings */
+/** @typedef {import("../types.js").Settings} Settings */
+/** @typedef {import("../types.js").ConvolutionData} ConvolutionData */
+/**
+ * Places of the numbers of a batch of images and of their gradient, and rows of an image.
+ * @typedef {{activity: number, slopes: number, size: number}} Activity
+ */
+
+/** A transposed convolution, and its ReLU unless it is the last. */
+class Stage {
+  /**
+   * @param {Arena} arena
+   * @param {ConvolutionData} data
+   * @param {number} batch
+   * @param {Activity} input
+   * @param {number} padding
+   * @param {number} weights followed by the bias
+   * @param {number} gradient
+   */
+  constructor(arena, { inputs, outputs, kernel, stride }, batch, input, padding, weights, gradient) {
+    this.size = (input.size - 1) * stride - 2 * padding + kernel;
+    this.sizes = {
+      batch, groups: 1, inputs, outputs, from: [input.size, input.size], to: [this.size, this.size],
+      kernel: [kernel, kernel], stride: [stride, stride], padding: [padding, padding], dilation: [1, 1],
+    };
+    this.input = input;
+    this.weights = weights;
+    this.gradient = gradient;
+    /** Rows and columns of the product. */
+    this.rows = outputs * kernel ** 2;
+    this.pixels = batch * input.size ** 2;
+    this.area = batch * this.size ** 2; // numbers of a channel of the output
+    const [packing, working] = workingSizes(this.sizes, true);
+    this.activity = arena.keep(outputs * this.area);
+    this.slopes = arena.keep(outputs * this.area);
+    this.columns = arena.keep(this.rows * this.pixels); // gradient of the product
+    this.turned = arena.keep(this.rows * inputs);
+    this.products = arena.keep(working);
+    this.packed = arena.keep(Math.max(packing, packedSize(this.rows, this.pixels), packedSize(this.pixels, inputs)));
+    this.scratch = arena.keep(PANEL * Math.max(this.rows, inputs));
+  }
+
+  /** Numbers of weights without the bias. */
+  get count() {
+    return this.rows * this.sizes.inputs;
+  }
+
+  /** @param {Kernel} kernel */
+  forward(kernel) {
+    const { sizes, weights, count, activity, area, input } = this;
+    const { heap } = kernel;
+    heap.set(turned(heap.subarray(weights, weights + count), sizes), this.turned);
+    for (let o = 0; o < sizes.outputs; o += 1) {
+      heap.fill(heap[weights + count + o], activity + o * area, activity + (o + 1) * area);
+    }
+    convolveTransposed(kernel, input.activity, this.turned, activity, this.packed, this.products, sizes);
+  }
+
+  /** @param {Float32Array} heap */
+  rectify(heap) {
+    const end = this.activity + this.sizes.outputs * this.area;
+    for (let k = this.activity; k < end; k += 1) heap[k] = Math.max(0, heap[k]);
+  }
+
+  /**
+   * Gradients of weights, bias and, unless it is the codes, of the input, from that of the output.
+   * @param {Kernel} kernel
+   * @param {boolean} rectified whether a ReLU follows
+   */
+  backward(kernel, rectified) {
+    const { sizes, sizes: { inputs, outputs }, slopes, columns, pixels, area, rows, count } = this;
+    const { heap } = kernel;
+    const [behind, least] = [this.activity - slopes, rectified ? 0 : -Infinity]; // both are laid out alike
+    for (let o = 0; o < outputs; o += 1) {
+      let sum = 0;
+      for (let k = slopes + o * area; k < slopes + (o + 1) * area; k += 1) {
+        const slope = heap[k] * Number(heap[k + behind] > least); // branches would be guessed wrong
+        heap[k] = slope;
+        sum += slope;
+      }
+      heap[this.gradient + count + o] = sum;
+    }
+    shiftRows(kernel, columns, slopes, sizes, true); // what no pixel reaches stays 0
+    this.#weightGradient(kernel);
+    if (!this.input.slopes) return;
+    kernel.pack(columns, this.packed, rows, pixels);
+    heap.fill(0, this.input.slopes, this.input.slopes + inputs * pixels);
+    kernel.addProduct(this.weights, this.packed, this.input.slopes, inputs, rows, pixels, this.scratch);
+  }
+
+  /** The product of columns and the input, whose pixels are packed as rows. @param {Kernel} kernel */
+  #weightGradient(kernel) {
+    const { sizes: { inputs }, input: { activity }, pixels, rows, count, packed, gradient } = this;
+    const { heap } = kernel;
+    for (let from = activity, to = packed; from < activity + inputs * pixels; from += PANEL * pixels) {
+      for (let n = 0; n < pixels; n += 1) {
+        for (let c = 0; c < PANEL; c += 1, to += 1) heap[to] = heap[from + c * pixels + n];
+      }
+    }
+    heap.fill(0, this.turned, this.turned + count);
+    kernel.addProduct(this.columns, packed, this.turned, rows, pixels, inputs, this.scratch);
+    for (let i = 0; i < inputs; i += 1) {
+      for (let r = 0; r < rows; r += 1) heap[gradient + i * rows + r] = heap[this.turned + r * inputs + i];
+    }
+  }
+}
 
 export class Network {
   /**
    * @param {Settings} settings
-   * @param {BufferSource | null} code the compiled kernel, if there is one
+   * @param {BufferSource} code of the compiled product
    */
-  constructor(settings, code) {
-    const { convolutions, size, recipe } = settings;
-    const kinds = convolutions.map((_, k) =>
-      (k === 0 ? FromPoint : k < convolutions.length - 1 ? Block : ToImage));
-    const sizes = convolutions.map((data, k) => kinds[k].size(data));
+  constructor({ convolutions, size, recipe }, code) {
+    const sizes = convolutions.map(({ inputs, outputs, kernel }) => (inputs * kernel ** 2 + 1) * outputs);
     this.count = sizes.reduce((sum, own) => sum + own, 0);
     this.batch = recipe.batch;
     this.pixels = size * size;
     const arena = new Arena();
-    const [weights, gradient] = [arena.keep(this.count), arena.keep(this.count)];
-    const places = sizes.map((_, k) => {
-      const before = sizes.slice(0, k).reduce((sum, own) => sum + own, 0);
-      return { weights: weights + before, gradient: gradient + before };
+    let [weights, gradient] = [arena.keep(this.count), arena.keep(this.count)];
+    const [first, from] = [weights, gradient];
+    this.codes = arena.keep(this.batch * convolutions[0].inputs);
+    /** @type {Activity} */
+    let input = { activity: this.codes, slopes: 0, size: 1 };
+    this.stages = convolutions.map((data, k) => {
+      const stage = new Stage(arena, data, this.batch, input, k ? 1 : 0, weights, gradient);
+      [weights, gradient, input] = [weights + sizes[k], gradient + sizes[k], stage];
+      return stage;
     });
-    this.#order = convolutions.flatMap((data, k) => {
-      const own = kinds[k].order(data);
-      const biases = Array.from({ length: data.outputs }, (_, o) => sizes[k] - data.outputs + o);
-      return [...own, ...biases].map((place) => places[k].weights - weights + place);
-    });
-    this.first = new FromPoint(arena, convolutions[0], this.batch, places[0]);
-    let sheet = this.first.output;
-    this.blocks = convolutions.slice(1, -1).map((data, k) => {
-      const block = new Block(arena, data, sheet, places[k + 1]);
-      sheet = block.output;
-      return block;
-    });
-    this.last = new ToImage(arena, convolutions[convolutions.length - 1], sheet, places[places.length - 1]);
-    const memory = memoryFor(arena.top);
-    this.heap = new Float32Array(memory.buffer);
-    this.kernel = kernelFor(code, memory);
-    this.weights = this.heap.subarray(weights, weights + this.count);
-    this.gradient = this.heap.subarray(gradient, gradient + this.count);
-    this.#slopes = new Float32Array(this.batch * this.pixels);
+    this.last = this.stages[this.stages.length - 1];
+    this.kernel = new Kernel(code, arena.top + PANEL);
+    const { heap } = this.kernel;
+    this.weights = heap.subarray(first, first + this.count);
+    this.gradient = heap.subarray(from, from + this.count);
+    this.images = heap.subarray(this.last.activity, this.last.activity + this.batch * this.pixels);
   }
 
-  /** The place of each of torch's weights. @type {number[]} */
-  #order;
-  /** @type {Float32Array} */
-  #slopes;
+  /**
+   * Weights, or what belongs to each of them, between torch's order and the network's: the last taps are in reverse.
+   * @param {ArrayLike<number>} values
+   */
+  #reordered(values) {
+    const { rows, count } = this.last;
+    const start = this.count - count - 1;
+    return Float32Array.from(values, (own, k) => {
+      const tap = k - start;
+      return tap < 0 || tap >= count ? own : values[start + tap - (tap % rows) + rows - 1 - (tap % rows)];
+    });
+  }
 
   /** @param {ArrayLike<number>} values in torch's order */
   load(values) {
-    this.#order.forEach((place, k) => {
-      this.weights[place] = values[k];
-    });
+    this.weights.set(this.#reordered(values));
   }
 
   /**
@@ -68,7 +165,7 @@ export class Network {
    * @param {Float32Array} values
    */
   stored(values) {
-    return Float32Array.from(this.#order, (place) => values[place]);
+    return this.#reordered(values);
   }
 
   /**
@@ -77,15 +174,16 @@ export class Network {
    * @param {ArrayLike<number>} rows
    */
   forward(table, rows) {
-    const { heap, kernel, first, blocks, last } = this;
-    const { inputs } = first.data;
+    const { kernel, codes, stages, batch, last } = this;
+    const { inputs } = stages[0].sizes;
     for (let e = 0; e < rows.length; e += 1) {
-      heap.set(table.subarray(rows[e] * inputs, (rows[e] + 1) * inputs), first.codes + e * inputs);
+      for (let i = 0; i < inputs; i += 1) kernel.heap[codes + i * batch + e] = table[rows[e] * inputs + i];
     }
-    first.forward(kernel, heap);
-    for (const block of blocks) block.forward(kernel, heap);
-    last.forward(kernel, heap);
-    return last.images;
+    for (const stage of stages) {
+      stage.forward(kernel);
+      if (stage !== last) stage.rectify(kernel.heap);
+    }
+    return this.images;
   }
 
   /**
@@ -95,9 +193,10 @@ export class Network {
    * @param {ArrayLike<number>} rows at most a batch
    */
   learn(codes, targets, rows) {
-    const { heap, kernel, first, blocks, last, pixels } = this;
+    const { kernel, pixels, last, stages, batch } = this;
+    const { heap } = kernel;
     const images = this.forward(codes, rows);
-    const slopes = this.#slopes.fill(0);
+    heap.fill(0, last.slopes, last.slopes + batch * pixels);
     const share = 1 / (rows.length * pixels);
     let error = 0;
     for (let e = 0, k = 0; e < rows.length; e += 1) {
@@ -105,16 +204,10 @@ export class Network {
       for (let p = 0; p < pixels; p += 1, k += 1) {
         const wrong = images[k] - targets[target + p];
         error += share * wrong * wrong;
-        slopes[k] = 2 * share * wrong;
+        heap[last.slopes + k] = 2 * share * wrong;
       }
     }
-    last.backward(kernel, heap, slopes);
-    let after = last.taps.before;
-    for (const block of blocks.slice().reverse()) {
-      block.backward(kernel, heap, after);
-      after = block.taps.before;
-    }
-    first.backward(kernel, heap, after);
+    for (const stage of stages.slice().reverse()) stage.backward(kernel, stage !== last);
     return error;
   }
 }

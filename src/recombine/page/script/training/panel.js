@@ -1,13 +1,12 @@
 /** The panel: its controls, the worker that trains, and what is drawn of it. */
 
-import { decoded } from "../memory.js";
+import { decoded } from "../bytes.js";
 import { drawImage } from "../pictures.js";
-import { drawCurves, drawHits } from "./drawing.js";
 import { examplesOf, gridRows } from "./examples.js";
-import { Run, described, percent } from "./runs.js";
+import { Run, described, drawCurves, drawHits, percent } from "./runs.js";
 
-/** @typedef {import("./types.js").Settings} Settings */
-/** @typedef {import("./types.js").Progress} Progress */
+/** @typedef {import("../types.js").Settings} Settings */
+/** @typedef {import("../types.js").Progress} Progress */
 
 const CALM = 2000; // milliseconds between pictures where motion is unwelcome
 const SPOKEN = 4000; // milliseconds between texts for screen readers

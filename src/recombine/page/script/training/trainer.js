@@ -1,11 +1,9 @@
 /** One training from its first step to its last: weights, batches, and how well the grid is drawn. */
 
-import { AdamW } from "./adamw.js";
 import { examplesOf, gridRows, trainingRows } from "./examples.js";
 import { Network } from "./network.js";
-import { permutation, stream } from "./random.js";
 
-/** @typedef {import("./types.js").Settings} Settings */
+/** @typedef {import("../types.js").Settings} Settings */
 
 export class Trainer {
   step = 0;
@@ -15,7 +13,7 @@ export class Trainer {
 
   /**
    * @param {Settings} settings
-   * @param {BufferSource | null} code the compiled kernel, if there is one
+   * @param {BufferSource} code of the compiled product
    * @param {number} seed
    * @param {boolean} stripes whether single factors are shown alone, beside the combinations
    */
@@ -119,4 +117,85 @@ export function initialWeights({ convolutions }, seed) {
   const random = stream(seed, "weights");
   return convolutions.flatMap(({ inputs, outputs, kernel, bound }) =>
     Array.from({ length: inputs * outputs * kernel ** 2 + outputs }, () => bound * (2 * random() - 1)));
+}
+
+/** AdamW, as `recombine.training.adamw` has it. */
+export class AdamW {
+  /**
+   * @param {import("../types.js").Recipe} recipe
+   * @param {number} count of weights
+   */
+  constructor(recipe, count) {
+    this.recipe = recipe;
+    this.mean = new Float32Array(count);
+    this.square = new Float32Array(count);
+    this.step = 0;
+  }
+
+  /**
+   * One step, in place.
+   * @param {Float32Array} weights
+   * @param {Float32Array} gradient
+   */
+  update(weights, gradient) {
+    const { lr, weight_decay: weightDecay, beta1, beta2, epsilon } = this.recipe;
+    const { mean, square } = this;
+    this.step += 1;
+    const decay = 1 - lr * weightDecay;
+    const stride = lr / (1 - beta1 ** this.step);
+    const root = Math.sqrt(1 - beta2 ** this.step);
+    for (let k = 0; k < weights.length; k += 1) {
+      const slope = gradient[k];
+      mean[k] += (1 - beta1) * (slope - mean[k]);
+      square[k] = beta2 * square[k] + (1 - beta2) * slope * slope;
+      weights[k] = weights[k] * decay - (stride * mean[k]) / (Math.sqrt(square[k]) / root + epsilon);
+    }
+  }
+}
+
+/**
+ * A stream of numbers in [0, 1), by the generator sfc32.
+ * @param {number} seed
+ * @param {string} name
+ * @returns {() => number}
+ */
+export function stream(seed, name) {
+  let [a, b, c, count] = [hashed(`${seed}/${name}`, 1), hashed(`${seed}/${name}`, 2), hashed(name, 3), 1];
+  const next = () => {
+    const sum = (((a + b) | 0) + count) | 0;
+    count = (count + 1) | 0;
+    a = b ^ (b >>> 9);
+    b = (c + (c << 3)) | 0;
+    c = (((c << 21) | (c >>> 11)) + sum) | 0;
+    return (sum >>> 0) / 2 ** 32;
+  };
+  for (let k = 0; k < 12; k += 1) next();
+  return next;
+}
+
+/**
+ * 32 bits that depend on every letter (FNV-1a, and a last mix).
+ * @param {string} text
+ * @param {number} salt
+ */
+function hashed(text, salt) {
+  let bits = 2166136261 ^ salt;
+  for (let k = 0; k < text.length; k += 1) bits = Math.imul(bits ^ text.charCodeAt(k), 16777619);
+  bits = Math.imul(bits ^ (bits >>> 16), 0x7feb352d);
+  return bits ^ (bits >>> 15);
+}
+
+/**
+ * The numbers 0 … count − 1 in random order.
+ * @param {number} count
+ * @param {() => number} random
+ * @returns {Int32Array}
+ */
+export function permutation(count, random) {
+  const order = Int32Array.from({ length: count }, (_, k) => k);
+  for (let k = count - 1; k > 0; k -= 1) {
+    const other = Math.floor(random() * (k + 1));
+    [order[k], order[other]] = [order[other], order[k]];
+  }
+  return order;
 }

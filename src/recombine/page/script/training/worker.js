@@ -2,8 +2,8 @@
 
 import { Trainer } from "./trainer.js";
 
-/** @typedef {import("./types.js").Settings} Settings */
-/** @typedef {import("./types.js").Progress} Progress */
+/** @typedef {import("../types.js").Settings} Settings */
+/** @typedef {import("../types.js").Progress} Progress */
 /**
  * @typedef {{settings: Settings, code: Uint8Array, seed: number, stripes: boolean,
  *   number: number}} Beginning of a training, which reports name by its number

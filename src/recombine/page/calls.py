@@ -1,17 +1,91 @@
-"""Functions of single numbers and of pairs of them."""
+"""Calls of an exported graph and the register of their translators; functions of single numbers and pairs of them.
+
+A translator is given the program and the call, whose arguments have the names of ATen's schema: an argument that
+depends on the input is a `Live` value, all others are tensors and numbers of torch.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from recombine.page.aten.calls import Call, Live, Untranslatable, translates
-from recombine.page.interpret import MAPS
+from recombine.page.program import Program
 
-SAME_NAME = {name for name in MAPS if len(name) > 2} - {"not", "truth", "leaky", "least", "most", "power", "scale",
-                                                       "gelu", "gelu_tanh", "elu"}  # fmt: skip
+
+class Untranslatable(Exception):
+    """What the page's language cannot say, in a few words."""
+
+
+@dataclass(frozen=True)
+class Live:
+    """A value that depends on the input."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of the exported graph."""
+
+    program: Program
+    target: Any
+    arguments: dict[str, Any]
+    shape: tuple[int, ...]
+    """Of the first tensor that it returns."""
+
+    def __getitem__(self, name: str) -> Any:
+        return self.arguments.get(name)
+
+    def value(self, name: str = "self") -> int:
+        """An argument as a value; tensors and numbers become constants."""
+        return self.as_value(self.arguments[name])
+
+    def as_value(self, argument: Any) -> int:
+        """Anything as a value of the program."""
+        if isinstance(argument, Live):
+            return argument.number
+        return self.program.constant(argument if isinstance(argument, Tensor) else torch.tensor(float(argument)))
+
+    def size(self, name: str = "self") -> tuple[int, ...]:
+        """Shape of an argument."""
+        argument = self.arguments[name]
+        return self.program.shapes[argument.number] if isinstance(argument, Live) else tuple(argument.shape)
+
+    def only(self, name: str) -> None:
+        """Refuse a call whose other arguments than this depend on the input."""
+        if any(isinstance(a, Live) for key, a in self.arguments.items() if key != name):
+            raise Untranslatable("with arguments that depend on the input")
+
+
+Translator = Callable[[Call], int]
+TRANSLATORS: dict[str, Translator] = {}
+
+
+def translates(*names: str) -> Callable[[Translator], Translator]:
+    """Register the translator of some operations."""
+
+    def register(translator: Translator) -> Translator:
+        TRANSLATORS.update(dict.fromkeys(names, translator))
+        return translator
+
+    return register
+
+
+def run(call: Call, tensor: Tensor, field: str = "self") -> Tensor:
+    """The call itself, on another tensor."""
+    return call.target(**{**call.arguments, field: tensor})
+
+
+SAME_NAME = (
+    "relu", "sigmoid", "tanh", "exp", "expm1", "log", "log1p", "log2", "sqrt", "rsqrt", "reciprocal", "sin", "cos",
+    "tan", "atan", "sinh", "cosh", "asin", "acos", "erf", "neg", "abs", "sign", "floor", "ceil", "round", "trunc",
+)  # fmt: skip
+"""Functions of one number that have the same name here and there."""
 PAIRS = {
     "mul": "mul", "maximum": "max", "minimum": "min", "atan2": "atan2", "fmod": "fmod", "remainder": "mod",
     "gt": "gt", "ge": "ge", "lt": "lt", "le": "le", "eq": "eq", "ne": "ne", "logical_and": "and", "logical_or": "or",
@@ -19,7 +93,7 @@ PAIRS = {
 }  # fmt: skip
 
 
-@translates(*(SAME_NAME - {"sign"}), "sgn", "sign")
+@translates(*SAME_NAME, "sgn")
 def _one(call: Call) -> int:
     name = call.target._schema.name.removeprefix("aten::")
     return mapped(call, "sign" if name == "sgn" else name)

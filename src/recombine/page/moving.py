@@ -1,0 +1,177 @@
+"""Calls that only move numbers: reshapes, slices, joins, padding, resampling to the nearest.
+
+Which number goes where is seen by moving the numbers' own places: an operation is run on an array that holds 0, 1, 2,
+…, and what comes out says where every number came from. Where these places are a box (any mixture of slicing,
+transposing, flipping and expanding) a few strides describe them; anything else is a table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from recombine.page.calls import Call, Live, Untranslatable, run, translates
+from recombine.page.program import Program
+
+
+def places(shape: Sequence[int], dtype: torch.dtype = torch.int64) -> Tensor:
+    """Each number's place in an array of this shape."""
+    return torch.arange(math.prod(shape), dtype=dtype).reshape(tuple(shape))
+
+
+def moved(program: Program, value: int, move: Callable[[Tensor], Tensor], dtype: torch.dtype = torch.int64) -> int:
+    """The value after its numbers have been moved by a function."""
+    shape = program.shapes[value]
+    origin = move(places(shape, dtype)).long()
+    if torch.equal(origin.flatten(), torch.arange(math.prod(shape))):
+        return program.view(value, origin.shape)
+    if (box := box_of(origin)) is not None:
+        offset, strides = box
+        piece = {"of": 0, "from": offset, "to": 0}
+        piece |= merged(list(origin.shape), strides, _contiguous(origin.shape))
+        return program.emit("move", [value], origin.shape, fill=0, pieces=[piece])
+    return program.emit("take", [value, program.constant(origin.int())], origin.shape)
+
+
+def placed(
+    program: Program, shape: Sequence[int], parts: Sequence[tuple[int, Callable[[Tensor], Tensor]]], fill: float = 0.0
+) -> int:
+    """An array filled with one number, into which values are copied one after another.
+
+    Each part is a value and a function that takes, of the whole array, the box where it goes.
+    """
+    everywhere, pieces = places(shape), []
+    for number, (_, region) in enumerate(parts):
+        target = region(everywhere)
+        if not target.numel():
+            continue
+        box = box_of(target)
+        assert box is not None, "regions are boxes"
+        offset, strides = box
+        piece = {"of": number, "from": 0, "to": offset}
+        pieces.append(piece | merged(list(target.shape), _contiguous(target.shape), strides))
+    return program.emit("move", [value for value, _ in parts], shape, fill=fill, pieces=pieces)
+
+
+def box_of(origin: Tensor) -> tuple[int, list[int]] | None:
+    """Offset and strides of places that form a box; none where they form no box."""
+    if not origin.numel():
+        return 0, [0] * origin.ndim
+    first = int(origin.flatten()[0])
+    strides = []
+    for axis, count in enumerate(origin.shape):
+        second = origin.movedim(axis, 0).flatten(1)[1, 0] if count > 1 and origin.ndim > 1 else None
+        second = origin[1] if count > 1 and origin.ndim == 1 else second
+        strides.append(0 if second is None else int(second) - first)
+    return (first, strides) if torch.equal(_strided(origin.shape, strides, first), origin) else None
+
+
+def _strided(shape: Sequence[int], strides: Sequence[int], offset: int) -> Tensor:
+    """Places of a box's numbers in an array."""
+    places = torch.full(tuple(shape), offset)
+    for axis, (count, stride) in enumerate(zip(shape, strides, strict=True)):
+        places = places + (torch.arange(count) * stride).reshape(-1, *[1] * (len(shape) - axis - 1))
+    return places
+
+
+def merged(shape: list[int], by: list[int], step: list[int]) -> dict[str, Any]:
+    """The same box with as few axes as possible; `by` are strides of the source, `step` those of the target."""
+    axes: list[tuple[int, int, int]] = []
+    for count, source, target in zip(shape, by, step, strict=True):
+        if count == 1:
+            continue
+        if axes and axes[-1][1:] == (source * count, target * count):
+            axes[-1] = (axes[-1][0] * count, source, target)
+        else:
+            axes.append((count, source, target))
+    axes = axes or [(1, 0, 0)]
+    return {"shape": [a[0] for a in axes], "by": [a[1] for a in axes], "step": [a[2] for a in axes]}
+
+
+def _contiguous(shape: Sequence[int]) -> list[int]:
+    return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+
+
+@translates(
+    "permute", "expand", "slice", "select", "flip", "unsqueeze", "squeeze", "alias", "clone", "detach", "view",
+    "_unsafe_view", "reshape", "as_strided", "diagonal", "roll", "repeat", "t", "transpose", "index_select", "unfold",
+    "lift_fresh_copy", "gather", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "rot90", "narrow", "movedim",
+)  # fmt: skip
+def _moved(call: Call) -> int:
+    call.only("self")
+    return moved(call.program, call.value(), lambda origin: run(call, origin))
+
+
+@translates("upsample_nearest1d", "upsample_nearest2d", "_upsample_nearest_exact2d", "reflection_pad2d",
+            "replication_pad2d", "reflection_pad1d", "replication_pad1d")  # fmt: skip
+def _resampled(call: Call) -> int:
+    field = next(iter(call.arguments))
+    return moved(call.program, call.value(field), lambda origin: run(call, origin, field), torch.float64)
+
+
+@translates("index", "_unsafe_index")
+def _index(call: Call) -> int:
+    if any(isinstance(index, Live) for index in call["indices"]):
+        raise Untranslatable("with indices that depend on the input")
+    return moved(call.program, call.value(), lambda origin: run(call, origin))
+
+
+@translates("embedding")
+def _embedding(call: Call) -> int:
+    if isinstance(call["weight"], Live):
+        raise Untranslatable("of a table that depends on the input")
+    return call.program.emit("embedding", [call.value("weight"), call.value("indices")], call.shape)
+
+
+@translates("cat")
+def _cat(call: Call) -> int:
+    values = [call.as_value(tensor) for tensor in call["tensors"]]
+    return joined(call, [v for v in values if math.prod(call.program.shapes[v])], call["dim"] or 0)
+
+
+@translates("stack")
+def _stack(call: Call) -> int:
+    axis = call["dim"] or 0
+    values = [call.as_value(tensor) for tensor in call["tensors"]]
+    shape = (*call.shape[: axis % len(call.shape)], 1, *call.shape[axis % len(call.shape) + 1 :])
+    return joined(call, [call.program.view(value, shape) for value in values], axis)
+
+
+def joined(call: Call, values: Sequence[int], axis: int) -> int:
+    """Values side by side along an axis."""
+    parts, start = [], 0
+    for value in values:
+        count = call.program.shapes[value][axis]
+        parts.append((value, lambda whole, start=start, count=count: whole.narrow(axis, start, count)))
+        start += count
+    return placed(call.program, call.shape, parts)
+
+
+@translates("constant_pad_nd")
+def _pad(call: Call) -> int:
+    pads = list(call["pad"])
+    crops, grows = [min(pad, 0) for pad in pads], [max(pad, 0) for pad in pads]
+    value = call.value()
+    if any(crops):
+        value = moved(call.program, value, lambda origin: torch.constant_pad_nd(origin, crops))
+    inverse = [-pad for pad in grows]
+    region = lambda whole: torch.constant_pad_nd(whole, inverse)  # noqa: E731
+    return placed(call.program, call.shape, [(value, region)], float(call["value"] or 0))
+
+
+@translates("copy")
+def _copied(call: Call) -> int:
+    return moved(call.program, call.value("src"), lambda origin: origin.expand(call.shape))
+
+
+@translates("slice_scatter", "select_scatter")
+def _scatter(call: Call) -> int:
+    """A tensor part of which is assigned to."""
+    name = call.target._schema.name.removeprefix("aten::").removesuffix("_scatter")
+    given = [value for key, value in call.arguments.items() if key not in ("self", "src")]
+    take = lambda whole: getattr(torch.ops.aten, name)(whole, *given)  # noqa: E731
+    return placed(call.program, call.shape, [(call.value(), lambda whole: whole), (call.value("src"), take)])

@@ -1,0 +1,144 @@
+/**
+ * Memory that the compiled product of matrices shares with the script, and that product.
+ *
+ * The right factor is packed in panels of eight columns: panel p holds, for k = 0, 1, …, the eight numbers of row k
+ * side by side; what stands beyond the last column does not matter. Places and strides count float32 numbers.
+ */
+
+export const PANEL = 8;
+const PAGE = 65536; // bytes by which memory of WebAssembly grows
+
+/** @param {number} count */
+function rounded(count) {
+  return Math.max(PANEL, Math.ceil(count / PANEL) * PANEL);
+}
+
+/** Hands out places in a memory, and takes them back. Places are multiples of 8 numbers. */
+export class Arena {
+  /** Places that are free, as [start, end), in order. @type {[number, number][]} */
+  free = [];
+  /** Numbers in use or once used. */
+  top = 8;
+
+  /**
+   * @param {number} count how many numbers
+   * @returns {number} the place of the first
+   */
+  take(count) {
+    const size = rounded(count);
+    const k = this.free.findIndex(([start, end]) => end - start >= size);
+    if (k < 0) return this.keep(size);
+    const [start, end] = this.free[k];
+    if (end - start === size) this.free.splice(k, 1);
+    else this.free[k] = [start + size, end];
+    return start;
+  }
+
+  /**
+   * A place that nobody had before, for numbers that stay from one run to the next.
+   * @param {number} count
+   */
+  keep(count) {
+    const start = this.top;
+    this.top += rounded(count);
+    return start;
+  }
+
+  /**
+   * @param {number} start
+   * @param {number} count as it was taken
+   */
+  give(start, count) {
+    const end = start + rounded(count);
+    let k = this.free.findIndex((other) => other[0] > start);
+    if (k < 0) k = this.free.length;
+    this.free.splice(k, 0, [start, end]);
+    for (const at of [k, k - 1]) {
+      if (at < 0 || at + 1 >= this.free.length) continue;
+      const [one, next] = [this.free[at], this.free[at + 1]];
+      if (one[1] === next[0]) this.free.splice(at, 2, [one[0], next[1]]);
+    }
+  }
+}
+
+export class Kernel {
+  /**
+   * @param {BufferSource} code of `matmul.wasm`
+   * @param {number} numbers of float32 memory, all 0
+   */
+  constructor(code, numbers) {
+    const memory = new WebAssembly.Memory({ initial: Math.ceil((numbers * 4) / PAGE) });
+    const instance = new WebAssembly.Instance(new WebAssembly.Module(code), { page: { memory } });
+    this.heap = new Float32Array(memory.buffer);
+    this.compiled = /** @type {any} */ (instance.exports);
+  }
+
+  /**
+   * Adds the product of A and the panels of B to C.
+   * @param {number} a
+   * @param {number} b packed
+   * @param {number} c
+   * @param {number} rows
+   * @param {number} depth
+   * @param {number} panels
+   * @param {number} ldc numbers between rows of C
+   */
+  multiply(a, b, c, rows, depth, panels, ldc) {
+    this.compiled.matmul(4 * a, 4 * b, 4 * c, rows, depth, panels, 4 * depth, 4 * ldc);
+  }
+
+  /**
+   * Copies a row into panels that lie `leap` apart; reads up to 7 numbers beyond the row.
+   * @param {number} from
+   * @param {number} to
+   * @param {number} panels
+   * @param {number} leap
+   */
+  spread(from, to, panels, leap) {
+    this.compiled.spread(4 * from, 4 * to, panels, 4 * leap);
+  }
+
+  /**
+   * Packs a row-major matrix.
+   * @param {number} from
+   * @param {number} to
+   * @param {number} depth
+   * @param {number} columns
+   */
+  pack(from, to, depth, columns) {
+    const panels = Math.ceil(columns / PANEL);
+    for (let k = 0; k < depth; k += 1) this.spread(from + k * columns, to + k * PANEL, panels, depth * PANEL);
+  }
+
+  /**
+   * C += A B, for a C whose rows end where the next begins.
+   * @param {number} a
+   * @param {number} b packed
+   * @param {number} c
+   * @param {number} rows
+   * @param {number} depth
+   * @param {number} columns
+   * @param {number} scratch eight numbers for each row
+   */
+  addProduct(a, b, c, rows, depth, columns, scratch) {
+    const { heap } = this;
+    const whole = Math.floor(columns / PANEL);
+    const rest = columns - whole * PANEL;
+    this.multiply(a, b, c, rows, depth, whole, columns);
+    if (!rest) return;
+    heap.fill(0, scratch, scratch + rows * PANEL);
+    this.multiply(a, b + whole * depth * PANEL, scratch, rows, depth, 1, PANEL);
+    for (let i = 0; i < rows; i += 1) {
+      for (let j = 0; j < rest; j += 1) heap[c + i * columns + whole * PANEL + j] += heap[scratch + i * PANEL + j];
+    }
+  }
+}
+
+/**
+ * Numbers of a packed matrix.
+ * @param {number} depth
+ * @param {number} columns
+ */
+export function packedSize(depth, columns) {
+  return Math.ceil(columns / PANEL) * depth * PANEL;
+}
