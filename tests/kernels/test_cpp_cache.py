@@ -32,7 +32,7 @@ def answer():
         said = 1
         try:
             build.library_or_reason.cache_clear()
-            said = build.library().answer()
+            said = build.library_or_reason().answer()
         finally:
             os._exit(said)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -90,11 +90,11 @@ def embedding(members, code_sizes, side, unit, sizes, seed):
     chance = torch.Generator(DEVICE).manual_seed(seed)
     layout = FlatLayout(LowRankEmbedding(tuple(code_sizes), (side, side + 1)))
     weights = torch.randn(members, layout.size, generator=chance, device=DEVICE)
-    for name, part in layout.unflatten_members(weights).items():
+    for name, part in layout.unflatten(weights).items():
         part[0] *= sizes[name.startswith("strengths")]
     weights.requires_grad_()
     parts = [
-        [part for name, part in layout.unflatten_members(weights).items() if name.startswith(kind)]
+        [part for name, part in layout.unflatten(weights).items() if name.startswith(kind)]
         for kind in ("rows", "columns", "strengths")
     ]
     codes = torch.rand(members, 3, sum(code_sizes), generator=chance, device=DEVICE)
@@ -135,7 +135,7 @@ def networks(size, depth, seed):
     images = TransposedConvolutions.apply(weights, inputs, layout.shapes, torch.float32)
     ways = [
         resized(decoder, images[:, :, None]),
-        grouped(decoder, layout.unflatten_members(weights), inputs),
+        grouped(decoder, layout.unflatten(weights), inputs),
     ]
     close(*ways)
     scale = torch.randn(ways[0].shape, generator=torch.Generator(DEVICE).manual_seed(seed), device=DEVICE)

@@ -76,8 +76,8 @@ class _Driver:
         self.lock = sweep.store.lock(self.token)
         self.futures: dict[Any, list[str]] = {}
         """The runs of each task that is not over."""
-        self.largest: dict[str, int] = {}
-        """Most runs of the next task of a run whose last task failed."""
+        self.alone: set[str] = set()
+        """Runs of tasks that failed: each is then a task of its own, until one run is to blame."""
         self.checkpoints: dict[str, int | None] = {}
         """When a run's checkpoint was written, at its last failure."""
         self.failed: dict[str, BaseException] = {}
@@ -140,13 +140,12 @@ class _Driver:
 
     def _groups(self, keys: list[str], size: int) -> Iterator[list[str]]:
         """The runs of each task: of one program, those of like length together, the longest first."""
-        alike: dict[tuple[object, int], list[str]] = {}
+        alike: dict[object, list[str]] = {}
         for key in sorted(keys, key=lambda key: -self.sweep.steps[key]):
-            most = min(size, self.largest.get(key, size))
-            alike.setdefault((program_of(self.sweep.pending[key]), most), []).append(key)
-        for (_, most), group in alike.items():
-            for first in range(0, len(group), most):
-                yield group[first : first + most]
+            alike.setdefault(key if key in self.alone else program_of(self.sweep.pending[key]), []).append(key)
+        for group in alike.values():
+            for first in range(0, len(group), size):
+                yield group[first : first + size]
 
     def _collect(self) -> None:
         """Look up the runs of tasks that are over; and all others in the store, now and then.
@@ -185,8 +184,9 @@ class _Driver:
         if before != [self.checkpoints[key] for key in keys]:
             return
         if len(keys) > 1:
-            self.largest |= dict.fromkeys(keys, len(keys) // 2)
-        for key in keys if len(keys) == 1 else ():
+            self.alone.update(keys)
+            return
+        for key in keys:
             self.failed[key] = error
             self.sweep.steps_pending -= self.sweep.steps.pop(key)
             self.say(f"run {key}: put aside ({reason_of(error)})")

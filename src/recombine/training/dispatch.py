@@ -58,15 +58,10 @@ class FlatLayout:
         parts = [named[name].detach().float().flatten() for name in self.names]
         return torch.cat([*parts, torch.zeros(self.spare, device=parts[0].device)])
 
-    def unflatten(self, vector: Float[Tensor, " parameter"]) -> dict[str, Tensor]:
-        """Named views into the vector."""
-        parts = vector.split(self.sizes)[:-1]
-        return {name: part.view(shape) for name, part, shape in zip(self.names, parts, self.shapes, strict=True)}
-
-    def unflatten_members(self, vectors: Float[Tensor, "member parameter"]) -> dict[str, Tensor]:
-        """Named views into all members' vectors."""
-        parts, members = vectors.split(self.sizes, dim=1)[:-1], len(vectors)
-        return {n: part.view(members, *shape) for n, part, shape in zip(self.names, parts, self.shapes, strict=True)}
+    def unflatten(self, vectors: Float[Tensor, "*member parameter"]) -> dict[str, Tensor]:
+        """Named views into a vector, or into all members' vectors."""
+        named = zip(self.names, vectors.split(self.sizes, dim=-1)[:-1], self.shapes, strict=True)
+        return {name: part.view(*vectors.shape[:-1], *shape) for name, part, shape in named}
 
 
 class MemberOutputs(NamedTuple):
@@ -158,7 +153,7 @@ def cnn_members(
     if network is not None and _grey(layout) and network.takes(layout.shapes, inputs.shape[1], dtype):
         images = network.TransposedConvolutions.apply(weights, inputs, layout.shapes, dtype)
         return MemberOutputs(resized(decoder, images.unsqueeze(2)))
-    named = {name: part.to(dtype) for name, part in layout.unflatten_members(weights).items()}
+    named = {name: part.to(dtype) for name, part in layout.unflatten(weights).items()}
     return MemberOutputs(grouped(decoder, named, inputs.to(dtype)))
 
 
@@ -224,7 +219,7 @@ def low_rank_members(
     decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype
 ) -> MemberOutputs:
     """Outputs and penalties of many members; embeddings stay in float32."""
-    named = layout.unflatten_members(weights)
+    named = layout.unflatten(weights)
     first, *hidden, last = decoder.stages
     parts = _parts(cast(LowRankDecoder, decoder).embedding, named, f"stages.{first}")
     values = parts.rendered(inputs).to(dtype)
@@ -306,7 +301,7 @@ def dense_members(
     decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype
 ) -> MemberOutputs:
     """Outputs of many members."""
-    named, values = layout.unflatten_members(weights.to(dtype)), inputs.to(dtype)
+    named, values = layout.unflatten(weights.to(dtype)), inputs.to(dtype)
     *hidden, last = decoder.stages
     for name in hidden:
         values = torch.relu(linear(named, f"stages.{name}.0", values))
@@ -322,7 +317,7 @@ def token_members(
     layer: MemberLayer, decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype
 ) -> MemberOutputs:
     """Outputs of many members: codes to tokens, through all layers, to each token's colour."""
-    named = layout.unflatten_members(weights.to(dtype))
+    named = layout.unflatten(weights.to(dtype))
     (first, tokens), *layers, (_, output) = decoder.stages.items()
     projected = linear(named, f"stages.{first}.project", inputs.to(dtype))[:, :, None, :]
     values = projected + cast(PixelTokens, tokens).position.to(projected.dtype)

@@ -57,18 +57,10 @@ class NotBuilt(Exception):
 
 def call(name: str, *arguments: Any) -> None:
     """Call a kernel by name; tensors are handed over as addresses (`data_ptr()`), or None."""
-    function = getattr(library(), f"recombine_{name}")
+    function = getattr(library_or_reason(), f"recombine_{name}")
     if function.argtypes is None:
         function.argtypes, function.restype = SIGNATURES[name], None
     function(*arguments)
-
-
-def library() -> ctypes.CDLL:
-    """The compiled kernels."""
-    kernels = library_or_reason()
-    if isinstance(kernels, str):
-        raise NotBuilt(kernels)
-    return kernels
 
 
 @cache
