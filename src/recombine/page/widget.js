@@ -10,10 +10,7 @@
  *   on: (event: string, listener: () => void) => void, off: (event: string, listener: () => void) => void}} Model
  */
 
-/**
- * @param {{model: Model, el: HTMLElement}} view
- * @returns {() => void} takes it away
- */
+/** @param {{model: Model, el: HTMLElement}} view @returns {() => void} takes it away */
 function render({ model, el }) {
   const frame = document.createElement("iframe");
   frame.title = "Explorer of a decoder";

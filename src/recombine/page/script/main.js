@@ -81,11 +81,7 @@ class Explorer {
     this.set({});
   }
 
-  /**
-   * Positions with those of the plane's two factors changed.
-   * @param {number} across
-   * @param {number} down
-   */
+  /** Positions with those of the plane's two factors changed. @param {number} across @param {number} down */
   #moved(across, down) {
     const at = this.state.at.slice();
     const [first, second] = this.state.plane;
@@ -148,10 +144,7 @@ class Explorer {
     }
   }
 
-  /**
-   * @param {HTMLSelectElement} select
-   * @param {string[]} names
-   */
+  /** @param {HTMLSelectElement} select @param {string[]} names */
   #options(select, names) {
     select.replaceChildren(...names.map((name) => {
       const option = document.createElement("option");
@@ -193,10 +186,7 @@ class Explorer {
     return !this.state.snap && this.sides.every((side) => side.decoder.data.smooth[factor]);
   }
 
-  /**
-   * Changes the state, and draws.
-   * @param {Partial<State>} change
-   */
+  /** Changes the state, and draws. @param {Partial<State>} change */
   set(change) {
     Object.assign(this.state, change);
     this.#touched = performance.now();
@@ -363,10 +353,7 @@ class Explorer {
     byId("play").setAttribute("aria-pressed", String(this.#gone !== null && !this.calm.matches));
   }
 
-  /**
-   * Goes on along the way.
-   * @param {number} steps
-   */
+  /** Goes on along the way. @param {number} steps */
   #advance(steps) {
     if (this.#gone === null) return;
     const way = this.#way();
