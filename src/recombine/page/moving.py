@@ -1,8 +1,8 @@
 """Calls that only move numbers: reshapes, slices, joins, padding, resampling to the nearest.
 
 Which number goes where is seen by moving the numbers' own places: an operation is run on an array that holds 0, 1, 2,
-…, and what comes out says where every number came from. Where these places are a box (any mixture of slicing, transposing,
-flipping and expanding) a few strides describe them; anything else is a table.
+…, and what comes out says where every number came from. Where these places are a box (any mixture of slicing,
+transposing, flipping and expanding) a few strides describe them; anything else is a table.
 """
 
 from __future__ import annotations
