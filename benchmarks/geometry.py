@@ -18,7 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.timing import median_seconds
-from recombine.metrics import decoder_reader, metric_tensor, stage_sizes
+from recombine.metrics import Tap, metric_tensor
+from recombine.metrics.stages import stage_sizes
 from recombine.specs import RunSpec
 from recombine.training import device_name, resolve_device
 
@@ -50,7 +51,12 @@ def main() -> None:
     def encode(values: torch.Tensor) -> torch.Tensor:
         return spec.task.codes(values).float()
 
-    reader = decoder_reader(module, encode)
+    def reader(values: torch.Tensor, tap: Tap) -> None:
+        codes = encode(values)
+        tap("input", codes)
+        for name, activation in module.walk(codes):
+            tap(name, activation)
+
     sizes = stage_sizes(reader, points)
 
     @torch.no_grad()

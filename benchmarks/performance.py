@@ -29,7 +29,7 @@ from benchmarks.kernels import compare_kernels
 from benchmarks.plain import WORKERS, PlainLoop, graphed_seconds
 from benchmarks.precision import compare_precisions
 from benchmarks.timing import Timed, copy_rate, median_seconds, product_rate, timed, timed_in_processes, work_of
-from recombine.metrics import decoder_reader, metric_tensor
+from recombine.metrics import Tap, metric_tensor
 from recombine.specs import Recipe, RunSpec
 from recombine.store import Store
 from recombine.sweep import train
@@ -208,7 +208,12 @@ def geometry(setting: Setting, limits: dict[str, float]) -> dict[str, float]:
         for part in points.split(112):
             module(encode(part))
 
-    reader = decoder_reader(module, encode)
+    def reader(values: torch.Tensor, tap: Tap) -> None:
+        codes = encode(values)
+        tap("input", codes)
+        for name, activation in module.walk(codes):
+            tap(name, activation)
+
     plain = median_seconds(forward, device, 3)
     exact = median_seconds(lambda: metric_tensor(reader, points, memory=POINTS_MEMORY[device.type]), device, 3)
     setting.say(f"metric tensor: {exact / plain:.3g} forward passes")

@@ -11,7 +11,7 @@ from jaxtyping import install_import_hook
 import tests.shape_checks  # noqa: F401  the hook finds it by name
 
 PARTS = [part.name for part in pkgutil.iter_modules(find_spec("recombine").submodule_search_locations)]
-LEFT_OUT = {"kernels", "checks"}  # Triton reads its kernels' source itself; checks hold axes against each other
+LEFT_OUT = {"kernels"}  # Triton reads its kernels' source itself
 install_import_hook(
     [f"recombine.{part}" for part in PARTS if part not in LEFT_OUT],
     "tests.shape_checks.checked",
@@ -23,15 +23,11 @@ import torch  # noqa: E402
 gc.set_threshold(50_000, 20, 50)  # a tenth of the time would go into walking libraries' objects
 TESTS = Path(__file__).parent
 INTEGRATION = (
-    "browser", "campaigns", "figures", "smoke", "spoilt", "sweep", "training",
-    "cli/test_bench.py", "cli/test_commands.py", "cli/test_diagnose.py", "cli/test_imports.py", "cli/test_mistakes.py",
-    "cli/test_screens.py", "cli/test_streams.py", "contracts/test_dummies.py",
-    "diagnosis/test_callbacks.py", "diagnosis/test_command.py", "diagnosis/test_derivatives.py",
-    "diagnosis/test_kinds.py", "diagnosis/test_names.py",
-    "diagnosis/test_public_modules.py", "docs/test_docstrings.py", "metrics/test_geometry.py",
-    "store/test_index.py", "store/test_killed.py",
-    "store/test_strangers.py", "diagnosis/test_modules.py", "test_digests.py", "test_editions.py", "kernels",
-    "page", "papers", "reproduction/test_results.py", "data/test_end_to_end.py", "tutorials/test_run.py",
+    "browser", "campaigns", "cli", "diagnosis", "figures", "frozen", "kernels", "page", "papers", "smoke", "sweep",
+    "training", "tutorials",
+    "contracts/test_dummies.py", "data/test_end_to_end.py", "docs/test_docstrings.py", "metrics/test_geometry.py",
+    "reproduction/test_results.py", "store/test_index.py", "store/test_killed.py", "store/test_strangers.py",
+    "test_editions.py",
 )  # fmt: skip
 """Files and folders of tests that start processes, draw figures, or train or differentiate for seconds."""
 

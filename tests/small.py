@@ -5,6 +5,7 @@ from functools import partial
 from itertools import product
 
 import numpy as np
+import torch
 
 from recombine.decoders import DECODERS, DecoderSpec
 from recombine.specs import Recipe, RunSpec
@@ -81,3 +82,20 @@ def small_tasks(name: str) -> list[Callable[..., Task]]:
     cls = TASKS[name]
     sides = {field: value for field, value in SMALL_SIDES.items() if field in cls.model_fields}
     return [partial(cls, **{**sides, **fields}) for fields in SMALL_TASKS.get(name, ({},))]
+
+
+def stage_reader(module, encode):
+    """A reader of the input and every stage of one decoder."""
+
+    def read(values, tap):
+        codes = encode(values)
+        tap("input", codes)
+        for name, activation in module.walk(codes):
+            tap(name, activation)
+
+    return read
+
+
+def noise(*shape, seed=0):
+    """Normal numbers in double precision."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)

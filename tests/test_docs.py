@@ -1,7 +1,6 @@
 """Documents: what they promise is in them, and what they name exists."""
 
 import re
-import shlex
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ import pytest
 from recombine.cli import COMMANDS
 from recombine.encodings import ENCODINGS
 from recombine.holdouts import HOLDOUTS
-from recombine.kernels.cpp.plan import BLOCK
 
 ROOT = Path(__file__).parents[1]
 
@@ -20,15 +18,6 @@ def test_trust_names_commands_and_tests_that_exist():
     folders = re.findall(r"tests/\w+", text)
     assert folders
     assert all((ROOT / folder).is_dir() for folder in folders)
-
-
-def test_the_first_training_that_is_shown_pads_nothing():
-    """Its width is one of whole blocks of the compiled kernels."""
-    text = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
-    words = shlex.split(re.search(r"^\S*recombine train .*", text, flags=re.MULTILINE)[0])
-    widths = [int(words[at + 1]) for at, word in enumerate(words) if word == "--width"]
-    assert widths
-    assert all(width % BLOCK == 0 for width in widths)
 
 
 @pytest.mark.parametrize("registry", [HOLDOUTS, ENCODINGS], ids=lambda registry: registry.field)

@@ -12,8 +12,8 @@ from pydantic.fields import FieldInfo
 from recombine.decoders import DECODERS
 from recombine.encodings import ENCODINGS
 from recombine.errors import InvalidValue
-from recombine.frozen import Variant
 from recombine.holdouts import HOLDOUTS, Center, Mask
+from recombine.records import Variant
 from recombine.registry import Registry
 from recombine.tasks import TASKS, TRAINING_RULES, BumpTask
 

@@ -7,11 +7,8 @@ import pytest
 import torch
 
 from recombine.errors import InvalidValue
-from recombine.specs import RunSpec
-from recombine.tasks import BumpTask, RotationTask, isolated
-from recombine.training import Ensemble
+from recombine.tasks import BumpTask, RotationTask, training_sets
 from tests.contracts.forms import FormsTask
-from tests.small import small_decoder
 
 NAN = math.nan
 
@@ -19,12 +16,6 @@ NAN = math.nan
 def shown(values):
     """Each row as its present values by place."""
     return [tuple((k, v) for k, v in enumerate(row) if not math.isnan(v)) for row in values.tolist()]
-
-
-def test_every_factor_alone_is_the_default():
-    task = BumpTask(size=3, brightness=2, holdout="none", isolated=True)
-    expected = [((0, v),) for v in (0, 1, 2)] + [((1, v),) for v in (0, 1, 2)] + [((2, v),) for v in (0.5, 1)]
-    assert shown(task.isolated_values()) == expected
 
 
 def test_named_factors_only_in_the_grids_order():
@@ -78,7 +69,7 @@ def test_the_mean_says_nothing_about_held_out_images():
         return torch.where(hidden[:, None, None], torch.nan, render(values))
 
     usable = ~task.held_out
-    images = isolated.averaged_images(task.isolated_values(), task.grid, usable, task.fixed_factors, spoilt)
+    images = training_sets.averaged_images(task.isolated_values(), task.grid, usable, task.fixed_factors, spoilt)
     assert torch.isfinite(images).all()
 
 
@@ -108,8 +99,8 @@ def test_large_means_are_sampled_and_always_the_same(monkeypatch):
     task = FormsTask(count=5, isolated=True)
     rows = task.isolated_values()
     exact = task.images(rows)
-    monkeypatch.setattr(isolated, "MOST_AVERAGED", 5)
-    monkeypatch.setattr(isolated, "PIXELS", 100)
+    monkeypatch.setattr(training_sets, "MOST_AVERAGED", 5)
+    monkeypatch.setattr(training_sets, "PIXELS", 100)
     sampled = task.images(rows)
     assert not torch.allclose(sampled, exact)
     assert (sampled - exact).abs().mean() < 0.3 * exact.std()
@@ -127,14 +118,6 @@ def test_examples_are_shared_only_where_the_means_are_the_same():
     assert bumps.rendering_key == bumps.replace(holdout="none").rendering_key
 
 
-def test_means_are_trained_on():
-    task = RotationTask(size=8, angles=12, digits=2, isolated=True, training="draws:6")
-    ensemble = Ensemble([RunSpec(task=task, decoder=small_decoder("mlp"))], torch.device("cpu"))
-    assert torch.isfinite(ensemble.examples.targets).all()
-    absent = [row for row in shown(task.training_values(0)) if len(row) == 1]
-    assert len(absent) == 2 + 12
-
-
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
@@ -149,16 +132,3 @@ def test_mistakes_name_the_field(fields, field):
     with pytest.raises(InvalidValue) as caught:
         BumpTask(**fields)
     assert caught.value.field == field
-
-
-def test_a_single_factor_is_never_isolated():
-    with pytest.raises(InvalidValue, match="isolated"):
-        RotationTask(isolated=True)
-
-
-def test_a_factor_that_is_always_shown_may_have_any_code():
-    fields = {"size": 5, "brightness": 2, "holdout": "none", "isolated": True, "encoding": "mixed:x=rate"}
-    task = BumpTask(**fields, isolated_factors=("x",))
-    assert torch.isfinite(task.examples(task.isolated_values()).inputs).all()
-    with pytest.raises(InvalidValue, match=r"encoding\.x"):
-        BumpTask(**fields)

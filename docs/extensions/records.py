@@ -14,7 +14,7 @@ from typing import Any
 
 import recombine
 import recombine.metrics
-from recombine.frozen import Frozen
+from recombine.records import Frozen
 
 QUOTED = re.compile(r"(`[^`]*`)")
 

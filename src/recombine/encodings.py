@@ -30,7 +30,7 @@ from torch import Tensor
 
 from recombine.errors import InvalidValue, listed, typed
 from recombine.factors import Factor, FactorGrid, Form
-from recombine.frozen import Variant, text_pieces
+from recombine.records import Variant
 from recombine.registry import Registry
 
 
@@ -51,9 +51,9 @@ class Encoding(Variant):
     differentiable: ClassVar[bool] = True
     """Whether the code varies smoothly with the value, and real-valued factors can be coded."""
 
-    @abstractmethod
     def size(self, factor: Factor) -> int:
-        """How many neurons code the factor."""
+        """How many neurons code the factor: one for each of its values, unless a subclass says otherwise."""
+        return factor.count
 
     @abstractmethod
     def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
@@ -102,9 +102,6 @@ class Bump(Encoding):
     variance: Annotated[float, Field(gt=0, le=1e9)] = 1.0
     """s², in squared neuron spacings (the encoding-width study uses 1, 3, … 11)."""
 
-    def size(self, factor: Factor) -> int:
-        return factor.count
-
     def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
         distance = _neurons(factor, values) - factor.position(values)[..., None]
         return torch.exp(-(distance**2) / (2 * self.variance))
@@ -124,9 +121,6 @@ class OneHot(Encoding):
 
     kind: Literal["onehot"] = "onehot"
     differentiable: ClassVar[bool] = False
-
-    def size(self, factor: Factor) -> int:
-        return factor.count
 
     def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
         position = factor.position(values)
@@ -179,9 +173,6 @@ class Ramp(Encoding):
     """
 
     kind: Literal["ramp"] = "ramp"
-
-    def size(self, factor: Factor) -> int:
-        return factor.count
 
     def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
         return (factor.position(values)[..., None] - _neurons(factor, values) + 0.5).clamp(0.0, 1.0)
@@ -264,9 +255,6 @@ class Circular(Encoding):
     variance: Annotated[float, Field(gt=0, le=1e9)] = 1.0
     """s², in squared neuron spacings."""
 
-    def size(self, factor: Factor) -> int:
-        return factor.count
-
     def code(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
         if factor.period is None:
             return Bump(variance=self.variance).code(values, factor)
@@ -303,18 +291,6 @@ class Mixed(Encoding):
         if not isinstance(fields, dict):
             return fields
         return {name: value if name == "kind" else _part(name, value) for name, value in fields.items()}
-
-    @classmethod
-    def from_text(cls, parts: list[str]) -> Self:
-        fields: dict[str, str] = {}
-        for piece in text_pieces(parts):
-            name, equals, text = piece.partition("=")
-            if not equals or name in fields:
-                raise InvalidValue(
-                    "encoding", piece, "one FACTOR=ENCODING for each factor, as x=bump or y=(bump:variance=3)"
-                )
-            fields[name] = text[1:-1] if text.startswith("(") and text.endswith(")") else text
-        return cls(**fields)
 
     @property
     def parts(self) -> dict[str, Encoding]:

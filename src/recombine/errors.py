@@ -9,10 +9,8 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-LONGEST_VALUE = 80
-"""Characters of an offending value that a message repeats."""
-LONGEST_NAME = 80
-"""Characters of the name of a field that a message repeats."""
+LONGEST = 80
+"""Characters of an offending value, and of a field's name, that a message repeats."""
 NAMED_FAILURES = 5
 """Failed runs that a message names."""
 LONGEST_REASON = 160
@@ -59,18 +57,10 @@ class InvalidValue(RecombineError, ValueError):
         self.field = field
         self.value = value
         self.allowed = allowed
-        super().__init__(f"{printable(field)} must be {allowed}, got {quoted(value)}")
+        super().__init__(f"{shortened(field)} must be {allowed}, got {_quoted(value)}")
 
     def __reduce__(self) -> tuple[Any, ...]:  # pickled where it leaves a worker process
         return type(self), (self.field, self.value, self.allowed)
-
-
-def printable(text: str) -> str:
-    """A name that may be a stranger's, on one line."""
-    short = shortened(text, LONGEST_NAME)
-    return "".join(
-        own if own.isprintable() else own.encode("unicode_escape", "surrogatepass").decode() for own in short
-    )
 
 
 class StoreError(RecombineError):
@@ -137,21 +127,18 @@ class DeviceError(RecombineError):
     """
 
 
-def quoted(value: object) -> str:
+def _quoted(value: object) -> str:
     """The value as a message repeats it: `repr`, on one line, shortened; of an array its kind and shape."""
-    try:
-        is_array = hasattr(value, "dtype") and bool(getattr(value, "shape", ()))
-        text = f"{type(value).__name__} {value.dtype} {tuple(value.shape)}" if is_array else repr(value)  # type: ignore[attr-defined]
-    except Exception:  # numbers of thousands of digits, lists inside themselves, whatever a `__repr__` may raise
-        text = f"{type(value).__name__} object"
+    if getattr(value, "shape", ()) and hasattr(value, "dtype"):
+        return f"{type(value).__name__} {value.dtype} {tuple(value.shape)}"  # type: ignore[attr-defined]
+    return shortened(repr(value))
+
+
+def shortened(text: str, longest: int = LONGEST) -> str:
+    """The text on one line, or its beginning and its end: of a path and of a field in a file, the end says most."""
     text = " ".join(text.split())
-    return shortened(text, LONGEST_VALUE)
-
-
-def shortened(text: str, longest: int) -> str:
-    """The text, or its beginning and its end: of a path and of a field in a file, the end says most."""
-    head, tail = longest // 3, longest - longest // 3 - 1
-    return text if len(text) <= longest else f"{text[:head]}…{text[-tail:]}"
+    head = longest // 3
+    return text if len(text) <= longest else f"{text[:head]}…{text[head + 1 - longest :]}"
 
 
 def reason_of(error: BaseException | None) -> str:
@@ -184,34 +171,8 @@ def typed(value: object) -> str:
     return f"({text})" if ":" in text else text
 
 
-_PLAIN = {
-    "missing": "given",
-    "bool_parsing": "true or false",
-    "bool_type": "true or false",
-    "int_parsing": "an integer",
-    "int_type": "an integer",
-    "int_from_float": "an integer",
-    "int_parsing_size": "an integer of ordinary size",
-    "float_parsing": "a number",
-    "float_type": "a number",
-    "finite_number": "a finite number",
-    "string_type": "a string",
-    "tuple_type": "a list",
-    "list_type": "a list",
-    "model_type": "an object with named fields",
-    "dict_type": "an object with named fields",
-}
-_BOUNDS = {
-    "greater_than": ("gt", "greater than {}"),
-    "greater_than_equal": ("ge", "at least {}"),
-    "less_than": ("lt", "less than {}"),
-    "less_than_equal": ("le", "at most {}"),
-    "multiple_of": ("multiple_of", "a multiple of {}"),
-}
-
-
 def from_pydantic(error: Any, fields: Iterable[str]) -> InvalidValue:
-    """The first complaint of a pydantic `ValidationError` as one line of ours.
+    """The first complaint of a pydantic `ValidationError` as one line of ours, in shorter words than pydantic's.
 
     `fields` are the names the model has, for the message about a name it does not have.
     """
@@ -220,14 +181,12 @@ def from_pydantic(error: Any, fields: Iterable[str]) -> InvalidValue:
     if isinstance(context.get("error"), InvalidValue):  # raised by a validator or a nested record, and wrapped
         return context["error"]
     field = str(first["loc"][0]) if first["loc"] else str(error.title)  # what follows are positions and union tags
-    value = first["input"]
     if kind == "extra_forbidden":
         return InvalidValue("field", field, f"one of {listed(fields)}")
     if kind == "missing":
-        value = None
-    if kind == "literal_error":
-        return InvalidValue(field, value, context["expected"])
-    if kind in _BOUNDS:
-        name, text = _BOUNDS[kind]
-        return InvalidValue(field, value, text.format(context[name]))
-    return InvalidValue(field, value, _PLAIN.get(kind) or first["msg"].removeprefix("Input should be "))
+        return InvalidValue(field, None, "given")
+    said = first["msg"].removeprefix("Input should be ")
+    if said.startswith("a valid "):
+        said = said.split(",")[0].replace("a valid integer", "an integer").replace("a valid ", "a ")
+    said = said.replace("greater than or equal to", "at least").replace("less than or equal to", "at most")
+    return InvalidValue(field, first["input"], said)

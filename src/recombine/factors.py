@@ -76,9 +76,7 @@ class Factor:
     count: int
     form: Form = "number"
     given: tuple[float, ...] | None = None
-    """The values themselves, lowest first, where they are not evenly spaced."""
     period: float | None = None
-    """After how much an angle returns; none for other forms."""
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and self.name.isidentifier()):

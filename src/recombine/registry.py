@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 from recombine.errors import InvalidValue, listed
-from recombine.frozen import Variant
+from recombine.records import Variant
 
 V = TypeVar("V", bound=Variant)
 

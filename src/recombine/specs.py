@@ -15,8 +15,8 @@ from pydantic import Field, model_validator
 
 from recombine.decoders import CNN, AnyDecoder, Interface, StagedDecoder, build_seeded
 from recombine.errors import InvalidValue
-from recombine.frozen import Frozen
 from recombine.keys import REVISION, canonical_json, stored_key, with_present_names
+from recombine.records import Frozen
 from recombine.streams import stream_seed
 from recombine.tasks import AnyTask, BumpTask
 
@@ -167,11 +167,8 @@ class RunSpec(Frozen):
         return build_seeded(self.decoder, self.interface, stream_seed(self.seed, "weights"))
 
     def seeds(self, seeds: Iterable[int]) -> list[RunSpec]:
-        """The same run for several seeds."""
-        return [self._seeded(seed) for seed in seeds]
-
-    def _seeded(self, seed: int) -> RunSpec:
-        """A copy with another seed, which nothing else depends on: what is valid is not checked again."""
-        if type(seed) is int and 0 <= seed < SEEDS:
-            return self.model_copy(update={"seed": seed})
-        return self.replace(seed=seed)
+        """The same run for several seeds; validated no further, as nothing else depends on the seed."""
+        seeds = list(seeds)
+        if wrong := [seed for seed in seeds if not 0 <= seed < SEEDS]:
+            raise InvalidValue("seed", wrong[0], f"0 to {SEEDS - 1}")
+        return [self.model_copy(update={"seed": int(seed)}) for seed in seeds]

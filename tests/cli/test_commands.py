@@ -1,9 +1,6 @@
 """The commands, as a user types them."""
 
 import csv
-import json
-import os
-import pty
 import re
 import signal
 import subprocess
@@ -65,15 +62,6 @@ def test_train_ends_with_a_table_and_serves_the_second_time(store_path, capsys):
     code, second, _ = run(line, capsys)
     assert second == first
     assert {path: path.stat().st_mtime_ns for path in store_path.glob("runs/*/*")} == stamps
-
-
-def test_flags_given_twice_are_crossed(store_path, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "160")
-    code, out, _ = run(f"train {SMALL} --lr 0.001 --lr 0.01 --polarity bright --polarity dark --device cpu", capsys)
-    assert code == 0
-    assert out.count("lr=0.01") == 2
-    assert out.count("polarity=dark") == 2
-    assert "4 runs" in out
 
 
 @pytest.mark.parametrize(
@@ -144,50 +132,6 @@ def test_interrupted_training_says_so_and_goes_on(store_path, monkeypatch, capsy
     assert code == 0
     _, alone, _ = run(f"{words} --store {store_path}2", capsys)
     assert finished.splitlines()[:-1] == alone.splitlines()[:-1]
-
-
-def test_a_bar_in_a_terminal(store_path):
-    words = [sys.executable, "-m", "recombine", "train", "--device", "cpu", *SMALL.split()]
-    leader, follower = pty.openpty()
-    process = subprocess.Popen(
-        [*words, "--seeds", "2..5"], stdout=subprocess.DEVNULL, stderr=follower, env={**os.environ, "TERM": "xterm"}
-    )
-    os.close(follower)
-    shown = b""
-    while True:
-        try:
-            part = os.read(leader, 4096)
-        except OSError:
-            break
-        if not part:
-            break
-        shown += part
-    process.wait(60)
-    text = shown.decode()
-    assert process.returncode == 0
-    assert "/4 runs" in text
-    assert "steps/s" in text
-    assert "member" in text
-
-
-def test_reproduce_writes_a_report(store_path, tmp_path, capsys):
-    out = tmp_path / "report"
-    flags = " ".join(["--set size=8", "--set width=4", "--set steps=3", "--set samples=40"])
-    code, text, _ = run(f"reproduce encodings {flags} --processes 1 --out {out} --device cpu", capsys)
-    assert code == 0
-    assert "C1" in text
-    assert str(out / "index.html") in text.replace("\n", "")
-    for name in ("index.html", "data/encodings.nc", "provenance.json", "claims.json"):
-        assert (out / name).stat().st_size > 0
-    (claim,) = json.loads((out / "claims.json").read_text())
-    assert claim["verdict"] == "not decidable"  # after three steps nothing is learnt
-    page = (out / "index.html").read_text()
-    assert "http" not in page.replace("http-equiv", "")
-    assert "<script src" not in page
-    assert "keeps no decoders" in page
-    code, _, error = run(f"report {out} --store {store_path}", capsys)
-    assert code == 2
-    assert error.count("\n") == 1
 
 
 def test_an_interruption_is_said(store_path, monkeypatch, capsys):

@@ -4,16 +4,12 @@ import os
 
 import numpy as np
 import pytest
-import torch
 from safetensors.torch import save_file
 from torch import nn
 
-import recombine
-from recombine.errors import InvalidValue
 from tests.command import captured
 
 CODE = """
-import sys
 from torch import nn
 import beside
 
@@ -31,24 +27,11 @@ def needs(width):
 def raises():
     return {}["missing"]
 
-def leaves():
-    sys.exit(3)
-
-class Never(nn.Module):
-    def forward(self, values):
-        raise KeyError("no such layer")
-
 class Sometimes(nn.Module):
     def forward(self, values):
         assert [3, 1] not in values.tolist(), "not here"  # one point that is not among the first to be tried
         return values * 2
 
-class Picky(nn.Linear):
-    def load_state_dict(self, state):
-        raise AttributeError("not like this")
-
-def picky():
-    return Picky(2, 3)
 """
 
 
@@ -66,20 +49,14 @@ def folder(tmp_path_factory):
     right = np.arange(75, dtype=float).reshape(25, 3) / 75
     arrays = {
         "right": right, "big_endian": right.astype(">f4"), "extended": right.astype(np.longdouble),
-        "whole": right.astype("int16"), "flat": right.reshape(-1), "texts": np.full(25, "a"),
-        "objects": np.array([{}] * 25, dtype=object), "nan": np.full((25, 3), np.nan),
+        "flat": right.reshape(-1), "objects": np.array([{}] * 25, dtype=object), "nan": np.full((25, 3), np.nan),
         "points": np.ones((5, 5), dtype=">i4"), "mask": np.eye(5, dtype=bool), "other_mask": np.eye(4, dtype=bool),
     }  # fmt: skip
     for name, array in arrays.items():
         np.save(path / f"{name}.npy", array)
-    np.savez(path / "archive.npz", right)
-    os.replace(path / "archive.npz", path / "zipped.npy")
-    (path / "cut.npy").write_bytes((path / "right.npy").read_bytes()[:150])
     header = (path / "right.npy").read_bytes().replace(b"(25, 3), }", b"(9**9, 3)}")
     (path / "program.npy").write_bytes(header)
     (path / "deep.json").write_text("[" * 100_000)
-    (path / "odd.json").write_text('{"a": 1}')
-    os.mkfifo(path / "pipe.npy")
     os.mkfifo(path / "pipe.json")
     save_file(nn.Linear(2, 3).state_dict(), path / "right.safetensors")
     save_file(nn.Linear(2, 4).state_dict(), path / "other.safetensors")
@@ -102,7 +79,7 @@ def diagnose(folder, monkeypatch, capsys):
     [
         "mods:factory", "mods.py:factory", "./mods.py:factory", "below/mods.py:factory", "below/json.py:factory",
         "{folder}/mods.py:module", "mods:Group.member", "mods:module --weights right.safetensors",
-        "mods:module --targets right.npy", "mods:module --targets big_endian.npy", "mods:module --targets whole.npy",
+        "mods:module --targets right.npy", "mods:module --targets big_endian.npy",
         "mods:module --targets extended.npy", "mods:module --holdout mask:mask.npy",
     ],
 )  # fmt: skip
@@ -113,43 +90,27 @@ def test_a_users_code_and_files_are_taken(words, folder, diagnose):
     assert ("id_error" in out) == ("--targets" in words)
 
 
-@pytest.mark.parametrize("name", ["big_endian", "extended"])
-def test_other_number_formats_are_the_same_numbers(name, diagnose):
-    assert diagnose(f"mods:module --targets {name}.npy")[1] == diagnose("mods:module --targets right.npy")[1]
-
-
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
         ("mods:needs", "needs() missing 1 required positional argument: 'width'"),
-        ("mods:raises", "(KeyError: 'missing', mods.py line "),
-        ("mods:leaves", "(SystemExit: 3, mods.py line "),
+        ("mods:raises", "(KeyError: 'missing')"),
         ("mods:absent", "no attribute 'absent'"),
         ("./broken.py:factory", "(SyntaxError: "),
-        ("imports.py:factory", "No module named 'a_package_that_is_not_there', imports.py line 1"),
+        ("imports.py:factory", "No module named 'a_package_that_is_not_there'"),
         ("absent.py:factory", "no file absent.py"),
         ("mods.py:", "factory"),
-        ("mods:Never", "(KeyError: 'no such layer')"),
         ("mods:Sometimes", "AssertionError: not here"),
-        ("mods:picky --weights right.safetensors", "(AttributeError: not like this)"),
         ("mods:module --weights other.safetensors", "the state of this module"),
         ("mods:module --weights mods.py", "a whole .safetensors file"),
         ("mods:module --targets flat.npy", "25 rows"),
-        ("mods:module --targets texts.npy", "an array of real numbers"),
         ("mods:module --targets objects.npy", "a whole .npy file"),
         ("mods:module --targets nan.npy", "finite numbers"),
-        ("mods:module --targets zipped.npy", "not an .npz archive"),
-        ("mods:module --targets cut.npy", "a whole .npy file"),
         ("mods:module --targets program.npy", "a whole .npy file"),
-        ("mods:module --targets pipe.npy", "not a regular file"),
         ("mods:module --holdout mask:points.npy", "a boolean .npy array"),
         ("mods:module --holdout mask:other_mask.npy", "(5, 5)"),
         ("mods:module --holdout mask:deep.json", ".json (list of points)"),
-        ("mods:module --holdout mask:odd.json", "points"),
         ("mods:module --holdout mask:pipe.json", "not a regular file"),
-        ("mods:module --background nan", "background"),
-        ("mods:module --memory -1", "memory"),
-        ("mods:module --geometry exakt", "exact"),
     ],
 )
 def test_what_cannot_be_used_is_one_line(words, expected, diagnose):
@@ -158,45 +119,3 @@ def test_what_cannot_be_used_is_one_line(words, expected, diagnose):
     assert err.count("\n") == 1, err
     assert expected in err
     assert out == ""
-
-
-class Failing(nn.Module):
-    """Raises for some values only, so that it is found while it is measured."""
-
-    def forward(self, values):
-        if values.max() > self.limit:
-            raise ZeroDivisionError("in the user's own code")
-        return values
-
-    def __init__(self, limit):
-        super().__init__()
-        self.limit = limit
-
-
-@pytest.mark.parametrize("limit", [-1, 3])
-def test_in_python_the_users_error_is_the_cause(limit):
-    with pytest.raises(InvalidValue, match="Failing") as caught:
-        recombine.diagnose(Failing(limit), "x=0:4,y=0:4")
-    cause = caught.value.__cause__
-    assert isinstance(cause, ZeroDivisionError)
-    frames = []
-    trace = cause.__traceback__
-    while trace:
-        frames.append(trace.tb_frame.f_code.co_filename)
-        trace = trace.tb_next
-    assert frames[-1] == __file__
-
-
-def test_in_python_an_encodings_error_is_the_cause():
-    with pytest.raises(InvalidValue, match="IndexError") as caught:
-        recombine.diagnose(nn.Linear(2, 3), "x=0:4,y=0:4", encode=lambda values: values[:, [0, 7]])
-    assert isinstance(caught.value.__cause__, IndexError)
-
-
-def test_paths_are_searched_only_while_a_factory_is_loaded(folder, diagnose):
-    import sys
-
-    before = list(sys.path)
-    diagnose("below/mods.py:factory")
-    assert sys.path == before
-    assert torch.is_grad_enabled()

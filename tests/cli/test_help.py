@@ -8,9 +8,8 @@ import pytest
 
 from recombine.cli import COMMANDS
 from recombine.cli.flags import PARTS as SPEC_PARTS
-from recombine.cli.flags import spec_flags
 from recombine.papers import DEFAULT
-from recombine.tasks import TASKS, Task
+from recombine.tasks import TASKS
 from recombine.training import DEVICES
 from tests.command import run
 
@@ -45,25 +44,3 @@ def test_everything_is_described_within_eighty_columns(command, monkeypatch):
     assert max(len(line) for line in text.splitlines()) <= 80
     for line in text.splitlines():  # a name beside an empty description
         assert not re.fullmatch(r"│ [* ]*[A-Z-]+( STR| PATH| INT)?(\.\.\.)? +(\[required\] +)?│", line), line
-
-
-def test_a_sentence_is_said_once():
-    for flag in spec_flags():
-        sentences = [part.strip() for part in re.split(r"(?<=\.) ", flag.help) if "Default" not in part]
-        assert len(sentences) == len(set(sentences)), flag.help
-
-
-def test_a_field_that_all_tasks_have_is_described_once():
-    flags = {flag.name: flag.help for flag in spec_flags()}
-    for name, info in Task.model_fields.items():
-        if name != "kind":
-            text = " ".join(info.description.replace("`", "").split())
-            assert flags[name].count(text) == 1, name
-            assert not re.search(rf"\b({'|'.join(TASKS)}): ", flags[name].partition(text)[0]), name
-    assert flags["size"].count("Rows and columns") == 1
-
-
-def test_one_store_one_description(monkeypatch):
-    said = {re.search(r"--store(?: PATH)? +(.*?) *│", help_of(command, 160, monkeypatch))[1]
-            for command in ("train", "diagnose", "reproduce", "runs list", "runs prune")}  # fmt: skip
-    assert said == {"Directory of runs. Default: $RECOMBINE_STORE or ./runs."}

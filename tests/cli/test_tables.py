@@ -6,7 +6,7 @@ import pytest
 from rich.text import Text
 
 from recombine.cli.tables import LONG, Column, Holds, write_table
-from recombine.screen import Screen
+from recombine.console import Screen
 
 
 def written(columns, width=None):

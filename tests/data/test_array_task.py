@@ -61,13 +61,6 @@ def test_the_ends_of_a_whole_turn_have_one_code():
     assert torch.allclose(first, last)
 
 
-def test_rows_in_any_order_are_the_same_examples():
-    order = np.random.default_rng(1).permutation(24)
-    one, other = task(), shuffled(order)
-    assert one.grid == other.grid
-    assert torch.equal(one.render(one.grid.points), other.render(one.grid.points))
-
-
 def test_missing_combinations_are_neither_kept_nor_held_out():
     rows = [row for row in range(24) if row not in (3, 17)]
     partial = shuffled(rows).replace(holdout="center")
@@ -141,30 +134,9 @@ def test_a_mean_is_read_once(monkeypatch):
     assert unkept.means == {}
 
 
-def test_isolated_examples_train_from_a_window_to_the_same_bits(monkeypatch):
-    data = task(isolated=True, holdout="corner")
-    _, expected = trained(specs(data))
-    monkeypatch.setattr(tables, "RESIDENT_BYTES", 0)
-    monkeypatch.setitem(tables.WINDOW_BYTES, "cpu", 4000)
-    streamed, state = trained(specs(data))
-    assert streamed.table.streamed
-    assert torch.equal(state.weights, expected.weights)
-
-
 def test_blank_is_the_mean_image():
     assert torch.allclose(task().blank, torch.from_numpy(images()).float().mean(dim=0) / 255)
     assert torch.allclose(task(direction="encode").blank, task().codes(task().grid.points).mean(dim=0).float())
-
-
-def test_directions_mirror_each_other():
-    there, back = task().examples(task().grid.points), task(direction="encode").examples(task().grid.points)
-    assert torch.equal(there.targets[:, None], back.inputs)
-    assert torch.equal(there.inputs, back.targets)
-
-
-def test_equal_tasks_are_equal_specs():
-    assert task(categorical=("y", "x", "x", "shape")) == task(categorical=("x", "y"))
-    assert task(categorical=("x",)) != task()
 
 
 def specs(data, seeds=3):

@@ -156,13 +156,6 @@ def test_unpacked_images_that_were_damaged_or_deleted_are_unpacked_again(tmp_pat
         assert np.array_equal(opened.pixels.take(np.arange(24)), images())
 
 
-def test_a_folder_is_read_again_when_a_picture_changes(tmp_path):
-    folder = picture_folder(tmp_path / "pictures")
-    before = open_images(folder).digest
-    (folder / "image 3.png").write_bytes((folder / "image 4.png").read_bytes())
-    assert open_images(folder).digest != before
-
-
 @pytest.mark.parametrize("rows", [[5, 2], [2, 3, 4], [0], [23, 0, 1, 9], []], ids=str)
 def test_no_more_is_read_than_asked_for(rows, tmp_path, monkeypatch):
     """Memory does not grow with the file: rows that lie together are one read, and nothing else is read."""

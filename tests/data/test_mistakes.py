@@ -15,7 +15,6 @@ from PIL import Image
 from recombine import ArrayTask
 from recombine.data import opening
 from recombine.errors import InvalidValue
-from tests.command import captured
 from tests.data.files import (
     SIDE,
     factors,
@@ -180,15 +179,10 @@ ARRAYS = {
     "flat images": ({"images": np.zeros((24, 36))}, "images"),
     "a name that is none": ({"factors": {"a b": [0] * 24}}, "factors"),
     "too few values": ({"factors": {"x": [0, 1]}}, "factors.x"),
-    "an empty text": ({"factors": {"x": ["", *"abcdefghijklmnopqrstuvw"]}}, "factors.x"),
-    "a category that is none": ({"categorical": ("z",)}, "categorical"),
-    "an angle that is a text": ({"angular": ("shape",)}, "factors.shape"),
     "an angular category": ({"angular": ("x",), "categorical": ("x",)}, "angular"),
     "data too": ({"data": "a.npz"}, "data"),
     "angles over a turn": ({"angular": ("x",), "turn": 1.5}, "factors.x"),
-    "isolated rates": ({"isolated": True, "encoding": "rate"}, "encoding"),
     "between images": ({"centers": "real"}, "centers"),
-    "a hold-out outside": ({"holdout": "center:0:9"}, "holdout.high"),
 }
 
 
@@ -212,27 +206,3 @@ def test_what_does_not_fit_the_disk_is_refused_before_anything_is_written(tmp_pa
     with pytest.raises(InvalidValue, match="what fits the disk"):
         ArrayTask(data=sprites_npz(tmp_path / "a.npz"))
     assert not list(cache_folder.iterdir())
-
-
-@pytest.mark.parametrize("words", [["train"], ["diagnose", "torch.nn:Identity"]], ids=lambda words: words[0])
-def test_commands_say_it_in_one_line(words, tmp_path, store_path, capsys):
-    file = sprites_npz(tmp_path / "a.npz", latents_values=labels()[:9])
-    ended = captured([*words, "--data", file], capsys)
-    assert (ended.code, ended.out) == (2, "")
-    assert ended.err.strip().count("\n") == 0
-    assert "24 rows, one per image" in ended.err
-    assert not store_path.exists()
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "train --task array",
-        "train --task bump --data x.npz",
-        "diagnose torch.nn:Identity --data x.npz --grid x=0:2",
-        "diagnose torch.nn:Identity --grid x=0:2 --turn 3",
-        "diagnose torch.nn:Identity --data none.npz",
-    ],
-)
-def test_flags_that_do_not_go_together(words, store_path, capsys):
-    assert captured(words, capsys).code == 2

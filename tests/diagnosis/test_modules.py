@@ -11,9 +11,9 @@ import recombine
 from recombine.decoders import DECODERS
 from recombine.diagnosis import Diagnosis, parse_grid
 from recombine.errors import InvalidValue
-from recombine.metrics import decoder_reader, metric_tensor
+from recombine.metrics import metric_tensor
 from recombine.tasks import BumpTask
-from tests.small import small_spec
+from tests.small import small_spec, stage_reader
 
 GRID = "x=0:7,y=0:7"
 TASK = BumpTask(size=8, holdout="center:2:5")
@@ -107,7 +107,7 @@ def test_our_decoders_measure_as_the_metrics_do(kind):
     spec = small_spec(kind, task={"holdout": "center:2:5"})
     module = spec.module()
     result = checked(module)
-    reader = decoder_reader(module, lambda values: spec.task.codes(values).float())
+    reader = stage_reader(module, lambda values: spec.task.codes(values).float())
     direct = metric_tensor(reader, spec.task.grid.points)
     for name in module.stage_names[:-1]:
         found = result["metric"].sel(stage=f"stages.{name}").values.reshape(64, 2, 2)

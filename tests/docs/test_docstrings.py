@@ -8,7 +8,7 @@ import pytest
 from pydantic import Field
 
 import recombine as rc
-from recombine.frozen import Frozen
+from recombine.records import Frozen
 
 CALLABLE = [name for name in rc.__all__ if callable(getattr(rc, name))]
 
@@ -85,11 +85,3 @@ def test_a_records_fields_are_added_to_its_parameters():
     assert "second : float or None, default 2.0\n" in Sample.__doc__
     assert Sample.__doc__.index("Parameters") < Sample.__doc__.index("second :") < Sample.__doc__.index("Examples")
     assert Sample.__doc__.count("Parameters\n") == 1
-
-
-class Bare(Frozen):
-    """A record without fields."""
-
-
-def test_a_record_without_fields_has_no_parameters():
-    assert Bare.__doc__ == "A record without fields."

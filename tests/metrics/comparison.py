@@ -1,8 +1,23 @@
-"""A diagnosis held against a study's stage profile of the same network."""
+"""Stages that are given, their columns, and a diagnosis held against a study's stage profile of the same network."""
 
 import numpy as np
+import torch
 
-from recombine.metrics.registry import STAGE_METRICS
+from recombine.factors import Factor, FactorGrid
+from recombine.metrics.profile import stage_profile
+from recombine.metrics.registry import STAGE_METRICS, Stage
+
+
+def stage_over(features, shape, held_out=None, exact=None):
+    """A stage over a grid of integers."""
+    grid = FactorGrid(tuple(Factor("xyz"[k], 0, count - 1, count) for k, count in enumerate(shape)))
+    mask = torch.zeros(len(grid.points), dtype=torch.bool) if held_out is None else held_out
+    return Stage("stage", features, grid.points, grid, mask, exact)
+
+
+def columns_of(stage, names):
+    """Columns of registered metrics of one stage."""
+    return {name: values[0] for name, values in stage_profile([stage], names).columns.items()}
 
 
 def assert_same_profile(result, profile):

@@ -1,4 +1,4 @@
-"""Examples in the docstrings of the metrics."""
+"""Examples in the docstrings of the metrics and of the theory."""
 
 import doctest
 import importlib
@@ -7,8 +7,13 @@ import pkgutil
 import pytest
 
 import recombine.metrics
+import recombine.theory
 
-MODULES = [info.name for info in pkgutil.iter_modules(recombine.metrics.__path__, "recombine.metrics.")]
+MODULES = [
+    info.name
+    for package in (recombine.metrics, recombine.theory)
+    for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
+]
 
 
 @pytest.mark.parametrize("name", MODULES)

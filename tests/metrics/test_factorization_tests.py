@@ -6,21 +6,16 @@ import pytest
 import torch
 
 import recombine as rc
-from recombine.factors import Factor, FactorGrid
 from recombine.metrics import theory_metrics
-from recombine.metrics.profile import stage_profile
-from recombine.metrics.registry import Stage
 from recombine.theory.factorization import linear_factorization, unit_selectivity
 from recombine.theory.projections import both_grams, point_coordinates
+from tests.metrics.comparison import columns_of, stage_over
 
 NAMES = ("linear_factorization", "partial_grouping", "unit_selectivity")
 
 
 def evaluated(features, counts, held_out=None, names=NAMES):
-    grid = FactorGrid(tuple(Factor("xyz"[k], 0, n - 1, n) for k, n in enumerate(counts)))
-    mask = torch.zeros(len(grid.points), dtype=torch.bool) if held_out is None else held_out
-    stage = Stage("stage", features, grid.points, grid, mask)
-    return {name: values[0] for name, values in stage_profile([stage], names).columns.items()}
+    return columns_of(stage_over(features, counts, held_out), names)
 
 
 def mixed(features, size=6):

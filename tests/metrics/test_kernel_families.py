@@ -11,15 +11,12 @@ from recombine.errors import InvalidValue
 from recombine.metrics import block_contrast, family_kernels, gram_matrix, interior, kernel_families
 from recombine.metrics.kernel_families import FAMILIES, FAMILY_WIDTHS
 from recombine.tasks import BumpTask
+from tests.small import noise
 
 TASK = BumpTask(size=14)
 SHAPE, HELD_OUT = TASK.grid.shape, TASK.held_out
 POINTS = TASK.grid.points
 INSIDE = interior(HELD_OUT, SHAPE)
-
-
-def noise(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def planted(family, width, profile="gaussian"):
@@ -28,14 +25,12 @@ def planted(family, width, profile="gaussian"):
     return family_kernels(family, POINTS, POINTS)[candidate]
 
 
-@pytest.mark.parametrize(("rows", "standardised"), [(INSIDE, False), (INSIDE, True), (None, False)])
+@pytest.mark.parametrize(("rows", "standardised"), [(INSIDE, True), (None, False)])
 @pytest.mark.parametrize(
     ("family", "width", "profile"),
     [
-        ("or", 1.41, "exponential"), ("or", 2.83, "gaussian"),
-        ("product", 4.0, "exponential"), ("product", 8.0, "exponential"),
-        ("radial", 4.0, "exponential"), ("radial", 2.0, "exponential"),
-        ("sum", 2.83, "gaussian"), ("sum", 8.0, "exponential"),
+        ("or", 1.41, "exponential"), ("product", 4.0, "exponential"), ("radial", 4.0, "exponential"),
+        ("sum", 2.83, "gaussian"),
     ],
 )  # fmt: skip
 def test_planted_families_win(family, width, profile, rows, standardised):
@@ -43,7 +38,6 @@ def test_planted_families_win(family, width, profile, rows, standardised):
     clean = kernel_families(gram, SHAPE, HELD_OUT, rows=rows, standardised=standardised)
     assert clean.agreement[family].item() == pytest.approx(1)
     assert clean.width[family].tolist() == [width, width]
-    assert clean.gaussian[family].tolist() == [profile == "gaussian"] * 2
     rivals = [value for name, value in clean.agreement.items() if name != family]
     assert max(rivals) < 1 - 1e-5
     noisy = gram + 0.02 * gram[HELD_OUT][:, ~HELD_OUT].std() * noise(2, *gram.shape)
@@ -166,13 +160,6 @@ def test_overlap_over_thresholds_against_a_loop(threshold):
     assert torch.allclose(gram_matrix(1 - outputs, "overlap", dark=True, threshold=threshold), found)
 
 
-def test_overlap_threshold_is_the_scripts_by_default():
-    outputs = torch.rand(2, 5, 30, generator=torch.Generator().manual_seed(0))
-    for dark in (False, True):
-        before = gram_matrix(outputs, "overlap", dark=dark)
-        assert torch.allclose(before, gram_matrix(outputs, "overlap", dark=dark, threshold=0.7))
-
-
 def test_contrast_of_a_block_against_a_loop():
     grams = noise(2, len(POINTS), len(POINTS))
     found = block_contrast(grams, POINTS, HELD_OUT)
@@ -185,12 +172,3 @@ def test_contrast_of_a_block_against_a_loop():
                 (with_one if shared else without).append(gram[row, column])
         slow = (np.mean(with_one) - np.mean(without)) / np.std(with_one + without, ddof=1)
         assert found[member].item() == pytest.approx(slow)
-
-
-def test_contrast_of_a_block_sees_only_the_block():
-    gram = planted("or", 0.35)
-    gram[HELD_OUT.logical_not()] = 0
-    assert block_contrast(gram, POINTS, HELD_OUT) > 2
-    gram[HELD_OUT] = 0
-    gram[~HELD_OUT] = planted("or", 0.35)[~HELD_OUT]
-    assert torch.isnan(block_contrast(gram, POINTS, HELD_OUT))

@@ -4,18 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from recombine.errors import InvalidValue
 from recombine.metrics import interior, peak_scores, separate_peaks
 from recombine.tasks import BumpTask
+from tests.small import noise
 
 TASK = BumpTask(size=20)
 POINTS, HELD_OUT = TASK.grid.points, TASK.held_out
 INSIDE = interior(HELD_OUT, TASK.grid.shape)
 TRUTH = TASK.render(POINTS)
-
-
-def noise(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def superposer():
@@ -43,7 +39,6 @@ def test_peaks_known_answers():
     assert at(torch.zeros(5, 5)) == []
     assert at(torch.full((5, 5), torch.nan)) == []
     assert separate_peaks(1 - bumps((4, 7)) - 1, dark=True).nonzero().tolist() == [[7, 4]]
-    assert separate_peaks(3 * bumps((4, 7)), height=20.0).sum() == 0
 
 
 def test_level_ground_and_noise_on_it_are_one_peak():
@@ -58,7 +53,6 @@ def test_level_ground_and_noise_on_it_are_one_peak():
 def test_shoulders_are_no_peaks():
     slope = torch.tensor([[0.0, 0.5, 1.0, 0.93, 0.97, 0.6, 0.0, 0.3, 0.1, 0.9]])
     assert at(slope) == [(0, 2), (0, 9)]  # 0.97 stands out by 0.04 only, 0.3 is beside 0.9
-    assert separate_peaks(slope, prominence=0.01).sum() == 2  # 0.97 is within two pixels of 1
 
 
 def slow_peaks(image, threshold=0.25, prominence=0.1):
@@ -103,16 +97,6 @@ def test_composers_have_one_peak_and_superposers_many_that_are_aligned():
     assert scores["away_chance"][1] < 0.6
 
 
-def test_noise_is_aligned_as_chance_is():
-    scores = peak_scores(noise(12, 196, 14, 14), BumpTask(size=14).grid.points)
-    over = scores["aligned"] - scores["aligned_chance"]
-    assert over.mean().abs() < 3 * over.std() / 12**0.5 + 1e-3
-    away = scores["away_aligned"] - scores["away_chance"]
-    assert away.mean().abs() < 3 * away.std() / 12**0.5 + 1e-3
-    uniform = 1 - (1 - 3 / 14) ** 2  # a random place is near a row of three or a column of three
-    assert scores["aligned_chance"].mean().item() == pytest.approx(uniform, abs=0.05)
-
-
 def test_scores_against_loops():
     signals, points = noise(2, 9, 10, 10) / 2, torch.rand(9, 2, generator=torch.Generator().manual_seed(1)) * 9
     scores = peak_scores(signals.float(), points)
@@ -137,12 +121,8 @@ def test_scores_against_loops():
         assert scores["centred"][member].item() == pytest.approx(sum(near) / 9)
 
 
-def test_images_in_parts_and_wrong_arguments(monkeypatch):
+def test_images_in_parts(monkeypatch):
     signals = noise(3, 5, 8, 8)
     together = separate_peaks(signals)
     monkeypatch.setattr("recombine.metrics.peaks.IMAGES_AT_ONCE", 4)
     assert torch.equal(together, separate_peaks(signals))
-    with pytest.raises(InvalidValue, match="height"):
-        separate_peaks(signals, height=0.0)
-    with pytest.raises(InvalidValue, match="prominence"):
-        separate_peaks(signals, prominence=0.0)

@@ -51,7 +51,3 @@ def test_interior_of_small_holdouts_takes_a_smaller_margin(side, count):
     inside = interior(held_out.flatten(), (11, 11))
     assert int(inside.sum()) == count
     assert not (inside & ~held_out.flatten()).any()
-
-
-def test_interior_of_nothing_is_nothing():
-    assert not interior(torch.zeros(9, dtype=torch.bool), (3, 3)).any()

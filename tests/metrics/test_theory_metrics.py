@@ -1,15 +1,12 @@
 """The theory's stage metrics: their functions' numbers, known ones, and none where something is missing."""
 
-import numpy as np
 import pytest
 import torch
 
-import recombine as rc
-from recombine.factors import Factor, FactorGrid
 from recombine.metrics import gram_matrix, partial_factorization
-from recombine.metrics.profile import stage_profile
-from recombine.metrics.registry import STAGE_METRICS, Stage
+from recombine.metrics.registry import STAGE_METRICS
 from recombine.theory.reversibility import factor_recovery
+from tests.metrics.comparison import columns_of, stage_over
 from tests.theory.chains import COUNT, GRID, blocks, pooled
 from tests.theory.test_transport import box
 
@@ -25,19 +22,13 @@ NAMES = (
 COLUMNS = {column.name for name in NAMES for column in STAGE_METRICS[name].columns}
 
 
-def grid_of(*counts):
-    return FactorGrid(tuple(Factor("xyz"[k], 0, max(1, n) - 1, n) for k, n in enumerate(counts)))
-
-
-def evaluated(features, grid, held_out, exact=None):
-    stage = Stage("stage", features, grid.points, grid, held_out, exact)
-    return {name: values[0] for name, values in stage_profile([stage], NAMES).columns.items()}
+def evaluated(features, shape, held_out=None, exact=None):
+    return columns_of(stage_over(features, shape, held_out, exact), NAMES)
 
 
 def test_a_block_code_and_its_pooling():
-    grid, held_out = grid_of(COUNT, COUNT), box(3, 9)
     features = torch.stack([blocks(GRID), pooled(blocks(GRID))])
-    values = evaluated(features, grid, held_out)
+    values = evaluated(features, (COUNT, COUNT), box(3, 9))
     assert set(values) == COLUMNS
     assert values["additivity"].tolist() == pytest.approx([1, 1])
     assert values["partial_factorization"].tolist() == pytest.approx([1, 1])
@@ -55,33 +46,21 @@ def test_a_block_code_and_its_pooling():
 
 def test_columns_are_the_functions_numbers():
     features = torch.randn(30, 7, generator=torch.Generator().manual_seed(0)) + 1
-    grid = grid_of(5, 6)
-    values = evaluated(features, grid, torch.zeros(30, dtype=torch.bool))
+    values = evaluated(features, (5, 6))
     assert set(values) == COLUMNS - {"factor_recovery_held", "hole_dependence", "hole_openness", "hole_misplaced"}
     expected = partial_factorization(gram_matrix(features, "cosine"), (5, 6))
     assert values["partial_factorization"].item() == pytest.approx(expected.item())
-    assert torch.allclose(values["factor_recovery"], factor_recovery(features, grid.points))
+    assert torch.allclose(values["factor_recovery"], factor_recovery(features, stage_over(features, (5, 6)).points))
 
 
 def test_small_grids_and_stages_of_zeros():
-    one = evaluated(torch.ones(1, 2), grid_of(1), torch.zeros(1, dtype=torch.bool), torch.ones(1, 1, 1))
+    one = evaluated(torch.ones(1, 2), (1,), exact=torch.ones(1, 1, 1))
     assert "factor_recovery" not in one
-    few = evaluated(torch.zeros(6, 2), grid_of(2, 3), torch.arange(6) == 4)
+    few = evaluated(torch.zeros(6, 2), (2, 3), torch.arange(6) == 4)
     assert few["partial_factorization"].isnan()
     assert few["hole_openness"].item() == 0
-    line = evaluated(torch.arange(6.0)[:, None], grid_of(6), torch.arange(6) == 4)
+    line = evaluated(torch.arange(6.0)[:, None], (6,), torch.arange(6) == 4)
     assert set(line) == {
         "factor_recovery", "factor_recovery_held", "jacobian_rank", "local_loss", "hole_openness", "hole_misplaced",
     }  # fmt: skip
     assert line["hole_openness"].item() == pytest.approx(1)
-
-
-def test_a_diagnosis_has_them():
-    task = rc.BumpTask(size=8, holdout="center:2:5")
-    module = rc.RunSpec(task=task, decoder=rc.MLP(width=16, depth=1)).module()
-    result = rc.diagnose(module, task.grid, encode=task.encoding, holdout=task.held_out, thorough=NAMES)
-    assert set(result.data_vars) >= COLUMNS
-    assert result["factor_recovery"].dims == ("stage", "factor")
-    assert not any(column.heading for name in NAMES for column in STAGE_METRICS[name].columns), "the table is wide"
-    np.testing.assert_allclose(result["additivity"].values[0], 1.0)
-    assert not any(STAGE_METRICS[name].in_studies for name in NAMES), "stored results of studies stay as they are"

@@ -4,20 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from recombine.factors import Factor, FactorGrid
 from recombine.metrics import log_volume
-from recombine.metrics.profile import stage_profile
-from recombine.metrics.registry import Stage
 from recombine.metrics.volumes import FLOOR
+from tests.metrics.comparison import columns_of, stage_over
 
 
 def statistics(volume, held_out):
     """Of a stage whose log10 volume is given, at points on a line."""
-    grid = FactorGrid((Factor("x", 0, 1, volume.shape[-1]),))
     metric = (10 ** (2 * volume.double()))[..., None, None]
-    stage = Stage("output", torch.rand(*volume.shape, 2), grid.points, grid, held_out, metric)
-    columns = stage_profile([stage], ["volume_held_out"]).columns
-    return {name.removeprefix("log_volume_"): values[0] for name, values in columns.items()}
+    stage = stage_over(torch.rand(*volume.shape, 2), volume.shape[-1:], held_out, metric)
+    columns = columns_of(stage, ["volume_held_out"])
+    return {name.removeprefix("log_volume_"): value for name, value in columns.items()}
 
 
 def test_the_logarithm_is_floored():
@@ -41,13 +38,3 @@ def test_spreads_are_about_a_regions_own_mean():
     lifted = statistics(volume + 7 * held_out, held_out)  # another level is no spread
     for name in ("spread_held", "spread_excess"):
         torch.testing.assert_close(lifted[name], found[name])
-
-
-def test_stages_have_the_excess_and_what_it_is_of():
-    grid = FactorGrid((Factor("x", 0, 4, 5), Factor("y", 0, 5, 6)))
-    tangents = torch.randn(30, 4, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    stage = Stage("output", torch.rand(30, 2), grid.points, grid, torch.arange(30) % 3 == 0, tangents.mT @ tangents)
-    columns = stage_profile([stage], ["volume_kept", "volume_held_out"]).columns
-    held, kept, excess = (columns[f"log_volume_spread_{name}"][0].item() for name in ("held", "kept", "excess"))
-    assert excess == pytest.approx(held - kept)
-    assert excess != 0

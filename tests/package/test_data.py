@@ -4,10 +4,6 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
-
-from recombine.version import __version__
-
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "recombine"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -37,25 +33,11 @@ def test_every_file_that_is_no_module_is_in_the_wheel():
     assert set(NEEDED) <= data_files()
 
 
-@pytest.mark.parametrize("glob", GLOBS)
-def test_every_glob_matches_something(glob):
-    assert matched(glob)
-
-
 def test_every_folder_with_data_is_a_package_or_within_one():
     """`packages.find` takes folders with an `__init__.py`; a module elsewhere would be left out."""
     for path in PACKAGE.rglob("*.py"):
         folders = [folder for folder in path.parents if PACKAGE in (folder, *folder.parents)]
         assert all((folder / "__init__.py").exists() for folder in folders), path
-
-
-def test_the_version_is_written_once():
-    assert "version" not in PROJECT
-    assert PROJECT["dynamic"] == ["version"]
-    assert PYPROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "recombine.version.__version__"}
-    assert re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc)\d+)?(\.dev\d+)?", __version__)
-    sources = [path for path in PACKAGE.rglob("*.py") if re.search(r"__version__ *= *['\"]", path.read_text())]
-    assert sources == [PACKAGE / "version.py"]
 
 
 def test_every_tool_of_a_release_has_an_exact_version():

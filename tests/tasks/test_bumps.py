@@ -24,13 +24,6 @@ def test_with_x_and_y_alone_the_images_are_those_of_the_paper(fields):
     assert torch.equal(bumps.held_out, paper.held_out)
 
 
-def test_intensity_is_the_papers_brightness():
-    paper, bumps = BumpTask(size=8, brightness=4), BumpsTask(size=8, factors="x=8,y=8,intensity=4")
-    assert torch.equal(bumps.grid.points, paper.grid.points)
-    values = torch.cat([paper.grid.points, paper.isolated_values()])
-    assert torch.equal(bumps.render(values), paper.render(values))
-
-
 def test_a_bump_is_drawn_pixel_by_pixel():
     task = BumpsTask(size=9, sigma=1.5, elongation=4.0, factors=ALL)
     image = task.render(rows([2.0, 6.25, 1.2, 0.5, 30.0]))[0]
@@ -86,13 +79,6 @@ def test_factors_left_out_are_absent_and_may_be_fixed():
     assert BumpsTask().position_factors == ("x", "y")
     fixed = BumpsTask(size=11, factors="x=11", holdout="none", fixed="y=3,size=2,intensity=0.5")
     torch.testing.assert_close(fixed.render(rows([4.0])), 0.5 * BumpTask(size=11, sigma=2.0).render(rows([4.0, 3.0])))
-
-
-def test_isolated_examples_of_five_factors():
-    task = BumpsTask(size=10, factors=ALL, holdout="none", isolated=True, training="draws:7")
-    values = task.training_values(0)
-    assert len(values) == 5 + 5 + 3 + 3 + 4 + 7
-    assert torch.isfinite(task.render(values)).all()
 
 
 def test_derivatives_are_those_of_small_differences_also_beside_absent_factors():

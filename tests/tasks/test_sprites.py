@@ -5,7 +5,7 @@ import torch
 
 from recombine.tasks import BallsTask, SpriteTask
 from recombine.tasks import sprites as module
-from recombine.tasks.shapes import SHAPES, coverage
+from recombine.tasks.shapes import coverage
 from recombine.tasks.sprites import hue_color
 
 SIX = "shape=7,scale=3,rotation=4,x=4,y=4,hue=3"
@@ -46,13 +46,6 @@ def test_the_second_sprite_is_in_front():
     colour = SpriteTask(sprites=2, colour=True, **fields).render(rows([16.0, 16.0]))[0]
     assert colour[:, 16, 16].tolist() == hue_color(rows(180.0))[0].tolist()
     assert colour[:, 16, 11].tolist() == hue_color(rows(0.0))[0].tolist()
-
-
-def test_images_are_grey_without_hue_unless_colour_is_asked_for():
-    assert SpriteTask(factors="x=4,y=4").image_shape == (28, 28)
-    assert SpriteTask(factors="x=4,y=4", colour=True).image_shape == (3, 28, 28)
-    assert SpriteTask(factors="x=4,hue2=4", sprites=2).image_shape == (3, 28, 28)
-    assert SpriteTask(factors="x=4,y=4").position_factors == (), "no pixel is the brightest"
 
 
 def test_balls_are_two_discs_of_opposite_colours():
@@ -142,14 +135,6 @@ def test_the_metric_along_the_colour_wheel_is_known():
     metric = jacobian.mT @ jacobian
     covered = SpriteTask(size=24, factors="x=3", holdout="none").render(at[:, 1:])
     assert metric[0, 0].item() == pytest.approx(3 / 8 * torch.pi**2 / 180**2 * covered.square().sum().item())
-
-
-def test_every_shape_of_a_mixed_batch_is_its_own():
-    task = SpriteTask(size=32, factors="shape=7,x=4", holdout="none")
-    images = task.render(task.grid.points)
-    for k, shape in enumerate(SHAPES):
-        alone = SpriteTask(size=32, factors="x=4", shapes=shape, holdout="none")
-        assert torch.equal(images[4 * k : 4 * k + 4], alone.render(alone.grid.points))
 
 
 @pytest.mark.gpu

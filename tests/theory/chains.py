@@ -5,11 +5,17 @@ from itertools import accumulate
 import torch
 from torch.func import jacfwd, vmap
 
+from recombine.theory.projections import both_grams
+
 COUNT = 12
 UNITS = torch.arange(-5.0, COUNT + 5, dtype=torch.float64)
 """Preferred values, also beyond the range, so that the sum of a code is the same at every value."""
 GRID = torch.cartesian_prod(torch.arange(COUNT), torch.arange(COUNT)).double()
 MIDDLE = (COUNT - 1) / 2
+
+
+def centred_gram(features):
+    return both_grams(features)[0]
 
 
 def code(values):

@@ -21,18 +21,6 @@ def test_effects_of_a_sum_are_its_functions_whatever_is_missing(shape, seed):
     assert design.fitted == 1 + sum(count - 1 for count in shape)
 
 
-def test_plain_means_pick_up_other_factors_and_effects_do_not():
-    held_out = torch.zeros(6, 6, dtype=torch.bool)
-    held_out[:3, :3] = True
-    held_out[0, 0] = False
-    design = Design.of((6, 6), ~held_out.flatten())
-    y = cell_numbers((6, 6), (1,)).double()[design.kept]
-    assert (design.means[0] @ y).std() > 0.5
-    assert torch.allclose(design.effects[0] @ y, torch.zeros(6).double(), atol=1e-9)
-    own = [y[design.labels[0, design.kept] == value].mean() for value in range(6)]
-    assert torch.allclose(design.means[0] @ y, torch.stack(own))
-
-
 @pytest.mark.parametrize("shape", [(8, 8), (28, 28), (5, 5, 5), (3, 3, 3, 3)], ids=str)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_random_fifth_leaves_every_value_and_every_cell(shape, seed):

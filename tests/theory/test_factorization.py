@@ -15,33 +15,21 @@ def rate(passes):
     return passes.double().mean().item()
 
 
+@pytest.mark.parametrize("count", [5, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("shape", [(8, 8), (5, 5, 5), (9, 7)], ids=str)
-def test_mixed_codes_pass_the_linear_test(shape):
-    outcome = linear_factorization(many(blocks, shape, 5), shape)
-    assert outcome.passes.all()
+def test_mixed_codes_pass_the_linear_test(shape, count):
+    outcome = linear_factorization(many(blocks, shape, count), shape)
+    assert rate(outcome.passes) >= 0.95
     assert (outcome.score > 0.99).all()
     assert torch.allclose(outcome.recovered, outcome.score)
     assert torch.allclose(outcome.share, torch.full_like(outcome.share, 1 / len(shape)))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, WIDE, SMOOTH, SMOOTH | WIDE], ids=str)
-@pytest.mark.parametrize("shape", [(8, 8), (12, 12), (5, 5, 5)], ids=str)
-def test_mixed_codes_pass_in_a_hundred(shape, options):
-    assert rate(linear_factorization(many(blocks, shape, 100, **options), shape).passes) >= 0.95
-
-
+@pytest.mark.parametrize("count", [6, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", [twisted_blocks, *ENTANGLED])
 @pytest.mark.parametrize("shape", [(8, 8), (5, 5, 5)], ids=str)
-def test_others_fail_the_linear_test(kind, shape):
-    assert not linear_factorization(many(kind, shape, 6), shape, permutations=19).passes.any()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", [twisted_blocks, *ENTANGLED])
-@pytest.mark.parametrize("shape", [(8, 8), (12, 12), (5, 5, 5)], ids=str)
-def test_others_fail_the_linear_test_in_a_hundred(kind, shape):
-    assert rate(linear_factorization(many(kind, shape, 100), shape).passes) <= 0.05
+def test_others_fail_the_linear_test(kind, shape, count):
+    assert rate(linear_factorization(many(kind, shape, count), shape, permutations=19).passes) <= 0.05
 
 
 def test_p_values_of_entangled_activations_are_spread_evenly():
@@ -181,9 +169,3 @@ def test_selectivity_is_that_of_loops():
         rows = torch.stack([row.mean() for row in grid]).var(correction=0)
         columns = torch.stack([column.mean() for column in grid.T]).var(correction=0)
         assert torch.allclose(ours[unit], torch.stack([rows, columns]) / grid.var(correction=0))
-
-
-def test_units_that_do_not_vary_have_no_factor():
-    own = unit_selectivity(torch.full((2, 12, 3), 0.1), (3, 4))
-    assert own.factor.unique().tolist() == [-1]
-    assert own.share.abs().sum() == 0

@@ -3,28 +3,22 @@
 import pytest
 import torch
 
-from recombine.theory.factorization import best_grouping, partitions
+from recombine.theory.factorization import PENALTY, best_grouping, partitions
 from tests.theory.planted_codes import grouped
 
 PLANTED = [((0,), (1,), (2,)), ((0, 1), (2,)), ((0, 2), (1,)), ((0,), (1, 2)), ((0, 1, 2),)]
 
 
-def found(shape, grouping, count, **options):
+def found(shape, grouping, count):
     """Share of representations whose planted grouping is found."""
-    outcome = best_grouping(torch.stack([grouped(shape, grouping, seed) for seed in range(count)]), shape, **options)
+    outcome = best_grouping(torch.stack([grouped(shape, grouping, seed) for seed in range(count)]), shape)
     return sum(outcome.groupings[own] == grouping for own in outcome.best.tolist()) / count
 
 
+@pytest.mark.parametrize("count", [10, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("grouping", PLANTED, ids=str)
-def test_planted_groupings_are_found(grouping):
-    assert found((5, 5, 5), grouping, 10) == 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("grouping", PLANTED, ids=str)
-@pytest.mark.parametrize("shape", [(5, 5, 5), (4, 4, 4)], ids=str)
-def test_planted_groupings_are_found_in_a_hundred(shape, grouping):
-    assert found(shape, grouping, 100) >= 0.95
+def test_planted_groupings_are_found(grouping, count):
+    assert found((5, 5, 5), grouping, count) >= 0.95
 
 
 def test_partitions_are_as_many_as_bell_numbers():
@@ -45,7 +39,7 @@ def test_what_cannot_be_scored_has_no_value():
 
 def test_the_penalty_decides_between_groupings_that_fit():
     activations = grouped((4, 4, 4), PLANTED[0], 0)
-    outcome = best_grouping(activations, (4, 4, 4), penalty=0.1)
+    outcome = best_grouping(activations, (4, 4, 4))
     expected = [len(own) - 3 for own in outcome.groupings]
-    assert torch.allclose(outcome.value, outcome.score + 0.1 * torch.tensor(expected))
+    assert torch.allclose(outcome.value, outcome.score + PENALTY * torch.tensor(expected))
     assert outcome.score[outcome.groupings.index(((0, 1, 2),))] == 1

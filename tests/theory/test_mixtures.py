@@ -81,10 +81,6 @@ def test_a_diagonal_needs_a_product_for_each_value():
     assert mixture_rank(diagonal, (4, 4), 1e-3, largest=3).item() == MORE
 
 
-def test_an_even_distribution_is_one_product():
-    assert mixture_rank(torch.ones(12) / 12, (3, 4), 1e-6).item() == 1
-
-
 @pytest.mark.parametrize(
     "probabilities",
     [torch.tensor([1.5, -0.5, 0, 0]), torch.ones(4), torch.full((4,), torch.nan)],

@@ -47,7 +47,6 @@ def test_the_cut_is_at_a_gap():
     exact = torch.linalg.qr(exact - exact.mean(dim=0))[0] * torch.tensor([1, 1, 0.09, 0.08, 0.001, 0.001])
     assert projection(exact, share=0.995).directions.shape[1] == 4, "the fourth is like the third"
     assert projection(exact, share=0.9).directions.shape[1] == 2
-    assert projection(exact, share=0.995, largest=1).directions.shape[1] == 1
 
 
 def test_what_does_not_vary_and_nan_are_refused():

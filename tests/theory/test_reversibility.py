@@ -7,7 +7,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.neighbors import KNeighborsRegressor
 
 from recombine.errors import InvalidValue
-from recombine.theory.projections import both_grams, centred_gram
+from recombine.theory.projections import both_grams
 from recombine.theory.reversibility import (
     NEIGHBOURS,
     RIDGES,
@@ -17,7 +17,7 @@ from recombine.theory.reversibility import (
     left_out_errors,
     local_loss,
 )
-from tests.theory.chains import COUNT, GRID, merged, pooled, saturated, stages
+from tests.theory.chains import GRID, merged, pooled, saturated, stages
 
 REVERSIBLE = ("blocks", "rotated", "coupled")
 
@@ -44,7 +44,7 @@ def test_reversible_layers_lose_nothing_and_planted_losses_are_seen(lossy):
     assert rank["lossy"] == pytest.approx(directions)
 
 
-@pytest.mark.parametrize("features", [3, 50, 2000])
+@pytest.mark.parametrize("features", [3, 2000])
 def test_noise_has_no_factors(features):
     generator = torch.Generator().manual_seed(features)
     noise = torch.randn(20, len(GRID), features, generator=generator)
@@ -103,20 +103,12 @@ def test_all_folds_at_once_are_each_fold_fitted_by_itself():
 def test_a_gram_matrix_says_it_all_and_goes_in_parts(monkeypatch):
     features = torch.randn(2, 20, 333, generator=torch.Generator().manual_seed(0)) + 3
     centred = features.double() - features.double().mean(dim=-2, keepdim=True)
-    whole = centred_gram(features)
+    whole = both_grams(features)[0]
     assert torch.allclose(whole, centred @ centred.mT)
     assert torch.allclose(both_grams(features)[1], features.double() @ features.double().mT)
     monkeypatch.setattr("recombine.theory.projections.PART", 1000)
-    assert torch.allclose(centred_gram(features), whole)
+    assert torch.allclose(both_grams(features)[0], whole)
     assert features.mean() > 2.9, "features are left as they were"
-
-
-def test_points_that_are_mapped_onto_one_another_are_seen_by_recovery_alone():
-    folded = torch.stack([(GRID[:, 0] - (COUNT - 1) / 2).abs(), GRID[:, 1]], dim=1)
-    recovery = factor_recovery(folded, GRID)
-    assert recovery[0].item() < 0.05
-    assert recovery[1].item() > 0.99
-    assert local_loss(torch.eye(2).double().expand(len(GRID), 2, 2)).tolist() == [0, 0], "the same at all points"
 
 
 def test_what_is_lost_in_a_region_is_seen_by_scoring_it():
@@ -158,18 +150,7 @@ def test_nan_is_no_loss_and_folds_need_points():
     with pytest.raises(InvalidValue, match="features"):
         factor_recovery(torch.full((12, 2), torch.nan), torch.rand(12, 2))
     with pytest.raises(InvalidValue, match="folds"):
-        factor_recovery(torch.rand(9, 2), torch.rand(9, 2), folds=5)
+        factor_recovery(torch.rand(9, 2), torch.rand(9, 2))
     for measure in (jacobian_rank, local_loss):
         with pytest.raises(InvalidValue, match="metric"):
             measure(torch.full((3, 2, 2), torch.nan))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("lossy", [pooled, saturated, merged], ids=lambda layer: layer.__name__)
-def test_other_mixings_lose_nothing_either(lossy, seed):
-    features, _ = stages(lossy, seed=seed + 1)
-    before = factor_recovery(features["blocks"], GRID)
-    for name in REVERSIBLE:
-        assert torch.allclose(factor_recovery(features[name], GRID), before, atol=0.02), name
-    assert (factor_recovery(features["lossy"], GRID)[1] < before[1] - 0.08).item()

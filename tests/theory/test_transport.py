@@ -7,15 +7,11 @@ import pytest
 import torch
 
 from recombine.errors import InvalidValue
-from recombine.theory.projections import centred_gram
 from recombine.theory.transport import additivity, hole_dependence
-from tests.theory.chains import COUNT, GRID, Mixing, blocks
+from tests.small import noise
+from tests.theory.chains import COUNT, GRID, Mixing, blocks, centred_gram
 
 SHAPE = (COUNT, COUNT)
-
-
-def randn(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def box(low, high, count=COUNT):
@@ -40,7 +36,7 @@ def explicit_shares(features, shape):
 
 @pytest.mark.parametrize("shape", [(5,), (3, 4), (2, 3, 4)], ids=str)
 def test_shares_agree_with_projections_written_out(shape):
-    features = randn(int(np.prod(shape)), 6) + 2
+    features = noise(int(np.prod(shape)), 6) + 2
     for gram in (centred_gram(features), features @ features.T):
         expected = sum(share for inside, share in explicit_shares(features, shape).items() if len(inside) == 1)
         assert additivity(gram, shape).item() == pytest.approx(expected)
@@ -74,7 +70,7 @@ def explicit_dependence(features, shape, kept):
 
 
 def test_dependence_agrees_with_coordinates_written_out():
-    features, held_out = randn(30, 4), torch.rand(30, generator=torch.Generator().manual_seed(1)) < 0.3
+    features, held_out = noise(30, 4), torch.rand(30, generator=torch.Generator().manual_seed(1)) < 0.3
     expected = explicit_dependence(features, (5, 6), ~held_out.numpy())
     assert hole_dependence(centred_gram(features), (5, 6), held_out).item() == pytest.approx(expected)
 
@@ -93,16 +89,6 @@ def test_what_does_not_vary():
     assert hole_dependence(lost, SHAPE, box(2, 10)).item() == 0
     assert additivity(lost, SHAPE).item() == pytest.approx(1)
     assert additivity(centred_gram(torch.ones(COUNT**2, 2)), SHAPE).isnan()
-
-
-def test_members_are_separate_and_three_factors_are_averaged_over_pairs():
-    features, held_out = randn(2, 3, 24, 5), torch.arange(24) < 7
-    grams = centred_gram(features)
-    for measure in (lambda gram: additivity(gram, (2, 3, 4)), lambda gram: hole_dependence(gram, (2, 3, 4), held_out)):
-        together = measure(grams)
-        alone = torch.stack([torch.stack([measure(gram) for gram in row]) for row in grams])
-        assert together.shape == (2, 3)
-        assert torch.allclose(together, alone)
 
 
 def test_nan_and_nothing_kept_are_refused():

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from recombine.errors import InvalidValue
-from recombine.metrics import extreme_pixel, hits, squared_error, stratified_sample
-from recombine.metrics.sampling import quantile
+from recombine.metrics import extreme_pixel, hits, squared_error
+from recombine.metrics.sampling import quantile, stratified_sample
 from recombine.tasks import BumpTask
 from recombine.training import Evaluator, evaluate, scores, standard_errors
 

@@ -11,8 +11,8 @@ from cyclopts import App, CycloptsError
 
 from recombine.cli.imports import FLAG as IMPORT
 from recombine.cli.imports import without_imports
+from recombine.console import ReaderLeft, console, prepare_streams, silence, write_error
 from recombine.errors import Interrupted, RecombineError, RunsFailed, from_pydantic
-from recombine.screen import ReaderLeft, console, prepare_streams, silence, write_error
 
 WRONG, MISUSED, STOPPED, READER_LEFT = 1, 2, 130, 141
 """Exit codes: runs that failed; a mistake of the user's, or output that cannot be written; an interruption; a reader

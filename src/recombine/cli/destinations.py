@@ -18,19 +18,16 @@ def require_folder(path: Path, field: str) -> None:
             pass
 
 
-def require_file(path: Path, field: str, *, make_folder: bool = False) -> None:
-    """Refuse a file that cannot be written; its folder is there, or is made if `make_folder` says so."""
+def require_file(path: Path, field: str) -> None:
+    """Refuse a file that cannot be written, or whose folder does not exist."""
     if path.is_dir():
         raise InvalidValue(field, str(path), "a file, not a directory")
     with one_line_errors(path, field):
         try:
-            if make_folder:
-                path.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=path.parent):
                 pass
         except FileNotFoundError:
-            allowed = f"a file in a folder that exists{' or can be made' if make_folder else ''}"
-            raise InvalidValue(field, str(path), allowed) from None
+            raise InvalidValue(field, str(path), "a file in an existing folder") from None
 
 
 def marked_document(path: Path, blocks: Iterable[str]) -> str:

@@ -15,12 +15,10 @@ from recombine.cli.destinations import require_folder
 from recombine.cli.options import Whole
 from recombine.cli.subject import SubjectFlags
 from recombine.cli.tables import Column, Holds, write_table
-from recombine.diagnosis.planes import plane_of
+from recombine.console import console, paragraph, say
 from recombine.diagnosis.sampling import LIMIT
 from recombine.errors import InvalidValue
 from recombine.files import one_line_errors, write
-from recombine.screen import console, paragraph, say
-from recombine.store import Run
 
 
 def diagnose(
@@ -72,9 +70,6 @@ def diagnose(
         raise InvalidValue("out", None, "given with --plane and --at, which are for the figure there")
     drawn, values = _plane(plane), _values_at(at or ())
     [module], inputs = subject.subjects([factory])
-    if drawn is not None or values:  # refused before anything is measured
-        grid = _grid(module, inputs)
-        plane_of({factor.name: factor.values.numpy() for factor in grid.factors}, drawn, values)
     if out is not None:
         require_folder(out, "out")
     result = engine.diagnose(
@@ -105,14 +100,6 @@ def _values_at(texts: Sequence[str]) -> dict[str, float]:
         except ValueError:
             raise InvalidValue("at", text, "a factor and its value, as shape=0") from None
     return values
-
-
-def _grid(module: Any, inputs: Mapping[str, Any]) -> Any:
-    from recombine.diagnosis import parse_grid
-
-    if isinstance(module, Run):
-        return module.spec.task.grid
-    return inputs["data"].grid if "data" in inputs else parse_grid(inputs["grid"])
 
 
 def _print(result: Any) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from recombine.cli.destinations import require_file
 from recombine.cli.options import SomePath
 from recombine.cli.subject import RUN, SubjectFlags
+from recombine.console import say
 from recombine.errors import InvalidValue
-from recombine.screen import say
 
 
 def explore(

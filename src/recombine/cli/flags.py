@@ -54,13 +54,10 @@ class Flag:
         """The flag as a parameter of a command."""
         long = "--" + self.name.replace("_", "-")
         names = [long, f"--{SHORT[self.name]}"] if self.name in SHORT else [long]
-        group = PANELS[self.group]
-        kind: Any = Annotated[bool | None, Parameter(name=names, help=self.help, group=group, show_default=False)]
+        common: dict[str, Any] = {"name": names, "help": self.help, "group": PANELS[self.group], "show_default": False}
+        kind: Any = Annotated[bool | None, Parameter(**common)]
         if not self.switch:
-            several = Parameter(
-                name=names, help=self.help, group=group, show_default=False, negative=(), allow_leading_hyphen=True
-            )
-            kind = Annotated[list[str] | None, several]
+            kind = Annotated[list[str] | None, Parameter(**common, negative=(), allow_leading_hyphen=True)]
         return inspect.Parameter(self.python_name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
 
 
@@ -96,14 +93,12 @@ def _fields(registry: Registry[Any]) -> dict[str, list[str]]:
         for name, info in cls.model_fields.items():
             if name != "kind":
                 kinds.setdefault(name, {}).setdefault(_text(shared.get(name, info)), []).append(kind)
-    return {name: _distinct_texts(texts, registry) for name, texts in kinds.items()}
-
-
-def _distinct_texts(texts: dict[str, list[str]], registry: Registry[Any]) -> list[str]:
-    """Each meaning once, with the kinds that have it where others differ."""
-    if registry is TASKS and len(texts) == 1:
-        return list(texts)
-    return [f"{listed(kinds)}: {text}" for text, kinds in texts.items()]
+    return {
+        name: list(texts)
+        if registry is TASKS and len(texts) == 1
+        else [f"{listed(have)}: {text}" for text, have in texts.items()]
+        for name, texts in kinds.items()
+    }
 
 
 def _text(info: FieldInfo) -> str:

@@ -15,32 +15,20 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from recombine.cli.flags import parse_seeds, spec_flags, specs_from
 from recombine.cli.options import SHORT
-from recombine.errors import InvalidValue, nearest, typed
+from recombine.cli.train import TrainingFlags
+from recombine.errors import InvalidValue, from_pydantic, listed, nearest, typed
 from recombine.files import read_given
-from recombine.frozen import Frozen
 from recombine.specs import RunSpec
 
 MOST_RUNS = 1_000_000
-MOST_BYTES = 10_000_000
-
-
-class Settings(Frozen):
-    """What a file may say beside its grids, as the flags of that name do."""
-
-    store: str | None = None
-    device: str | None = None
-    processes: int | None = None
-    members: int | None = None
-    memory: float | None = None
-    checkpoint: float | None = None
-    scheduler: str | None = None
-    scheduler_file: str | None = None
 
 
 @dataclass(frozen=True)
@@ -50,7 +38,7 @@ class SweepFile:
     name: str
     grids: list[tuple[dict[str, list[str]], list[int]]]
     """Of each grid, values by flag and seeds."""
-    settings: Mapping[str, Any]
+    settings: TrainingFlags
 
     def specs(self, usual: Mapping[str, list[str]]) -> list[RunSpec]:
         """The specs of all grids, each once, with usual values for flags that a grid does not have."""
@@ -66,8 +54,6 @@ class SweepFile:
 def read_sweep(path: Path) -> SweepFile:
     """The grids and settings of a file; a mistake in it is one line with the file, the field and what it must be."""
     content = read_given(path, "file")
-    if len(content) > MOST_BYTES:
-        raise InvalidValue("file", str(path), f"a file of at most {MOST_BYTES // 1_000_000} MB")
     try:
         table = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:
@@ -79,13 +65,23 @@ def read_sweep(path: Path) -> SweepFile:
         raise InvalidValue(f"{path.name}: grid", table.get("grid"), "one or several tables, as [[grid]]")
     grids, where = [], path.name
     try:
-        settings = Settings(**given).model_dump(exclude_none=True)
+        settings = _settings(given)
         for number, grid in enumerate(tables, 1):
             where = f"{path.name}: grid {number}"
             grids.append(_grid({"seeds": table.get("seeds", 1), **grid}))
     except InvalidValue as error:
         raise _located(where, error) from None
     return SweepFile(path.name, grids, settings)
+
+
+def _settings(given: dict[str, Any]) -> TrainingFlags:
+    names = [field.name for field in fields(TrainingFlags)]
+    if unknown := [name for name in given if name not in names]:
+        raise InvalidValue("field", unknown[0], f"one of {listed(names)}")
+    try:
+        return TypeAdapter(TrainingFlags).validate_python(given)
+    except ValidationError as error:
+        raise from_pydantic(error, names) from None
 
 
 def _located(where: str, error: InvalidValue) -> InvalidValue:

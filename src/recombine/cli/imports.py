@@ -1,7 +1,7 @@
 """A user's own code: `--import MODULE`, which every command takes, and modules by `package.module:name`.
 
-That code may do anything: need arguments, raise, not even parse. Whatever goes wrong is one line that says where in the
-user's code it did.
+That code may do anything: need arguments, raise, not even parse. Whatever goes wrong is one line; `--traceback` says
+where in the user's code it did.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import importlib
 import importlib.util
 import os
 import sys
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from operator import attrgetter
@@ -29,20 +28,15 @@ FACTORY = "package.module:name or file.py:name of a function or class without ar
 
 def without_imports(words: list[str]) -> list[str]:
     """The words of a command without the modules to import, which are imported."""
-    rest, names, position = [], [], 0
-    while position < len(words):
-        word = words[position]
-        position += 1
-        if word == FLAG:
-            if position == len(words) or words[position].startswith("-"):
-                raise InvalidValue(FLAG, "", "the name of a module")
-            names.append(words[position])
-            position += 1
-        elif word.startswith(f"{FLAG}="):
-            names.append(word.partition("=")[2])
-        else:
+    rest, remaining = [], iter(words)
+    for word in remaining:
+        flag, equals, name = word.partition("=")
+        if flag != FLAG:
             rest.append(word)
-    for name in names:
+            continue
+        name = name if equals else next(remaining, "")
+        if not name or name.startswith("-"):
+            raise InvalidValue(FLAG, name, "the name of a module")
         import_parts(name)
     return rest
 
@@ -54,29 +48,14 @@ def import_parts(name: str) -> None:
     training processes of this command import the module as well, by its name.
     """
     file = Path(name if name.endswith(".py") else f"{name}.py").absolute()
+    is_file = name.endswith(".py") or file.is_file()
+    sys.path.append(str(file.parent))
     try:
-        if name.endswith(".py") and not file.is_file():
-            raise FileNotFoundError("there is no such file")
-        sys.path.append(str(file.parent))
-        if file.is_file():
-            _require_own_name(file)
-        importlib.import_module(file.stem if file.is_file() else name)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # whatever a user's module does, SystemExit included
-        raise InvalidValue(FLAG, name, f"a module that can be imported ({reason_of(error)})") from None
-
-
-def _require_own_name(file: Path) -> None:
-    """Refuse a file that has the name of another module: whoever imports that name gets one of the two."""
-    name, origin = file.stem, None
-    if (loaded := sys.modules.get(name)) is not None:
-        origin = getattr(loaded, "__file__", None) or "built in"
-    elif (spec := importlib.util.find_spec(name)) is not None:
-        origin = spec.origin
-    is_other = origin is not None and not (os.path.exists(origin) and os.path.samefile(origin, file))
-    if name in sys.stdlib_module_names or is_other:
-        raise ImportError(f"another module is called {name}; rename the file")
+        module = importlib.import_module(file.stem if is_file else name)
+        if is_file and not (module.__file__ and file.samefile(module.__file__)):
+            raise ImportError(f"another module is called {file.stem}; rename the file")
+    except (Exception, SystemExit) as error:
+        raise InvalidValue(FLAG, name, f"a module that can be imported ({reason_of(error)})") from error
 
 
 def module_from(factory: str) -> nn.Module:
@@ -87,9 +66,14 @@ def module_from(factory: str) -> nn.Module:
     if not (source and name):
         raise InvalidValue("factory", factory, FACTORY)
     folder = Path(source).parent if source.endswith(".py") else Path()
-    with _explained(factory), _importable(folder.absolute()):
-        part: Any = attrgetter(name)(_imported(source))
-        module = part if isinstance(part, nn.Module) else part()
+    try:
+        with _importable(folder.absolute()):
+            part: Any = attrgetter(name)(_imported(source))
+            module = part if isinstance(part, nn.Module) else part()
+    except RecombineError:
+        raise
+    except (Exception, SystemExit) as error:  # a script's `sys.exit()` is a mistake here, too
+        raise InvalidValue("factory", factory, f"{FACTORY} ({reason_of(error)})") from error
     if not isinstance(module, nn.Module):
         raise InvalidValue("factory", factory, f"{FACTORY}, not {type(module).__name__}")
     return module
@@ -118,23 +102,3 @@ def _importable(folder: Path) -> Iterator[None]:
         yield
     finally:
         sys.path[:] = before
-
-
-@contextmanager
-def _explained(factory: str) -> Iterator[None]:
-    try:
-        yield
-    except RecombineError:
-        raise
-    except (Exception, SystemExit) as error:  # a script's `sys.exit()` is a mistake here, too
-        raise InvalidValue("factory", factory, f"{FACTORY} ({reason_of(error)}{_where(error)})") from error
-
-
-def _where(error: BaseException) -> str:
-    """The last line of the user's own code that ran."""
-    ours = Path(__file__).parents[1]
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        path = Path(frame.filename)
-        if path.is_file() and ours not in path.parents and "importlib" not in path.parts:
-            return f", {path.name} line {frame.lineno}"
-    return ""

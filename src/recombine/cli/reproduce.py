@@ -22,6 +22,7 @@ from recombine.cli.options import (
     chosen_scheduler,
 )
 from recombine.cli.tables import Column, Holds, write_table
+from recombine.console import console, paragraph, say
 from recombine.errors import InvalidValue, listed
 from recombine.files import write as write_file
 from recombine.papers import DEFAULT as PAPER
@@ -29,7 +30,6 @@ from recombine.reproduction.claims import Judgement
 from recombine.reproduction.findings import Findings
 from recombine.reproduction.report import verdicts
 from recombine.reproduction.results import Results
-from recombine.screen import console, paragraph, say
 from recombine.store import store_path
 from recombine.store.names import MARKER
 from recombine.sweep.progress import TrainingBar
@@ -95,8 +95,8 @@ def reproduce(
     with TrainingBar() as bar:
         results = run(
             studies, settings, store, out, device=device, members=members,
-            processes=processes or (_cores() if cluster is None else None), scheduler=cluster, watch=bar,
-            say=bar.say, paper=PAPER,
+            processes=processes or (len(os.sched_getaffinity(0)) if cluster is None else None), scheduler=cluster,
+            watch=bar, say=bar.say, paper=PAPER,
         )  # fmt: skip
         findings = Findings(PAPER, results)
         page = written(findings, bar.say_above)
@@ -105,11 +105,6 @@ def reproduce(
     if findings.outdated:
         say(f"measured by another edition, and left out: {listed(findings.outdated)}")
     say(f"report: {page}")
-
-
-def _cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def written(findings: Findings, note: Callable[[str], None] = lambda line: None) -> Path:
@@ -163,11 +158,12 @@ def report(
     """Write a folder's figures, verdicts and page again from its datasets."""
     findings = Findings(PAPER, Results.existing(folder))
     _require_present(findings, findings.outdated)
-    captions = [f"caption_{name}" for name in findings.figures]
+    captions = {f"caption_{name}": figure for name, figure in findings.figures.items()}
     texts = {path: marked_document(path, [*BLOCKS, *captions]) for path in write or []}
     if store is not None:
         _collect(findings, store)
-    blocks = _blocks(findings) if texts else {}
+    blocks = {name: made(findings) for name, made in BLOCKS.items()} if texts else {}
+    blocks |= {name: verdicts.escaped(findings.caption(own)) for name, own in captions.items()} if texts else {}
     page = written(findings)
     for path, text in texts.items():
         write_file(path, verdicts.with_blocks(text, blocks).encode(), "write")
@@ -200,12 +196,6 @@ def _require_present(findings: Findings, outdated: Sequence[str]) -> None:
             f"results of this edition (another one measured {listed(outdated)}; 'recombine reproduce' does it again)"
         )
         raise InvalidValue("from", str(findings.results.path), allowed)
-
-
-def _blocks(findings: Findings) -> dict[str, str]:
-    """Everything that can stand between marks."""
-    blocks = {name: made(findings) for name, made in BLOCKS.items()}
-    return blocks | {f"caption_{n}": verdicts.escaped(findings.caption(own)) for n, own in findings.figures.items()}
 
 
 def figure(

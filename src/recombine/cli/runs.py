@@ -14,10 +14,10 @@ from recombine.cli.destinations import require_file
 from recombine.cli.listing import train_command
 from recombine.cli.options import SomePath, StorePath, Whole
 from recombine.cli.tables import HEADINGS, Column, Holds, score_text, write_table
+from recombine.console import console, counted, paragraph, say, visible
 from recombine.errors import InvalidValue, StoreError, listed, shortened, typed
 from recombine.files import one_line_errors, write
 from recombine.keys import REVISION
-from recombine.screen import console, counted, paragraph, say, visible
 from recombine.store import Run, Store, flattened
 from recombine.store.maintenance import delete_leftover, leftovers
 

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from recombine.cli.grids import read_sweep
 from recombine.cli.listing import field_text
-from recombine.cli.options import SchedulerAddress, SchedulerFile, SomePath, StorePath, Whole, chosen_scheduler
+from recombine.cli.options import SomePath
 from recombine.cli.tables import Column, Holds, write_table
-from recombine.cli.train import Memory, train_and_show, usual_flags
+from recombine.cli.train import TrainingFlags
+from recombine.console import console, counted, say
 from recombine.errors import StoreError, listed
-from recombine.screen import console, counted, say
 from recombine.specs import RunSpec
 from recombine.store import Store, store_path
 from recombine.store.names import MARKER
-from recombine.sweep.executors import CHECKPOINT_SECONDS
 from recombine.sweep.local import Check
-from recombine.training import DEVICES, program_of
+from recombine.training import program_of
 
 
 def sweep(
@@ -28,50 +28,25 @@ def sweep(
     /,
     *,
     dry_run: Annotated[bool, Parameter(help="Only say what would be trained.", negative=())] = False,
-    device: Annotated[str | None, Parameter(help=f"{listed(DEVICES)}. Default: the file's, or auto.")] = None,
-    store: StorePath = None,
-    members: Whole | None = None,
-    memory: Memory = None,
-    checkpoint: float | None = None,
-    processes: Whole | None = None,
+    training: TrainingFlags = TrainingFlags(),  # noqa: B008
     check: Check = "names",
-    scheduler: SchedulerAddress = None,
-    scheduler_file: SchedulerFile = None,
 ) -> None:
     """Train the runs of a sweep file, and print a table.
 
     Parameters
     ----------
-    members
-        Maximum number of models trained together. Default: the file's, or by device.
-    checkpoint
-        Seconds between checkpoints.
-    processes
-        Number of single-threaded worker processes, on a CPU.
     check
         How completed runs are checked: "bytes" reads every file and trains damaged runs again; "names" trusts them.
     """
     content = read_sweep(file)
-    settings: dict[str, Any] = dict(content.settings)
-    typed_settings = {
-        "device": device, "store": store, "members": members, "memory": memory, "checkpoint": checkpoint,
-        "processes": processes,
-    }  # fmt: skip
-    settings |= {name: value for name, value in typed_settings.items() if value is not None}
-    if scheduler is not None or scheduler_file is not None:
-        settings |= {"scheduler": scheduler, "scheduler_file": scheduler_file}
-    named = settings.pop("scheduler_file", None)
-    cluster = chosen_scheduler(settings.pop("scheduler", None), Path(named) if named is not None else None)
-    chosen_device = settings.get("device", "auto")
-    specs = content.specs(usual_flags(chosen_device, cluster))
-    folder = Path(settings["store"]) if "store" in settings else None
-    _describe(specs, store_path(folder), whole=dry_run)
+    typed = {name: value for name, value in vars(training).items() if value is not None}
+    if typed.keys() & {"scheduler", "scheduler_file"}:  # either takes the place of the file's
+        typed = {"scheduler": None, "scheduler_file": None, **typed}
+    settings = replace(content.settings, **typed)
+    specs = content.specs(settings.spec_flags())
+    _describe(specs, store_path(settings.store), whole=dry_run)
     if not dry_run:
-        train_and_show(
-            specs, folder, device=chosen_device, members=settings.get("members"), memory=settings.get("memory"),
-            checkpoint=settings.get("checkpoint", CHECKPOINT_SECONDS), processes=settings.get("processes"),
-            scheduler=cluster, check=check,
-        )  # fmt: skip
+        settings.train(specs, check)
 
 
 def _describe(specs: list[RunSpec], folder: Path, *, whole: bool) -> None:
@@ -86,7 +61,11 @@ def _describe(specs: list[RunSpec], folder: Path, *, whole: bool) -> None:
         first = [alike[0] for alike in groups.values()]
         columns = [
             Column("decoder", [field_text(spec.decoder.model_dump(mode="json")) for spec in first], Holds.NAMES),
-            Column("encodings", [_encodings(alike) for alike in groups.values()], Holds.NAMES),
+            Column(
+                "encodings",
+                [_encodings(alike) for alike in groups.values()],
+                Holds.NAMES,
+            ),
             Column("precision", [spec.recipe.precision for spec in first], Holds.NAMES),
             Column("runs", [str(len(alike)) for alike in groups.values()]),
             Column("in the store", [str(count) for count in done.values()]),

@@ -11,7 +11,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from recombine.screen import Screen, visible
+from recombine.console import Screen, visible
 from recombine.store import Spread, Summary
 
 UNLIMITED = 10_000

@@ -1,7 +1,8 @@
-"""`recombine train`."""
+"""`recombine train`, and the flags that it shares with `recombine sweep`."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -11,16 +12,15 @@ from recombine.cli.flags import parse_seeds, specs_from, with_spec_flags
 from recombine.cli.listing import field_text
 from recombine.cli.options import SchedulerAddress, SchedulerFile, StorePath, Whole, chosen_scheduler
 from recombine.cli.tables import write_summary
+from recombine.console import console, counted, paragraph, say
 from recombine.errors import listed
-from recombine.screen import console, counted, paragraph, say
 from recombine.specs import RunSpec
 from recombine.store import store_path, summarize
 from recombine.sweep import train as train_specs
 from recombine.sweep.executors import CHECKPOINT_SECONDS
 from recombine.sweep.local import Check
 from recombine.sweep.progress import TrainingBar
-from recombine.training import DEFAULT_PRECISION, resolve_device
-from recombine.training.devices import DEVICES
+from recombine.training import DEFAULT_PRECISION, DEVICES, resolve_device
 
 MOST_SUMMARISED = 5000
 """Runs that are read again for a table."""
@@ -28,20 +28,51 @@ MOST_HOLDOUTS = 8
 """Hold-outs that have a line each."""
 
 
-Device = Annotated[str, Parameter(help=f"{listed(DEVICES)}.")]
-Members = Annotated[
-    Whole | None, Parameter(help="Maximum number of models trained together. Default: by device.", show_default=False)
-]  # fmt: skip
-Memory = Annotated[
-    float | None, Parameter(help="GPU memory limit in GiB. Default: all that is free.", show_default=False)
-]  # fmt: skip
-Processes = Annotated[
-    Whole | None,
-    Parameter(
-        help="Number of single-threaded worker processes, on a CPU. Default: this process, with all threads.",
-        show_default=False,
-    ),
-]
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class TrainingFlags:
+    """Where and how runs are trained; a sweep file has the same fields beside its grids."""
+
+    device: Annotated[str | None, Parameter(help=f"{listed(DEVICES)}. Default: auto.")] = None
+    store: StorePath = None
+    members: Annotated[
+        Whole | None, Parameter(help="Maximum number of models trained together. Default: by device.")
+    ] = None
+    memory: Annotated[float | None, Parameter(help="GPU memory limit in GiB. Default: all that is free.")] = None
+    checkpoint: Annotated[
+        float | None, Parameter(help=f"Seconds between checkpoints. Default: {CHECKPOINT_SECONDS:g}.")
+    ] = None
+    processes: Annotated[
+        Whole | None,
+        Parameter(help="Number of single-threaded worker processes, on a CPU. Default: this process, all threads."),
+    ] = None
+    scheduler: SchedulerAddress = None
+    scheduler_file: SchedulerFile = None
+
+    @property
+    def cluster(self) -> str | Path | None:
+        """Where the scheduler of a cluster is, if one was named."""
+        return chosen_scheduler(self.scheduler, self.scheduler_file)
+
+    def spec_flags(self) -> dict[str, list[str]]:
+        """Flags of specs whose default depends on the device; what a cluster's workers have only `device` says."""
+        device = self.device or "auto"
+        kind = resolve_device(device).type if self.cluster is None else "cuda" if device == "cuda" else "cpu"
+        return {"precision": [DEFAULT_PRECISION[kind]]}
+
+    def train(self, specs: list[RunSpec], check: Check = "bytes") -> None:
+        """Train specs, with a bar, and print a table, unless there are too many runs for one."""
+        with TrainingBar() as bar:
+            runs = train_specs(
+                specs, self.store, device=self.device or "auto", members=self.members,
+                checkpoint_seconds=CHECKPOINT_SECONDS if self.checkpoint is None else self.checkpoint, watch=bar,
+                processes=self.processes, memory=self.memory, scheduler=self.cluster, say=bar.say, check=check,
+            )  # fmt: skip
+        if len(runs) <= MOST_SUMMARISED:
+            write_summary(console(), summarize(runs))
+        for line in _holdout_lines(specs):
+            paragraph(line)
+        say(f"{counted(len(runs), 'run')} in {store_path(self.store)}; 'recombine runs list' shows more")
 
 
 @with_spec_flags
@@ -52,53 +83,10 @@ def train(
         list[str] | None,
         Parameter(help="How many (8), a range with both ends (0..31) or a list (3,5,9).", negative=()),
     ] = None,
-    device: Device = "auto",
-    store: StorePath = None,
-    members: Members = None,
-    memory: Memory = None,
-    checkpoint: Annotated[float, Parameter(help="Seconds between checkpoints.")] = CHECKPOINT_SECONDS,
-    processes: Processes = None,
-    scheduler: SchedulerAddress = None,
-    scheduler_file: SchedulerFile = None,
+    settings: TrainingFlags = TrainingFlags(),  # noqa: B008
 ) -> None:
     """Train every combination of the flags' values with every seed, and print a table."""
-    cluster = chosen_scheduler(scheduler, scheduler_file)
-    specs = specs_from({**usual_flags(device, cluster), **flags}, parse_seeds(seeds))
-    train_and_show(
-        specs, store, device=device, members=members, memory=memory, checkpoint=checkpoint, processes=processes,
-        scheduler=cluster,
-    )  # fmt: skip
-
-
-def usual_flags(device: str, cluster: object) -> dict[str, list[str]]:
-    """Flags that depend on where is trained; what a cluster's workers have is known to `device` only."""
-    kind = resolve_device(device).type if cluster is None else "cuda" if device == "cuda" else "cpu"
-    return {"precision": [DEFAULT_PRECISION[kind]]}
-
-
-def train_and_show(
-    specs: list[RunSpec],
-    store: Path | None,
-    *,
-    device: str,
-    members: int | None,
-    memory: float | None,
-    checkpoint: float,
-    processes: int | None,
-    scheduler: str | Path | None,
-    check: Check = "bytes",
-) -> None:
-    """Train specs, with a bar, and print a table, unless there are too many runs for one."""
-    with TrainingBar() as bar:
-        runs = train_specs(
-            specs, store, device=device, members=members, checkpoint_seconds=checkpoint, watch=bar, processes=processes,
-            memory=memory, scheduler=scheduler, say=bar.say, check=check,
-        )  # fmt: skip
-    if len(runs) <= MOST_SUMMARISED:
-        write_summary(console(), summarize(runs))
-    for line in _holdout_lines(specs):
-        paragraph(line)
-    say(f"{counted(len(runs), 'run')} in {store_path(store)}; 'recombine runs list' shows more")
+    settings.train(specs_from({**settings.spec_flags(), **flags}, parse_seeds(seeds)))
 
 
 def _holdout_lines(specs: list[RunSpec]) -> list[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from recombine.cli.options import SomePath
+from recombine.console import say
 from recombine.errors import InvalidValue, StoreError
 from recombine.manifest import LIST, Manifest
-from recombine.screen import say
 from recombine.store import Store
 from recombine.store.names import MARKER, is_key
 

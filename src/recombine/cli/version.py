@@ -12,7 +12,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from recombine.screen import say
+from recombine.console import say
 from recombine.version import __version__
 
 LIBRARIES = ("torch", "numpy", "pydantic", "xarray", "safetensors", "triton", "distributed")

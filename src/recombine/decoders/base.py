@@ -22,7 +22,7 @@ from pydantic import BeforeValidator, SerializeAsAny
 from torch import Tensor, nn
 
 from recombine.errors import InvalidValue
-from recombine.frozen import Variant
+from recombine.records import Variant
 from recombine.registry import Registry
 
 

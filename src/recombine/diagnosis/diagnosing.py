@@ -53,7 +53,8 @@ from recombine.encodings import Encoding
 from recombine.errors import InvalidValue, listed
 from recombine.factors import FactorGrid
 from recombine.holdouts import Holdout, HoldoutSummary
-from recombine.metrics import neighbour_metric, volume_element
+from recombine.metrics import volume_element
+from recombine.metrics.metric_tensors import neighbour_metric
 from recombine.metrics.profile import StageProfile, read_stages, stage_profile
 from recombine.metrics.registry import Stage
 from recombine.metrics.sampling import points_at

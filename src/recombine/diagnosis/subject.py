@@ -26,8 +26,7 @@ from recombine.diagnosis.hooks import (
 )
 from recombine.diagnosis.stages import module_parts
 from recombine.errors import InvalidValue, listed
-from recombine.metrics import Reader, Tap, stage_sizes
-from recombine.metrics.stages import FEWEST, Encode, flat
+from recombine.metrics.stages import FEWEST, Encode, Reader, Tap, flat, stage_sizes
 
 ROWS_AT_ONCE = 64
 """Rows that a module is given at a time where nothing says how large they are."""

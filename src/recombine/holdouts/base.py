@@ -13,7 +13,7 @@ from torch import Tensor
 
 from recombine.errors import InvalidValue, listed
 from recombine.factors import FactorGrid
-from recombine.frozen import ADDED, Variant
+from recombine.records import ADDED, Variant
 from recombine.registry import Registry
 
 CENTER_FRACTION = 17 / 28
@@ -47,9 +47,7 @@ class HoldoutSummary:
     kept: int
     held_out: int
     unseen: tuple[str, ...]
-    """Factor values that are held out altogether, as `x=3`."""
     absent: int = 0
-    """Combinations of which there is no example, and which are neither."""
 
     @classmethod
     def of(cls, mask: Bool[Tensor, " ..."], grid: FactorGrid, present: Bool[Tensor, " point"] | None = None) -> Self:
@@ -68,11 +66,6 @@ class HoldoutSummary:
             seen = kept.movedim(axis, 0).flatten(1).any(dim=1) if kept.ndim > 1 else kept
             unseen += [f"{factor.name}={factor.values[i].item():g}" for i in torch.nonzero(~seen).flatten().tolist()]
         return cls(int(kept.sum()), int(held_out.sum()), tuple(unseen), grid.size - int(available.sum()))
-
-    @property
-    def every_value_seen(self) -> bool:
-        """Whether every value of every factor is in some combination that is kept."""
-        return not self.unseen
 
     def __str__(self) -> str:
         """One line, as a command prints it."""

@@ -37,13 +37,14 @@ Bound = int | tuple[int, ...]
 
 def per_factor(field: str, bound: Bound | None, grid: FactorGrid) -> tuple[int, ...]:
     """One bound per factor, each inside the grid."""
+    assert bound is not None  # written out
     bounds = bound if isinstance(bound, tuple) else (bound,) * len(grid.shape)
     if len(bounds) != len(grid.shape):
         raise InvalidValue(f"holdout.{field}", bound, f"one number, or {len(grid.shape)} (one per factor)")
     for value, count in zip(bounds, grid.shape, strict=True):
-        if value is None or not 0 <= value < count:
+        if not 0 <= value < count:
             raise InvalidValue(f"holdout.{field}", bound, f"0 to {count - 1}, inside the grid")
-    return tuple(int(value) for value in bounds if value is not None)
+    return bounds
 
 
 def joined(bounds: list[int]) -> Bound:
@@ -70,10 +71,14 @@ def within(low: tuple[int, ...], high: tuple[int, ...], grid: FactorGrid) -> Boo
     return within_count(low, high, grid) == len(grid.shape)
 
 
-def require_order(field: str, low: tuple[int, ...], high: tuple[int, ...]) -> None:
-    """Refuse an upper bound below the lower one."""
+def interval(
+    pattern: Pattern, grid: FactorGrid, lower: str = "low", upper: str = "high"
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The bounds in two fields of a hold-out, one per factor, the upper ones not below the lower ones."""
+    low, high = (per_factor(field, getattr(pattern, field), grid) for field in (lower, upper))
     if any(a > b for a, b in zip(low, high, strict=True)):
-        raise InvalidValue(f"holdout.{field}", joined(list(high)), f"at least the lower bound {joined(list(low))}")
+        raise InvalidValue(f"holdout.{upper}", joined(list(high)), f"at least the lower bound {joined(list(low))}")
+    return low, high
 
 
 def centred(fraction: float, grid: FactorGrid) -> tuple[Bound, Bound]:
@@ -136,14 +141,34 @@ class Center(Pattern):
         )
 
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
-        box = self.written_out(grid)
-        low, high = per_factor("low", box.low, grid), per_factor("high", box.high, grid)
-        require_order("high", low, high)
-        return within(low, high, grid)
+        return within(*interval(self.written_out(grid), grid), grid)
+
+
+class _Beyond(Pattern):
+    """What is held out depends on how many factors lie at or beyond `start`."""
+
+    start: Bound | None = None
+    """Where a factor's values that count begin."""
+    side: Literal["high", "low"] = "high"
+    """`high`: positions start … last count; `low`: positions 0 … start."""
+
+    def written_out(self, grid: FactorGrid) -> Self:
+        if self.start is not None:
+            return self
+        starts = [max(1, round(CORNER_START * count)) for count in grid.shape]
+        if self.side == "low":
+            starts = [count - 1 - start for count, start in zip(grid.shape, starts, strict=True)]
+        return self.replace(start=joined(starts))
+
+    def beyond(self, grid: FactorGrid) -> Int[Tensor, " ..."]:
+        """How many coordinates of each point lie at or beyond `start`."""
+        start = per_factor("start", self.written_out(grid).start, grid)
+        first, last = (0,) * len(grid.shape), tuple(count - 1 for count in grid.shape)
+        return within_count(start, last, grid) if self.side == "high" else within_count(first, start, grid)
 
 
 @HOLDOUTS.register
-class Corner(Pattern):
+class Corner(_Beyond):
     """All factors at or beyond `start`: a box in the corner of the largest (or smallest) values.
 
     Examples
@@ -159,27 +184,9 @@ class Corner(Pattern):
     """
 
     kind: Literal["corner"] = "corner"
-    start: Bound | None = None
-    """Where the corner begins, itself held out."""
-    side: Literal["high", "low"] = "high"
-    """`high`: positions start … last are held out; `low`: positions 0 … start."""
-
-    def written_out(self, grid: FactorGrid) -> Self:
-        return self if self.start is not None else self.replace(start=corner_start(self.side, grid))
 
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
-        start = per_factor("start", self.written_out(grid).start, grid)
-        first, last = (0,) * len(grid.shape), tuple(count - 1 for count in grid.shape)
-        low, high = (start, last) if self.side == "high" else (first, start)
-        return within(low, high, grid)
-
-
-def corner_start(side: str, grid: FactorGrid) -> Bound:
-    """Where the corner begins that nobody gave."""
-    starts = [max(1, round(CORNER_START * count)) for count in grid.shape]
-    if side == "low":
-        starts = [count - 1 - start for count, start in zip(grid.shape, starts, strict=True)]
-    return joined(starts)
+        return self.beyond(grid) == len(grid.shape)
 
 
 @HOLDOUTS.register
@@ -218,12 +225,8 @@ class Cross(Pattern):
 
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         cross = self.written_out(grid)
-        arm_low, arm_high = per_factor("arm_low", cross.arm_low, grid), per_factor("arm_high", cross.arm_high, grid)
-        low, high = per_factor("low", cross.low, grid), per_factor("high", cross.high, grid)
-        require_order("arm_high", arm_low, arm_high)
-        require_order("high", low, high)
-        outside_arms = len(grid.shape) - within_count(arm_low, arm_high, grid)
-        return within(low, high, grid) & (outside_arms <= 1)
+        outside_arms = len(grid.shape) - within_count(*interval(cross, grid, "arm_low", "arm_high"), grid)
+        return within(*interval(cross, grid), grid) & (outside_arms <= 1)
 
 
 @HOLDOUTS.register
@@ -260,9 +263,8 @@ class Ell(Pattern):
 
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         ell = self.written_out(grid)
-        low, high = per_factor("low", ell.low, grid), per_factor("high", ell.high, grid)
+        low, high = interval(ell, grid)
         notch = per_factor("notch", ell.notch, grid)
-        require_order("high", low, high)
         if not all(a < n <= b for a, n, b in zip(low, notch, high, strict=True)):
             raise InvalidValue("holdout.notch", ell.notch, f"above low ({ell.low}) and at most high ({ell.high})")
         return within(low, high, grid) & ~within(notch, high, grid)
@@ -338,7 +340,7 @@ class Orthogonal(Pattern):
 
 
 @HOLDOUTS.register
-class LShaped(Pattern):
+class LShaped(_Beyond):
     """An L-shaped support is kept: where at most one factor lies outside the block in the corner of the lowest values.
 
     `corner` holds out where all factors are outside; for two factors that is the same.
@@ -356,16 +358,6 @@ class LShaped(Pattern):
     """
 
     kind: Literal["L_shaped"] = "L_shaped"
-    start: Bound | None = None
-    """Where a factor's values outside the block begin."""
-    side: Literal["high", "low"] = "high"
-    """`high`: positions start … last are outside; `low`: positions 0 … start."""
-
-    def written_out(self, grid: FactorGrid) -> Self:
-        return self if self.start is not None else self.replace(start=corner_start(self.side, grid))
 
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
-        start = per_factor("start", self.written_out(grid).start, grid)
-        first, last = (0,) * len(grid.shape), tuple(count - 1 for count in grid.shape)
-        low, high = (start, last) if self.side == "high" else (first, start)
-        return within_count(low, high, grid) > 1
+        return self.beyond(grid) > 1

@@ -13,13 +13,11 @@ from recombine.metrics.errors import (
     squared_error,
 )
 from recombine.metrics.factorization import (
-    KernelAxis,
     interaction_weights,
-    kernel_axis,
     landmarks,
     partial_factorization,
 )
-from recombine.metrics.geometry import cross_terms, local_factorization, mean_factorization, volume_element
+from recombine.metrics.geometry import cross_terms, local_factorization, volume_element
 from recombine.metrics.kernel_families import FamilyAgreement, family_kernels, kernel_families
 from recombine.metrics.kernels import (
     KernelAgreement,
@@ -28,21 +26,11 @@ from recombine.metrics.kernels import (
     kernel_agreement,
     theoretical_kernel,
 )
-from recombine.metrics.metric_tensors import finite_difference_metric, metric_tensor, neighbour_metric
+from recombine.metrics.metric_tensors import finite_difference_metric, metric_tensor
 from recombine.metrics.peaks import peak_scores, separate_peaks
 from recombine.metrics.probes import LinearProbe
 from recombine.metrics.ranks import effective_rank, matrix_effective_rank, schmidt_spectrum
-from recombine.metrics.sampling import (
-    Estimate,
-    SubGrid,
-    draw_sub_grids,
-    mean_estimate,
-    ratio_estimate,
-    repeated_estimate,
-    stratified_sample,
-    sub_grid_shape,
-)
-from recombine.metrics.stages import Reader, Tap, decoder_reader, ensemble_reader, features, stage_sizes
+from recombine.metrics.stages import Reader, Tap, ensemble_reader, features
 from recombine.metrics.superposition import (
     averaged_codes,
     averaged_prediction,
@@ -62,13 +50,10 @@ from recombine.metrics.volumes import log_volume, roughness
 
 __all__ = [
     "Band",
-    "Estimate",
     "FamilyAgreement",
     "KernelAgreement",
-    "KernelAxis",
     "LinearProbe",
     "Reader",
-    "SubGrid",
     "Tap",
     "Tuning",
     "averaged_codes",
@@ -79,9 +64,7 @@ __all__ = [
     "block_contrast",
     "contrast",
     "cross_terms",
-    "decoder_reader",
     "distance_inside",
-    "draw_sub_grids",
     "effective_rank",
     "ensemble_reader",
     "explained_variance",
@@ -94,33 +77,24 @@ __all__ = [
     "interaction_weights",
     "interior",
     "kernel_agreement",
-    "kernel_axis",
     "kernel_families",
     "landmarks",
     "local_factorization",
     "log_volume",
     "matrix_effective_rank",
     "mean_band_index",
-    "mean_estimate",
-    "mean_factorization",
     "metric_tensor",
     "nearest_values",
-    "neighbour_metric",
     "neuron_tuning",
     "nonnegative_superposition",
     "nonnegative_weights",
     "partial_factorization",
     "peak_scores",
-    "ratio_estimate",
-    "repeated_estimate",
     "roughness",
     "schmidt_spectrum",
     "separate_peaks",
     "squared_error",
-    "stage_sizes",
-    "stratified_sample",
     "stripe_superposition",
-    "sub_grid_shape",
     "superposition_scores",
     "theoretical_kernel",
     "volume_element",

@@ -51,6 +51,7 @@ from torch import Tensor
 from recombine.errors import InvalidValue
 
 DRAWS = 3
+"""Mismatched sets per point."""
 ENTRIES_AT_ONCE = 2**24
 """Entries of Gram matrices that are held at one time."""
 RIDGE = 1e-10
@@ -70,8 +71,6 @@ def nonnegative_superposition(
     *,
     chosen: Bool[Tensor, " point"] | None = None,
     truth: Float[Tensor, "point pixel"] | None = None,
-    draws: int = DRAWS,
-    seed: int = 0,
 ) -> dict[str, Float[Tensor, "*member"]]:
     """Fractions of the outputs explained by kept combinations that share a value with the point, and that share none.
 
@@ -89,10 +88,6 @@ def nonnegative_superposition(
         Points whose outputs are explained; all held-out ones if left out. They must be held out.
     truth
         Right outputs over the background.
-    draws
-        Mismatched sets per point.
-    seed
-        Of the draws.
 
     Returns
     -------
@@ -102,7 +97,7 @@ def nonnegative_superposition(
     chosen = held_out if chosen is None else chosen
     if not bool(chosen.any()) or bool((chosen & ~held_out).any()):
         raise InvalidValue("chosen", int(chosen.sum()), "a mask of held-out points, at least one")
-    points, sets = column_sets(positions.cpu(), held_out.cpu(), chosen.cpu(), draws, seed)
+    points, sets = column_sets(positions.cpu(), held_out.cpu(), chosen.cpu(), DRAWS, 0)
     points, sets = points.to(signals.device), [columns.to(signals.device) for columns in sets]
     members, lead = signals.reshape(-1, *signals.shape[-2:]), signals.shape[:-2]
     own = basis.ndim > 2
@@ -117,7 +112,7 @@ def nonnegative_superposition(
         parts.append(_residuals(outputs, known, sets, None if truth is None else truth[points].double()))
     residual, energy = (torch.cat(part) for part in zip(*parts, strict=True))
     explained = (1 - residual / energy[:, None]).reshape(*lead, -1)
-    scores = {"matched": explained[..., 0], "mismatched": explained[..., 1 : 1 + draws].mean(dim=-1)}
+    scores = {"matched": explained[..., 0], "mismatched": explained[..., 1 : 1 + DRAWS].mean(dim=-1)}
     if truth is not None:
         scores |= {"truth": explained[..., -2], "beyond_truth": explained[..., -1] - explained[..., -2]}
     return scores
@@ -204,12 +199,10 @@ def stripe_superposition(
 
     Parameters
     ----------
-    signals
-        Outputs over the background at every grid point.
+    signals, truth
+        As for `nonnegative_superposition`.
     stripes
         For each factor, the training image over the background of its value alone, at every grid point.
-    truth
-        Right outputs over the background.
     chosen
         Points whose outputs are explained; all if left out.
 

@@ -122,9 +122,8 @@ def extreme_pixel(images: Float[Tensor, "*point y x"], polarity: Polarity = "bri
 def hits(
     located: Float[Tensor, "*member point axis"] | Int[Tensor, "*member point axis"],
     truth: Float[Tensor, "point axis"],
-    tolerance: float = TOLERANCE,
 ) -> Bool[Tensor, "*member point"]:
-    """Whether every coordinate is within the tolerance.
+    """Whether every coordinate is within `TOLERANCE` pixels.
 
     Parameters
     ----------
@@ -132,8 +131,6 @@ def hits(
         Coordinates read off the outputs, such as `extreme_pixel` gives.
     truth
         Right coordinates.
-    tolerance
-        Pixels that a coordinate may be off.
 
     Returns
     -------
@@ -145,7 +142,7 @@ def hits(
     >>> hits(torch.tensor([[1.0, 4.0], [1.0, 5.0]]), torch.tensor([[2.0, 3.0], [2.0, 3.0]])).tolist()
     [True, False]
     """
-    return ((located - truth).abs() <= tolerance).all(dim=-1)
+    return ((located - truth).abs() <= TOLERANCE).all(dim=-1)
 
 
 def nearest_values(
@@ -224,18 +221,16 @@ def distance_inside(held_out: Bool[Tensor, " point"], shape: tuple[int, ...]) ->
     return torch.where(held_out.all(), torch.inf, distance.flatten())
 
 
-def interior(held_out: Bool[Tensor, " point"], shape: tuple[int, ...], margin: int = MARGIN) -> Bool[Tensor, " point"]:
-    """Held-out points that are at least `margin` grid steps away from every kept one.
+def interior(held_out: Bool[Tensor, " point"], shape: tuple[int, ...]) -> Bool[Tensor, " point"]:
+    """Held-out points that are at least `MARGIN` grid steps away from every kept one.
+
+    Where that leaves fewer than `FEWEST` points, the largest smaller margin that does not is taken, at last 1: all
+    held-out points.
 
     Parameters
     ----------
-    held_out
-        True where a point is held out, points in the grid's order.
-    shape
-        Number of values of each factor.
-    margin
-        Smallest distance. Where it leaves fewer than `FEWEST` points, the largest smaller one that does not is taken,
-        at last 1: all held-out points.
+    held_out, shape
+        As for `distance_inside`.
 
     Returns
     -------
@@ -245,10 +240,10 @@ def interior(held_out: Bool[Tensor, " point"], shape: tuple[int, ...], margin: i
     Examples
     --------
     >>> held_out = torch.tensor([False, True, True, True, True, True, True, False])
-    >>> interior(held_out, (8,), margin=2).tolist()
+    >>> interior(held_out, (8,)).tolist()
     [False, False, True, True, True, True, False, False]
     """
-    distance = distance_inside(held_out, shape)
+    distance, margin = distance_inside(held_out, shape), MARGIN
     if not bool(held_out.all()):
         margin = min(margin, max(1, int(distance.max())))
     while margin > 1 and int((distance >= margin).sum()) < FEWEST:

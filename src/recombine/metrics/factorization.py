@@ -6,31 +6,23 @@ A Gram matrix K over a factor grid is expanded by the functional ANOVA of its ro
 of factors, A_S averages over every factor outside S and takes the mean off along every factor inside; the A_S are
 orthogonal projections that sum to the identity. The term of S is A_S K A_S, its coefficient θ_S the Frobenius norm, its
 weight θ² (default) or |θ|. The empty set, a constant, carries no information about any factor and is left out. PF_Coeff
-is the weight in terms of at most `order` factors, as a share of all; or in the terms of any family of sets.
+is the weight in terms of one factor each, as a share of all; or in the terms of any family of sets.
 
 The paper reads a kernel of one term in two ways. A.4: rank 1, a single product of a kernel per factor, is "purely
-factorized". A.5: learning a single term in all factors is "pure memorisation", and weight in single-factor terms is
-factorization. The delta kernel is rank 1 and memorises, so that one number cannot be both; `kernel_axis` has two.
+factorized" (`recombine.theory.ranks.kernel_rank`). A.5: learning a single term in all factors is "pure memorisation",
+and weight in single-factor terms is factorization. The delta kernel is rank 1 and memorises, so that one number cannot
+be both. Its PF_Coeff of one-factor terms is not 0 but Σ_i (N_i − 1) / (Π_i N_i − 1), 2 / (N + 1) for two factors;
+`above_delta` is on a scale on which that is 0 and 1 stays 1, and below 0 for kernels with less.
 
-- `single_factor` (A.5): PF_Coeff of one-factor terms (Eq. 33, squared weights), 1 for additive kernels. The delta
-  kernel's is not 0 but Σ_i (N_i − 1) / (Π_i N_i − 1), 2 / (N + 1) for two factors; `above_delta` is on a scale on
-  which that is 0 and 1 stays 1, and below 0 for kernels with less.
-- `rank` (A.4): effective number of products. With e_r the relative error of the best sum of r products (Eq. 30), the
-  r-th one explains e²_{r−1} − e²_r of the squared norm; the number is exp of the entropy of these shares. For two
-  factors they are the squared operator-Schmidt values. For more, sums are searched up to `largest` products, and what
-  is left then counts as one more, so that the number is a lower bound.
-
-Known answers: an additive kernel k_x(x, x′) + k_y(y, y′) has 1 in single-factor terms and a rank above 1; the delta
-kernel δ_x δ_y (pure memorisation) has (N − 1) / (N + 1) in the top one on an N × N grid with squared weights, nearly
-all, rank 1 and 0 above itself; products have rank 1. The binary (OR) kernel 1 − Π(1 − δ_i) has squared weights in
-proportion to Π_{i ∉ S} (N_i − 1), since 1 − δ_i is N_i − 1 times the mean less what deviates from it:
-(N + M − 2) / (N + M − 1) in single factors on an N × M grid.
+Known answers: an additive kernel k_x(x, x′) + k_y(y, y′) has 1 in single-factor terms; the delta kernel δ_x δ_y (pure
+memorisation) has (N − 1) / (N + 1) in the top one on an N × N grid with squared weights, nearly all. The binary (OR)
+kernel 1 − Π(1 − δ_i) has squared weights in proportion to Π_{i ∉ S} (N_i − 1), since 1 − δ_i is N_i − 1 times the mean
+less what deviates from it: (N + M − 2) / (N + M − 1) in single factors on an N × M grid.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import combinations
 from math import prod
 from typing import Literal
@@ -40,14 +32,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from recombine.errors import InvalidValue
-from recombine.metrics.ranks import effective_rank, schmidt_spectrum
-from recombine.theory.ranks import kernel_decomposition
 
 Weight = Literal["square", "absolute"]
-LARGEST = 6
-"""Products that a sum may have for three factors or more."""
-NEXT_TO_NOTHING = 1e-12
-"""Share of a squared norm that counts as none."""
 
 
 def _subsets(factors: int) -> Iterator[tuple[int, ...]]:
@@ -105,25 +91,18 @@ def interaction_weights(
 def partial_factorization(
     gram: Float[Tensor, "*member point point"],
     shape: tuple[int, ...],
-    order: int = 1,
     weight: Weight = "square",
     *,
     family: Iterable[Iterable[int]] | None = None,
 ) -> Float[Tensor, "*member"]:
-    """PF_Coeff (Eq. 33, 35): share of the weight in terms of at most `order` factors, or in a family of terms.
+    """PF_Coeff (Eq. 33, 35): share of the weight in terms of one factor each, or in a family of terms.
 
     Parameters
     ----------
-    gram
-        Gram matrix over the grid's points, in its order.
-    shape
-        Number of values of each factor.
-    order
-        Factors that a term may have.
-    weight
-        θ² or |θ|.
+    gram, shape, weight
+        As for `interaction_weights`.
     family
-        Sets of indices of factors whose terms count, instead of those of an order.
+        Sets of indices of factors whose terms count, instead of single factors.
 
     Returns
     -------
@@ -138,7 +117,7 @@ def partial_factorization(
     0.666667
     """
     sets = list(_subsets(len(shape)))
-    chosen = [own for own in sets if len(own) <= order] if family is None else [tuple(sorted(own)) for own in family]
+    chosen = sets[: len(shape)] if family is None else [tuple(sorted(own)) for own in family]
     if not chosen or not set(chosen) <= set(sets):
         raise InvalidValue("family", family, f"sets of factors from 0 to {len(shape) - 1}, none of them empty")
     weights = interaction_weights(gram, shape, weight)
@@ -147,54 +126,14 @@ def partial_factorization(
     return low / torch.where(total > 0, total, torch.nan)
 
 
-@dataclass(frozen=True)
-class KernelAxis:
-    """A kernel's place in both readings."""
-
-    single_factor: Float[Tensor, "*member"]
-    above_delta: Float[Tensor, "*member"]
-    rank: Float[Tensor, "*member"]
-
-
-def kernel_axis(
-    gram: Float[Tensor, "*member point point"], shape: tuple[int, ...], *, largest: int = LARGEST
-) -> KernelAxis:
-    """PF_Coeff (A.5), also with the delta kernel at 0, and effective number of products (A.4).
-
-    Parameters
-    ----------
-    gram
-        Gram matrix over the grid's points, in its order.
-    shape
-        Number of values of each factor, two factors or more.
-    largest
-        Products that a sum may have, for three factors or more.
-
-    Returns
-    -------
-    KernelAxis
-        Numbers per member; NaN where a kernel is constant (PF_Coeff) or zero (rank).
-
-    Examples
-    --------
-    >>> place = kernel_axis(torch.eye(9), (3, 3))
-    >>> place.single_factor.item(), round(place.above_delta.item(), 6), round(place.rank.item(), 6)
-    (0.5, 0.0, 1.0)
-    """
-    single = partial_factorization(gram, shape)
-    return KernelAxis(single, above_delta(single, shape), _rank(gram, shape, largest))
-
-
 def above_delta(single_factor: Tensor, shape: tuple[int, ...]) -> Tensor:
     """PF_Coeff of one-factor terms on a scale on which the delta kernel's is 0; NaN on a grid of one point."""
     delta = sum(count - 1 for count in shape) / max(1, prod(shape) - 1)
     return (single_factor - delta) / (1 - delta) if delta < 1 else torch.full_like(single_factor, torch.nan)
 
 
-def landmarks(
-    shape: tuple[int, ...], *, bump: float = 1.0, broad: float | None = None, largest: int = LARGEST
-) -> dict[str, KernelAxis]:
-    """Where kernels that one knows lie, for a figure to place networks between.
+def landmarks(shape: tuple[int, ...], *, bump: float = 1.0) -> dict[str, Float[Tensor, ""]]:
+    """Where kernels that one knows lie between the delta kernel (0) and additive ones (1), for a figure.
 
     Parameters
     ----------
@@ -202,23 +141,20 @@ def landmarks(
         Number of values of each factor, two factors or more.
     bump
         Standard deviation of ideal bumps, in grid steps; their overlap is Π exp(−d²/4s²).
-    broad
-        The same for broad Gaussians; half of the longest factor by default.
-    largest
-        As for `kernel_axis`.
 
     Returns
     -------
-    dict of KernelAxis
-        `delta`, δ in every factor (memorisation); `additive`, the sum of one δ per factor; `or`, 1 where any factor is
-        equal; `broad`, the product of broad Gaussians; `bump`, the Gram matrix of ideal bumps.
+    dict of Tensor
+        `above_delta` of `delta`, δ in every factor (memorisation); `additive`, the sum of one δ per factor; `or`, 1
+        where any factor is equal; `broad`, the product of Gaussians as broad as half of the longest factor; `bump`, the
+        Gram matrix of ideal bumps.
 
     Examples
     --------
-    >>> {name: round(place.single_factor.item(), 2) for name, place in landmarks((6, 6)).items()}
-    {'delta': 0.29, 'additive': 1.0, 'or': 0.91, 'broad': 0.99, 'bump': 0.8}
+    >>> {name: round(place.item(), 2) + 0.0 for name, place in landmarks((6, 6)).items()}
+    {'delta': 0.0, 'additive': 1.0, 'or': 0.87, 'broad': 0.99, 'bump': 0.71}
     """
-    widest = max(shape) / 2 if broad is None else broad
+    widest = max(shape) / 2
     places = torch.cartesian_prod(*(torch.arange(count) for count in shape)).double()
     steps = places[:, None, :] - places[None, :, :]
     equal = (steps == 0).double()
@@ -229,26 +165,4 @@ def landmarks(
         "broad": torch.exp(-(steps**2).sum(dim=-1) / (4 * widest**2)),
         "bump": torch.exp(-(steps**2).sum(dim=-1) / (4 * bump**2)),
     }
-    return {name: kernel_axis(kernel, shape, largest=largest) for name, kernel in kernels.items()}
-
-
-def _rank(gram: Tensor, shape: tuple[int, ...], largest: int) -> Tensor:
-    """Effective number of products; NaN for a kernel that is 0."""
-    zero = gram.abs().amax(dim=(-2, -1)) == 0
-    if len(shape) == 2:
-        shares = schmidt_spectrum(torch.where(zero[..., None, None], 1.0, gram), shape).square()
-    else:
-        shares = _explained(gram, shape, largest)
-    return torch.where(zero, torch.nan, effective_rank(shares))
-
-
-def _explained(gram: Tensor, shape: tuple[int, ...], largest: int) -> Tensor:
-    """Share of the squared norm that each further product explains, and what is left at last."""
-    left = [torch.ones(gram.shape[:-2], dtype=torch.float64, device=gram.device)]
-    for rank in range(1, min(largest, gram.shape[-1] ** 2) + 1):
-        error = kernel_decomposition(gram, shape, rank).error.square()
-        left.append(torch.minimum(error, left[-1]))  # a search that ends worse than the one before adds nothing
-        if bool((error < NEXT_TO_NOTHING).all()):
-            break
-    curve = torch.stack([*left, torch.zeros_like(left[0])], dim=-1)
-    return -curve.diff(dim=-1)
+    return {name: above_delta(partial_factorization(kernel, shape), shape) for name, kernel in kernels.items()}

@@ -20,16 +20,12 @@ have volume 0, factorization ½ and cross-term 1, the latter whatever the units 
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from recombine.errors import InvalidValue
 from recombine.metrics.registry import Column, Need, Stage, stage_metric
-
-Averaging = Literal["points", "means"]
 
 
 def volume_element(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "*point"]:
@@ -71,39 +67,7 @@ def local_factorization(metric: Float[Tensor, "*point factor factor"]) -> Float[
     >>> local_factorization(torch.eye(2)).item(), local_factorization(torch.ones(2, 2)).item()
     (1.0, 0.5)
     """
-    return _mean_over_pairs(metric.double().abs())
-
-
-def mean_factorization(
-    metric: Float[Tensor, "*member point factor factor"], averaging: Averaging = "points"
-) -> Float[Tensor, "*member"]:
-    """One factorization per stage.
-
-    Parameters
-    ----------
-    metric
-        Metric tensor at every point, of at least two factors.
-    averaging
-        `points`: the mean of the points' factorization (the paper); `means`: that of the mean |g| (the scripts).
-
-    Returns
-    -------
-    Tensor
-        One number per member.
-
-    Examples
-    --------
-    >>> mean_factorization(torch.stack([torch.eye(2), torch.ones(2, 2)])).item()
-    0.75
-    """
-    if averaging == "points":
-        return local_factorization(metric).nanmean(dim=-1)
-    if averaging == "means":
-        return _mean_over_pairs(metric.double().abs().mean(dim=-3))
-    raise InvalidValue("averaging", averaging, "points or means")
-
-
-def _mean_over_pairs(metric: Tensor) -> Tensor:
+    metric = metric.double().abs()
     pairs = [
         1 - metric[..., a, b] / (metric[..., a, a] + metric[..., b, b])
         for a, b in combinations(range(metric.shape[-1]), 2)
@@ -201,8 +165,8 @@ def evaluate_local_factorization(stage: Stage) -> dict[str, Tensor]:
 def evaluate_factorization(stage: Stage) -> dict[str, Tensor]:
     """Factorization of a stage, averaged in two ways."""
     return {
-        "factorization_mean": mean_factorization(stage.metric),
-        "factorization_of_means": mean_factorization(stage.metric, "means"),
+        "factorization_mean": local_factorization(stage.metric).nanmean(dim=-1),
+        "factorization_of_means": local_factorization(stage.metric.double().abs().mean(dim=-3)),
     }
 
 
@@ -228,7 +192,7 @@ def evaluate_factorization_held_out(stage: Stage) -> dict[str, Tensor]:
 )
 def evaluate_factorization_differences(stage: Stage) -> dict[str, Tensor]:
     """Factorization by differences between grid points."""
-    return {"factorization_differences": mean_factorization(stage.differences)}
+    return {"factorization_differences": local_factorization(stage.differences).nanmean(dim=-1)}
 
 
 @stage_metric(

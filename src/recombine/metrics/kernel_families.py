@@ -75,8 +75,6 @@ class FamilyAgreement:
     agreement: dict[str, Float[Tensor, "*member"]]
     width: dict[str, Float[Tensor, "*member half"]]
     """Chosen on the other half of the columns, in grid steps."""
-    gaussian: dict[str, Bool[Tensor, "*member half"]]
-    """Whether the profile chosen there is the Gaussian one."""
     p_value: Float[Tensor, "*member"]
     """Share of all shifts, the one by nothing among them, in which `or` agrees at least as well."""
 
@@ -148,7 +146,7 @@ def kernel_families(
     Returns
     -------
     FamilyAgreement
-        Correlations, widths and profiles by family, and the p-value of `or`.
+        Correlations and widths by family, and the p-value of `or`.
     """
     rows = held_out if rows is None else rows
     if not bool(rows.any()) or bool((rows & ~held_out).any()):
@@ -172,7 +170,6 @@ def kernel_families(
     return FamilyAgreement(
         scores,
         {family: values[index % len(values)] for family, index in chosen.items()},
-        {family: index < len(values) for family, index in chosen.items()},
         (beaten.sum(dim=-1) + 1).double() / len(held_out),
     )
 

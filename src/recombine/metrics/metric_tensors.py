@@ -47,14 +47,8 @@ def metric_tensor(
 
     Parameters
     ----------
-    reader
-        Runs the network and hands out its stages, see `recombine.metrics.stages`.
-    points
-        Factor values, one row per point.
-    members
-        Number of member axes before the points' in every activation.
-    memory
-        Bytes that may be kept at a time.
+    reader, points, members, memory
+        As for `recombine.metrics.features`.
     repeated
         Run every point once per factor in a plain batch instead of `vmap`: slower, but possible for modules that
         cannot be batched over tangents.
@@ -189,26 +183,8 @@ def neighbour_metric(
 ) -> dict[str, Float[Tensor, "point factor factor"]]:
     """Every stage's metric tensor by differences, at some points of a grid: their neighbours along each factor are run.
 
-    Parameters
-    ----------
-    reader
-        Runs the network and hands out its stages, without member axes.
-    grid
-        The whole grid, of at least 2 values per factor.
-    indices
-        The points, by their place in the grid.
-    device
-        Where the network is.
-    memory
-        Bytes that may be kept at a time.
+    As `finite_difference_metric` has at these points, for a reader without member axes.
 
-    Returns
-    -------
-    dict of Tensor
-        `(point, factor, factor)` by the stage's name; as `finite_difference_metric` has at these points.
-
-    Examples
-    --------
     >>> from recombine.factors import Factor
     >>> grid = FactorGrid((Factor("x", 0, 4, 9),))
     >>> doubled = lambda values, tap: tap("output", 2 * values)

@@ -4,9 +4,9 @@ Conventions
 -----------
 A *peak* is a pixel that
 
-- rises above `threshold` times the true bump's height,
+- rises above `THRESHOLD` times the true bump's height, which is 1,
 - is the highest within two pixels along both axes, so that peaks are at least three pixels apart, and
-- is separate: every way from it to a higher pixel falls by at least `prominence` times that height first.
+- is separate: every way from it to a higher pixel falls by at least `PROMINENCE` times that height first.
 
 The last keeps the noise on a ridge from counting as a row of bumps. Among equals the first one (by row, then column)
 is the higher, so a level ridge has one peak.
@@ -31,7 +31,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import max_pool2d
 
-from recombine.errors import InvalidValue
 from recombine.metrics.errors import TOLERANCE
 
 THRESHOLD = 0.25
@@ -43,26 +42,13 @@ TIE = 1e-9
 IMAGES_AT_ONCE = 2**14
 
 
-def separate_peaks(
-    signals: Float[Tensor, "*image y x"],
-    *,
-    height: float = 1.0,
-    threshold: float = THRESHOLD,
-    prominence: float = PROMINENCE,
-    dark: bool = False,
-) -> Bool[Tensor, "*image y x"]:
+def separate_peaks(signals: Float[Tensor, "*image y x"], *, dark: bool = False) -> Bool[Tensor, "*image y x"]:
     """Where images have peaks.
 
     Parameters
     ----------
     signals
-        Images over the background.
-    height
-        Of the true bump.
-    threshold
-        Share of it above which a peak must rise.
-    prominence
-        Share of it by which a peak must stand out.
+        Images over the background, with bumps of height 1.
     dark
         Whether bumps are dark on white, so that signals are negative.
 
@@ -76,30 +62,28 @@ def separate_peaks(
     >>> separate_peaks(torch.tensor([[0.0, 0.5, 0.0, 0.1, 0.4, 1.0, 0.7]])).int().tolist()
     [[0, 1, 0, 0, 0, 1, 0]]
     """
-    if height <= 0 or prominence <= 100 * TIE:
-        raise InvalidValue("height and prominence", (height, prominence), "above 0")
     rows, columns = signals.shape[-2:]
-    images = (-signals if dark else signals).double().reshape(-1, 1, rows, columns) / height
+    images = (-signals if dark else signals).double().reshape(-1, 1, rows, columns)
     order = torch.arange(rows * columns, dtype=torch.float64, device=signals.device).reshape(rows, columns)
-    parts = [_peaks(part - TIE * order, threshold, prominence) for part in images.split(IMAGES_AT_ONCE)]
+    parts = [_peaks(part - TIE * order) for part in images.split(IMAGES_AT_ONCE)]
     return torch.cat(parts).reshape(signals.shape)
 
 
-def _peaks(images: Tensor, threshold: float, prominence: float) -> Tensor:
+def _peaks(images: Tensor) -> Tensor:
     """Peaks of images whose pixels all differ: `(image, 1, y, x)`.
 
-    Water stands `prominence` below every pixel and rises from each as far as the image lets it pass (the
+    Water stands `PROMINENCE` below every pixel and rises from each as far as the image lets it pass (the
     morphological reconstruction); it has risen at a top that a higher one can be reached from without falling so far.
     """
-    level = images - prominence
+    level = images - PROMINENCE
     for _ in range(images.shape[-1] * images.shape[-2]):  # no way is longer; NaN never comes to rest
         spread = torch.minimum(max_pool2d(level, 3, stride=1, padding=1), images)
         if torch.equal(spread, level):
             break
         level = spread
-    separate = level <= images - prominence + TIE / 10
+    separate = level <= images - PROMINENCE + TIE / 10
     highest = images == max_pool2d(images, 2 * REACH + 1, stride=1, padding=REACH)
-    return separate & highest & (images > threshold)
+    return separate & highest & (images > THRESHOLD)
 
 
 def peak_scores(
@@ -107,9 +91,6 @@ def peak_scores(
     positions: Float[Tensor, "point 2"],
     *,
     chosen: Bool[Tensor, " point"] | None = None,
-    height: float = 1.0,
-    threshold: float = THRESHOLD,
-    prominence: float = PROMINENCE,
     dark: bool = False,
 ) -> dict[str, Float[Tensor, "*member"]]:
     """How many peaks outputs have, and how many of these lie in the true row or column.
@@ -122,7 +103,7 @@ def peak_scores(
         Column and row, in pixels, of each point's true bump.
     chosen
         Points whose outputs count; all if left out.
-    height, threshold, prominence, dark
+    dark
         As for `separate_peaks`.
 
     Returns
@@ -133,7 +114,7 @@ def peak_scores(
     """
     if chosen is not None:
         signals, positions = signals[..., chosen, :, :], positions[chosen]
-    tops = separate_peaks(signals, height=height, threshold=threshold, prominence=prominence, dark=dark)
+    tops = separate_peaks(signals, dark=dark)
     column, row = (_near(positions[:, axis], tops.shape[-1 - axis]) for axis in range(2))
     centre = row[:, :, None] & column[:, None, :]
     away = ~centre

@@ -40,33 +40,10 @@ def read_stages(
     members: int = 0,
     memory: int = MEMORY,
 ) -> Iterator[Stage]:
-    """Every stage of a network over a grid.
+    """Every stage of a network over a grid, in the order in which the network runs them.
 
-    Parameters
-    ----------
-    reader
-        Runs the network and hands out its stages, see `recombine.metrics.stages`.
-    points
-        The grid's points on the network's device.
-    grid
-        The factor grid.
-    held_out
-        True where a point is held out, on the host.
-    exact
-        Exact metric tensors by the stage's name; without them metrics are computed by finite differences.
-    targets
-        Right outputs, one row per point.
-    neighbours
-        Metric tensors by differences, by the stage's name, where the points are a part of a larger grid.
-    members
-        Number of member axes before the points' in every activation.
-    memory
-        Bytes that activations may take at a time.
-
-    Yields
-    ------
-    Stage
-        In the order in which the network runs them.
+    The mask of held-out points is on the host. Metric tensors are by the stage's name: `exact` ones, without which
+    there are finite differences, and those by differences to `neighbours`, where the points are part of a larger grid.
     """
     for name, activations in features(reader, points, members=members, memory=memory):
         metric = None if exact is None else exact[name]
@@ -77,21 +54,9 @@ def read_stages(
 def stage_profile(
     stages: Iterable[Stage], metrics: Iterable[str] | None = None, *, thorough: bool | Collection[str] = False
 ) -> StageProfile:
-    """Evaluate registered metrics on every stage.
+    """Registered metrics of every stage: those named, or all usual ones.
 
-    Parameters
-    ----------
-    stages
-        As `read_stages` gives them.
-    metrics
-        Names of registered metrics; all by default. Those whose needs are not met are left out.
-    thorough
-        Whether metrics that take long are among those by default, or the names of some that are.
-
-    Returns
-    -------
-    StageProfile
-        One tensor per stage for every column.
+    Those whose needs are not met are left out; those that take long too, unless `thorough` says otherwise.
     """
     chosen = [STAGE_METRICS[name] for name in (usual_metrics(thorough) if metrics is None else metrics)]
     profile = StageProfile()

@@ -150,18 +150,15 @@ Evaluate = Callable[[Stage], Mapping[str, Tensor]]
 
 @dataclass(frozen=True)
 class StageMetric:
-    """A function of a stage with all that is declared about it."""
+    """A function of a stage with all that is declared about it, see `stage_metric`."""
 
     name: str
     evaluate: Evaluate
     columns: tuple[Column, ...]
     needs: tuple[Need, ...]
     version: int
-    """Raised when what is measured changes, so that results that depend on it are measured again."""
     in_studies: bool
-    """Whether studies' stage profile has it; what is large or slow is left to `diagnose`."""
     thorough: bool = False
-    """Whether it takes so long that it is left out unless it is asked for."""
 
 
 class StageMetrics(dict[str, StageMetric]):
@@ -218,9 +215,9 @@ def stage_metric(
     needs
         What it needs beside activations; it is not evaluated where something is missing.
     version
-        To be raised when what is measured changes.
+        To be raised when what is measured changes, so that results that depend on it are measured again.
     in_studies
-        Whether studies' stage profile has it too.
+        Whether studies' stage profile has it too; what is large or slow is left to `diagnose`.
     thorough
         Whether it takes so long that it is left out unless it is asked for.
 
@@ -244,45 +241,8 @@ def versions(names: Iterable[str] | None = None) -> dict[str, int]:
 
 STAGE_PROFILE = "stage_profile"
 """Stands for all metrics of studies' stage profile."""
-FUNCTION_VERSIONS: dict[str, int] = {
-    "averaged_codes": 1,
-    "averaged_prediction": 1,
-    "band_alignment": 1,
-    "band_index": 1,
-    "band_position": 1,
-    "block_contrast": 1,
-    "distance_inside": 1,
-    "effective_rank": 1,
-    "ensemble_reader": 1,
-    "extreme_pixel": 1,
-    "features": 1,
-    "gram_matrix": 1,
-    "hits": 1,
-    "interior": 1,
-    "kernel_agreement": 1,
-    "jacobian_rank": 1,
-    "kernel_families": 1,
-    "landmarks": 1,
-    "learnt_complexity": 1,
-    "log_volume": 1,
-    "matrix_effective_rank": 1,
-    "mean_band_index": 1,
-    "metric_tensor": 1,
-    "nearest_values": 1,
-    "neuron_tuning": 1,
-    "nonnegative_superposition": 1,
-    "nonnegative_weights": 1,
-    "partial_factorization": 1,
-    "pixel_ranks": 1,
-    "peak_scores": 1,
-    "roughness": 1,
-    "schmidt_spectrum": 1,
-    "squared_error": 1,
-    "stripe_superposition": 1,
-    "superposition_scores": 1,
-    "theoretical_kernel": 1,
-}
-"""Of the functions that studies call themselves; raise one when its numbers change."""
+FUNCTION_VERSIONS: dict[str, int] = {}
+"""Of the functions that studies call themselves, those whose numbers have changed; all others have version 1."""
 
 
 def metric_versions(names: Iterable[str]) -> dict[str, int]:
@@ -295,10 +255,8 @@ def metric_versions(names: Iterable[str]) -> dict[str, int]:
     for name in names:
         if name == STAGE_PROFILE:
             numbers.update(versions(metric.name for metric in STAGE_METRICS.in_studies()))
-        elif name in FUNCTION_VERSIONS:
-            numbers[name] = FUNCTION_VERSIONS[name]
-        elif name in STAGE_METRICS:
+        elif name in STAGE_METRICS and name not in FUNCTION_VERSIONS:
             numbers.update(versions([name]))
         else:
-            raise InvalidValue("metrics", name, f"one of {listed([STAGE_PROFILE, *FUNCTION_VERSIONS])}")
+            numbers[name] = FUNCTION_VERSIONS.get(name, 1)
     return numbers

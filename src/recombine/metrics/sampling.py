@@ -50,10 +50,6 @@ class Estimate:
     freedom: int
     """Degrees of freedom of the standard error."""
 
-    def half_width(self, confidence: float = CONFIDENCE) -> Float[Tensor, "*shape"]:
-        """How far the number may be off, at this confidence; NaN where nothing says."""
-        return self.standard_error * quantile(self.freedom, confidence)
-
 
 def quantile(freedom: int, confidence: float = CONFIDENCE) -> float:
     """How many standard errors an interval reaches to either side; infinity without degrees of freedom."""
@@ -65,26 +61,10 @@ def quantile(freedom: int, confidence: float = CONFIDENCE) -> float:
 def stratified_sample(
     held_out: Bool[Tensor, " point"], points: int, seed: int = 0, present: Bool[Tensor, " point"] | None = None
 ) -> Int[Tensor, " sample"]:
-    """Some points of a grid, as many held-out as kept ones where there are enough.
+    """Indices of some points of a grid, in its order: as many held-out as kept ones where there are enough.
 
-    Parameters
-    ----------
-    held_out
-        True where a point is held out.
-    points
-        How many to draw; all where the grid has no more.
-    seed
-        Of the draw.
-    present
-        True where a point may be drawn; all by default.
+    All points where the grid has no more; of those that are `present` alone, where that is given.
 
-    Returns
-    -------
-    Tensor
-        Indices of the points, in the grid's order.
-
-    Examples
-    --------
     >>> held_out = torch.arange(100) < 10
     >>> sample = stratified_sample(held_out, 40)
     >>> len(sample), int(held_out[sample].sum())
@@ -106,22 +86,10 @@ def stratified_sample(
 
 
 def mean_estimate(values: Float[Tensor, "*member sample"], population: int) -> Estimate:
-    """Mean over a population of points, from some of them.
+    """Mean over a population of points, from some of them, drawn without replacement.
 
-    Parameters
-    ----------
-    values
-        One number per point that was drawn.
-    population
-        Points that they were drawn from.
+    NaN without points, with an error of NaN for a lone point of several.
 
-    Returns
-    -------
-    Estimate
-        One mean per member; NaN without points, with an error of NaN for a lone point of several.
-
-    Examples
-    --------
     >>> estimate = mean_estimate(torch.tensor([1.0, 3.0]), 2)
     >>> estimate.value.item(), estimate.standard_error.item()
     (2.0, 0.0)
@@ -135,20 +103,6 @@ def ratio_estimate(
 ) -> Estimate:
     """Ratio of two means over a population of points, from some of them.
 
-    Parameters
-    ----------
-    over, under
-        One number each per point that was drawn.
-    population
-        Points that they were drawn from.
-
-    Returns
-    -------
-    Estimate
-        One ratio per member.
-
-    Examples
-    --------
     >>> estimate = ratio_estimate(torch.tensor([2.0, 6.0]), torch.tensor([1.0, 3.0]), 100)
     >>> estimate.value.item(), estimate.standard_error.item()
     (2.0, 0.0)
@@ -161,20 +115,8 @@ def ratio_estimate(
 
 
 def repeated_estimate(values: Float[Tensor, "part ..."]) -> Estimate:
-    """Mean over independent parts of a grid of what was measured on each of them.
+    """Mean over independent parts of a grid of what was measured on each, of those that have a (finite) number.
 
-    Parameters
-    ----------
-    values
-        Numbers of each part; NaN or infinity where a part has none.
-
-    Returns
-    -------
-    Estimate
-        Means over the parts that have a number.
-
-    Examples
-    --------
     >>> estimate = repeated_estimate(torch.tensor([1.0, 3.0]))
     >>> estimate.value.item(), round(estimate.standard_error.item(), 6)
     (2.0, 1.0)
@@ -235,20 +177,6 @@ class SubGrid:
 def sub_grid_shape(shape: tuple[int, ...], points: int) -> tuple[int, ...]:
     """Values of each factor in a sub-grid of at most so many points: as equal as can be, two at least.
 
-    Parameters
-    ----------
-    shape
-        Number of values of each factor.
-    points
-        Largest number of points, enough for two values of each factor.
-
-    Returns
-    -------
-    tuple of int
-        Number of values of each factor in the sub-grid.
-
-    Examples
-    --------
     >>> sub_grid_shape((100, 3, 100), 800)
     (16, 3, 16)
     """
@@ -269,28 +197,10 @@ def sub_grid_shape(shape: tuple[int, ...], points: int) -> tuple[int, ...]:
 def draw_sub_grids(
     grid: FactorGrid, points: int, parts: int, seed: int = 0, held_out: Bool[Tensor, " point"] | None = None
 ) -> list[SubGrid]:
-    """Independent random sub-grids.
+    """So many independent random sub-grids, of at most so many points each.
 
-    Parameters
-    ----------
-    grid
-        The whole grid.
-    points
-        Largest number of points of each sub-grid.
-    parts
-        How many sub-grids.
-    seed
-        Of the draws.
-    held_out
-        True where a point is held out: a sub-grid without two points on either side is drawn again, a hundred times.
+    One without two points on either side of a hold-out is drawn again, up to `ATTEMPTS` times.
 
-    Returns
-    -------
-    list of SubGrid
-        The last draw of each, be it without held-out points.
-
-    Examples
-    --------
     >>> whole = FactorGrid((Factor("x", 0, 99, 100), Factor("y", 0, 99, 100)))
     >>> [part.grid.shape for part in draw_sub_grids(whole, 64, 2)]
     [(8, 8), (8, 8)]
@@ -323,20 +233,6 @@ def _sub_grid(grid: FactorGrid, steps: Sequence[Tensor]) -> SubGrid:
 def gap_free_sub_grid(grid: FactorGrid, present: Bool[Tensor, " point"]) -> SubGrid:
     """A sub-grid all of whose points are present: values that lack most are left out until nothing is missing.
 
-    Parameters
-    ----------
-    grid
-        The whole grid.
-    present
-        True where a point is present.
-
-    Returns
-    -------
-    SubGrid
-        With two values of each factor at least, where it has so many.
-
-    Examples
-    --------
     >>> whole = FactorGrid((Factor("x", 0, 2, 3), Factor("y", 0, 3, 4)))
     >>> gap_free_sub_grid(whole, torch.arange(12) != 5).grid.shape
     (3, 3)

@@ -10,14 +10,12 @@ Rows must not meet inside the network (no batch statistics): a row's activations
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
-
-from recombine.errors import InvalidValue
 
 Tap = Callable[[str, Tensor], None]
 Reader = Callable[[Tensor, Tap], None]
@@ -31,38 +29,6 @@ SAMPLED = 1 << 14
 """Features of a stage that a check looks at."""
 INPUT = "input"
 """Name of the stage before the network: the code itself."""
-
-
-@runtime_checkable
-class Walkable(Protocol):
-    """A chain of named stages, as this package's decoders are."""
-
-    def walk(self, inputs: Tensor) -> Iterator[tuple[str, Tensor]]: ...
-
-
-def decoder_reader(decoder: Walkable, encode: Encode) -> Reader:
-    """A reader of the input and every stage of one decoder.
-
-    Parameters
-    ----------
-    decoder
-        A chain of named stages.
-    encode
-        Maps rows of factor values to the decoder's inputs.
-
-    Returns
-    -------
-    Reader
-        Hands out `input` and the decoder's stages, without member axes.
-    """
-
-    def read(values: Tensor, tap: Tap) -> None:
-        inputs = encode(values)
-        tap(INPUT, inputs)
-        for name, activation in decoder.walk(inputs):
-            tap(name, activation)
-
-    return read
 
 
 class _Walk(nn.Module):
@@ -141,36 +107,16 @@ def chunks(points: Tensor, size: int) -> Sequence[Tensor]:
 def stage_sizes(reader: Reader, points: Float[Tensor, "point factor"], members: int = 0) -> dict[str, int]:
     """How many numbers each stage holds per point, all members together.
 
-    Parameters
-    ----------
-    reader
-        Runs the network and hands out its stages.
-    points
-        At least one point.
-    members
-        Number of member axes before the points' in every activation.
-
-    Returns
-    -------
-    dict of int
-        By the stage's name.
-
-    Examples
-    --------
     >>> stage_sizes(lambda values, tap: tap("output", values), torch.zeros(5, 2))
     {'output': 2}
     """
     sizes: dict[str, int] = {}
 
     def tap(name: str, activation: Tensor) -> None:
-        if activation.ndim <= members:
-            raise InvalidValue("members", members, f"below the number of axes of stage {name!r}, {activation.ndim}")
         sizes[name] = activation.numel() // activation.shape[members]
 
     with torch.no_grad():
         reader(points[:FEWEST], tap)
-    if not sum(sizes.values()):
-        raise InvalidValue("reader", reader, "a reader that hands at least one stage to its tap")
     return sizes
 
 

@@ -79,12 +79,8 @@ def averaged_prediction(
     ----------
     signal
         Maps codes to the network's outputs over the background.
-    codes
-        Codes of some points, one block per factor.
-    sizes
-        Lengths of the blocks.
-    training
-        Codes of the training data.
+    codes, sizes, training
+        As for `averaged_codes`.
 
     Returns
     -------
@@ -132,7 +128,6 @@ def superposition_scores(
     *,
     truth: Float[Tensor, "point pixel"] | None = None,
     averaged: Float[Tensor, "*member held pixel"] | None = None,
-    seed: int = 0,
 ) -> dict[str, Float[Tensor, "*member"]]:
     """Fractions of the held-out outputs' variance explained by each prediction, and by its null.
 
@@ -148,8 +143,6 @@ def superposition_scores(
         Right outputs over the background, at every grid point.
     averaged
         The averaged prediction for held-out points.
-    seed
-        Of the nulls' shuffles.
 
     Returns
     -------
@@ -165,15 +158,15 @@ def superposition_scores(
     scores = {}
     for name, prediction in predictions.items():
         scores[name] = explained_variance(outputs, prediction)
-        scores[f"{name}_null"] = _mismatched(outputs, prediction, seed)
+        scores[f"{name}_null"] = _mismatched(outputs, prediction)
     if truth is not None:
         scores["truth"] = explained_variance(outputs, truth[held_out].expand_as(outputs))
     return scores
 
 
-def _mismatched(outputs: Tensor, prediction: Tensor, seed: int) -> Tensor:
+def _mismatched(outputs: Tensor, prediction: Tensor) -> Tensor:
     """Mean explained variance when every point is given the prediction of another one."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     scores = []
     for _ in range(SHUFFLES):
         order = torch.randperm(outputs.shape[-2], generator=generator)

@@ -51,8 +51,7 @@ Run = Callable[[Tensor, Tensor | None], Factorization]
 )  # fmt: skip
 def evaluate_linear_factorization(stage: Stage) -> dict[str, Tensor]:
     """Whether a stage is blocks of one factor each, up to a linear map."""
-    names = ("linear_factorization", "linear_factorization_p")
-    return _tested(stage, names, lambda own, held_out: linear_factorization(
+    return _tested(stage, "linear_factorization", lambda own, held_out: linear_factorization(
         own, stage.grid.shape, held_out, permutations=PERMUTATIONS
     ))  # fmt: skip
 
@@ -70,8 +69,9 @@ def evaluate_linear_factorization(stage: Stage) -> dict[str, Tensor]:
 )  # fmt: skip
 def evaluate_nonlinear_factorization(stage: Stage) -> dict[str, Tensor]:
     """Whether a stage is blocks of one factor each, up to an invertible map that a small flow learns."""
-    names = ("nonlinear_factorization", "nonlinear_factorization_p")
-    return _tested(stage, names, lambda own, held_out: nonlinear_factorization(own, stage.grid.shape, held_out))
+    return _tested(stage, "nonlinear_factorization", lambda own, held_out: nonlinear_factorization(
+        own, stage.grid.shape, held_out
+    ))  # fmt: skip
 
 
 @stage_metric(
@@ -119,14 +119,14 @@ def evaluate_unit_selectivity(stage: Stage) -> dict[str, Tensor]:
     return {"unit_selectivity": best.sum(dim=-1) / torch.where(varying.any(dim=-1), varying.sum(dim=-1), torch.nan)}
 
 
-def _tested(stage: Stage, names: tuple[str, str], test: Run) -> dict[str, Tensor]:
+def _tested(stage: Stage, name: str, test: Run) -> dict[str, Tensor]:
     """Score and p-value of each member."""
     score = stage.gram.new_full(stage.gram.shape[:-2], torch.nan)
     p_value = score.clone()
     for members, result in _over_varying(stage, test):
         score.view(-1)[members] = torch.minimum(result.score, result.recovered).to(score)
         p_value.view(-1)[members] = result.p_value.to(score)
-    return dict(zip(names, (score, p_value), strict=True))
+    return {name: score, f"{name}_p": p_value}
 
 
 def _over_varying(stage: Stage, test: Callable[[Tensor, Tensor | None], T]) -> list[tuple[Tensor, T]]:

@@ -23,9 +23,9 @@ Of an image, `image[y, x]`:
   variance, as in `band_index`; it lies midway between the first and the last pixel where that profile is at least half
   as far from its median as anywhere, whether brighter or darker: a band may have two flanks, one dark and one bright,
   with its coordinate between them.
-- Embeddings of a low-rank decoder have no axis of their own: which one is right is the task's. In the bump task factors
-  are ordered x, y; x is a column and y a row, and where a factor has as many values as the image has pixels, its value
-  number v lies at pixel v. These are the defaults of `band_alignment`.
+- Embeddings of a low-rank decoder have no axis of their own: which one is right is the task's. `band_alignment` is for
+  the bump task: factors are ordered x, y; x is a column and y a row, and where a factor has as many values as the image
+  has pixels, its value number v lies at pixel v.
 
 Known answers: a band drawn at each value's coordinate scores 1 whatever its polarity, one along the wrong axis 0, a
 dark and a bright flank on either side of the coordinate 1.
@@ -39,7 +39,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from recombine.errors import InvalidValue
 from recombine.metrics.registry import Column, Stage, stage_metric
 
 SILENT = 1e-12
@@ -167,23 +166,18 @@ def _middle(profile: Float[Tensor, "*shape pixel"]) -> Float[Tensor, "*shape"]:
 
 
 def band_alignment(
-    images: Float[Tensor, "*member factor value y x"],
-    coordinates: Float[Tensor, "factor value"] | None = None,
-    axes: tuple[int, ...] = (COLUMNS, ROWS),
+    images: Float[Tensor, "*member 2 value y x"],
+    *,
     tolerance: float = 1.0,
     weakest: float = 0.0,
     border: int = 0,
 ) -> Float[Tensor, "*member"]:
-    """Share of embeddings whose band lies along the right axis and at the right coordinate.
+    """Share of embeddings of the bump task whose band lies along the right axis and at the right coordinate.
 
     Parameters
     ----------
     images
-        One image for every value of every factor.
-    coordinates
-        The pixel that each value stands for; by default value number v is pixel v.
-    axes
-        The image axis of each factor: 1, columns, for x and 0, rows, for y by default.
+        One image for every value of x, value number v being column v, and of y, where it is row v.
     tolerance
         How many pixels a band may be off.
     weakest
@@ -203,14 +197,10 @@ def band_alignment(
     >>> band_alignment(torch.stack([vertical, vertical.mT])).item()
     1.0
     """
-    factors, values = images.shape[-4:-2]
-    if len(axes) != factors or not set(axes) <= {ROWS, COLUMNS}:
-        raise InvalidValue("axes", axes, f"{factors} axes, 0 (rows) or 1 (columns), one for each factor")
     rows, columns = images.shape[-2:]
     band = band_position(images[..., border : rows - border, border : columns - border])
-    if coordinates is None:
-        coordinates = torch.arange(values, dtype=torch.float64).expand(factors, values)
-    coordinates, own = coordinates.to(images.device), torch.tensor(axes, device=images.device)[:, None]
+    coordinates = torch.arange(images.shape[-3], dtype=torch.float64, device=images.device)
+    own = torch.tensor([[COLUMNS], [ROWS]], device=images.device)
     near = (band.position + border - coordinates).abs() <= tolerance
     last = torch.tensor((rows, columns), device=images.device)[own] - 1 - border
     asked = ((coordinates >= border) & (coordinates <= last) | (border == 0)).double()

@@ -21,12 +21,9 @@ over n factors has n; a chessboard of n factors with values ±c has 4 n c.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.nn import functional
 
 from recombine.metrics.geometry import volume_element
 from recombine.metrics.registry import Column, Need, Stage, stage_metric
@@ -82,28 +79,15 @@ def roughness(
     >>> roughness(torch.tensor([0.0, 1.0, 4.0, 9.0, 17.0]), (5,)).item()
     2.0
     """
-    inner = torch.zeros(shape, dtype=torch.bool)
-    inner[tuple(slice(1, -1) for _ in shape)] = True
-    counted = inner.flatten() if region is None else inner.flatten() & region.cpu()
-    return _median(_laplacian(values, shape)[..., counted].abs())
-
-
-def _laplacian(values: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Second differences of a map, summed over factors; NaN on the border of the grid."""
-    if min(shape) < 3:
-        return torch.full_like(values, torch.nan, dtype=torch.float64)
-    lead = values.ndim - 1
+    inside = tuple(slice(1, -1) for _ in shape)
     grid = values.double().unflatten(-1, shape)
-    inner = torch.stack([_second_difference(grid, lead, axis, shape) for axis in range(len(shape))]).sum(dim=0)
-    return functional.pad(inner, (1, 1) * len(shape), value=math.nan).flatten(lead)
-
-
-def _second_difference(grid: Tensor, lead: int, axis: int, shape: tuple[int, ...]) -> Tensor:
-    """Along one factor, at inner points."""
-    for other in range(len(shape)):
-        if other != axis:
-            grid = grid.narrow(lead + other, 1, shape[other] - 2)
-    return grid.diff(n=2, dim=lead + axis)
+    differences = []
+    for axis in range(len(shape)):
+        across = (..., *(slice(None) if other == axis else own for other, own in enumerate(inside)))
+        differences.append(grid[across].diff(n=2, dim=axis - len(shape)))
+    laplacian = torch.stack(differences).sum(dim=0)
+    counted = torch.ones(shape, dtype=torch.bool) if region is None else region.cpu().reshape(shape)
+    return _median(laplacian[..., counted[inside]].abs())
 
 
 def _median(values: Tensor) -> Tensor:

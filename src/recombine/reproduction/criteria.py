@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from math import inf, isfinite
 from typing import Any, Literal
 
-from recombine.frozen import Frozen
 from recombine.keys import canonical_json
+from recombine.records import Frozen
 from recombine.reproduction.intervals import CONFIDENCE, TRIM, Estimate, Interval
 
 Outcome = Literal[

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import AfterValidator, BeforeValidator, Field, create_model
 
 from recombine.errors import InvalidValue, listed, nearest
-from recombine.frozen import Frozen
+from recombine.records import Frozen
 from recombine.specs import Precision, Recipe
 
 Count = Annotated[int, Field(ge=0, le=10**9)]

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from recombine.errors import InvalidValue, RecombineError, listed, reason_of
 from recombine.files import one_line_errors, parsed_json, read_given, write
-from recombine.frozen import Frozen
+from recombine.records import Frozen
 from recombine.store.run import SCORES, Run, pack, unpack
 from recombine.version import __version__
 

@@ -12,7 +12,7 @@ from typing import Literal, Self
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from recombine.screen import console, counted, visible, write_error
+from recombine.console import console, counted, visible, write_error
 
 
 @dataclass(frozen=True)

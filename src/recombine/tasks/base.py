@@ -21,8 +21,8 @@ from torch import Tensor
 from recombine.encodings import AnyEncoding, Bump, Encoding
 from recombine.errors import InvalidValue, listed
 from recombine.factors import Factor, FactorGrid
-from recombine.frozen import ADDED, Variant
 from recombine.holdouts import AnyHoldout, Center, Holdout, HoldoutSummary, SomeFactors
+from recombine.records import ADDED, Variant
 from recombine.registry import Registry
 from recombine.streams import stream
 from recombine.tasks.training_sets import AnyTrainingRule, Draws, Each, averaged_images, isolated_rows
@@ -168,16 +168,8 @@ class Task(Variant):
     def codes(self, values: Float[Tensor, "row factor"]) -> Float[Tensor, "row code"]:
         """The factors' codes side by side; zeros for an absent factor."""
         self.check_columns(values)
-        blocks = [self._code(values[:, k], factor) for k, factor in enumerate(self.grid.factors)]
+        blocks = [self.encoding.present(values[:, k], factor) for k, factor in enumerate(self.grid.factors)]
         return torch.cat(blocks, dim=-1)
-
-    def _code(self, values: Float[Tensor, " row"], factor: Factor) -> Float[Tensor, "row neuron"]:
-        """The code of one factor."""
-        size, code = self.encoding.size(factor), self.encoding.present(values, factor)
-        if tuple(code.shape) != (len(values), size):
-            allowed = f"one that codes {factor.name} in {size} numbers, as its size says, not {tuple(code.shape[1:])}"
-            raise InvalidValue("encoding", self.encoding.kind, allowed)
-        return code
 
     def examples(self, values: Float[Tensor, "row factor"]) -> Examples:
         """Inputs and targets for rows of factor values, in the task's direction."""
@@ -298,7 +290,10 @@ class Task(Variant):
                 if (value := getattr(self, field)) != type(self).model_fields[field].default:
                     raise InvalidValue(field, value, "left out unless isolated is true")
             return
-        shown = tuple(self.grid.names[axis] for axis in sorted(self.grid.axes(self.isolated_factors)))
+        try:
+            shown = tuple(self.grid.names[axis] for axis in sorted(self.grid.axes(self.isolated_factors)))
+        except InvalidValue as error:
+            raise InvalidValue("isolated_factors", error.value, error.allowed) from None
         object.__setattr__(self, "isolated_factors", None if shown == self.grid.names else shown)
         largest = min(len(shown), len(self.grid.names) - 1)
         if largest == 0:

@@ -25,9 +25,10 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 
+from recombine.factors import TURN
 from recombine.tasks.base import TASKS
 from recombine.tasks.quantities import FactorText, Quantity, QuantityTask
-from recombine.tasks.shapes import TURN, cos_sin
+from recombine.tasks.shapes import cos_sin
 
 
 @TASKS.register

@@ -31,12 +31,10 @@ from torch.nn import functional
 
 from recombine.encodings import AnyEncoding, Polar
 from recombine.errors import InvalidValue
-from recombine.factors import Factor, FactorGrid
+from recombine.factors import TURN, Factor, FactorGrid
 from recombine.holdouts import Center, Holdout
 from recombine.tasks.base import TASKS, Task
 
-TURN = 360
-"""Degrees of a full turn."""
 GAP = (160, 200)
 """Edges of the paper's gap in degrees, themselves trained."""
 DIGITS = 10

@@ -26,8 +26,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-TURN = 360.0
-"""Degrees of a full turn."""
+from recombine.factors import TURN
+
 QUARTERS = 4
 SMALLEST = 6.0
 """Smallest scale in pixels: below, two soft edges meet inside a shape."""

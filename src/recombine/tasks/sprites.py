@@ -29,9 +29,10 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from recombine.errors import InvalidValue
+from recombine.factors import TURN
 from recombine.tasks.base import TASKS
 from recombine.tasks.quantities import FactorText, Quantity, QuantityTask
-from recombine.tasks.shapes import SMALLEST, TURN, cos_sin, coverage
+from recombine.tasks.shapes import SMALLEST, cos_sin, coverage
 
 CHANNELS = 3
 SECOND = "2"

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
-from recombine.frozen import Variant
+from recombine.records import Variant
 from recombine.registry import Registry
 from recombine.streams import stream
 

@@ -94,9 +94,7 @@ def linear_factorization(
     held_out: Bool[Tensor, " point"] | None = None,
     *,
     share: float = SHARE,
-    largest: int | None = None,
     permutations: int = PERMUTATIONS,
-    seed: int = 0,
 ) -> Factorization:
     """Whether a linear map takes activations to blocks of one factor each (Eq. 24).
 
@@ -110,12 +108,8 @@ def linear_factorization(
         Combinations to predict; a random fifth by default, every value of every factor being kept.
     share
         Of the variance, that the directions tested hold.
-    largest
-        Directions at most; 32 by default.
     permutations
         Of the p-value, which is at least 1 / (1 + permutations).
-    seed
-        Of what is held out and of the permutations.
 
     Returns
     -------
@@ -129,8 +123,8 @@ def linear_factorization(
     >>> linear_factorization(both.flatten(1, 2), (6, 6)).passes.tolist()
     [True, False]
     """
-    activations = Activations.of(features, shape, held_out, share, largest, seed)
-    return block_test(activations, activations.design(), permutations, seed)
+    activations = Activations.of(features, shape, held_out, share)
+    return block_test(activations, activations.design(), permutations)
 
 
 def nonlinear_factorization(
@@ -138,25 +132,20 @@ def nonlinear_factorization(
     shape: tuple[int, ...],
     held_out: Bool[Tensor, " point"] | None = None,
     *,
-    share: float = SHARE,
-    largest: int | None = None,
     permutations: int = TRAINED_PERMUTATIONS,
     steps: int = STEPS,
-    seed: int = 0,
 ) -> Factorization:
     """Whether an invertible map takes activations to blocks of one factor each (Eq. 25–27).
 
     Parameters
     ----------
-    features, shape, held_out, share, largest
+    features, shape, held_out
         As for `linear_factorization`.
     permutations
         Of the p-value, for members that would pass otherwise; each is trained like the activations themselves. With
         fewer than 19 nothing can pass.
     steps
         Of training, at most.
-    seed
-        Of what is held out, of the permutations and of the flow.
 
     Returns
     -------
@@ -179,8 +168,8 @@ def nonlinear_factorization(
     >>> [round(own.score.item(), 1) for own in (linear_factorization(bent, (8, 8)), straightened)]
     [0.5, 1.0]
     """
-    activations = Activations.of(features, shape, held_out, share, largest, seed)
-    return block_test(activations, activations.design(), permutations, seed, steps)
+    activations = Activations.of(features, shape, held_out, SHARE)
+    return block_test(activations, activations.design(), permutations, steps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,27 +190,14 @@ def best_grouping(
     shape: tuple[int, ...],
     held_out: Bool[Tensor, " point"] | None = None,
     *,
-    penalty: float = PENALTY,
     share: float = SHARE,
-    largest: int | None = None,
-    seed: int = 0,
 ) -> Groupings:
     """Which factors the activations hold in common blocks of coordinates (Eq. 28).
 
     Parameters
     ----------
-    features
-        Activations over the grid's points, in its order.
-    shape
-        Number of values of each factor, of which there are at most five.
-    held_out
-        Combinations to predict; a random fifth by default.
-    penalty
-        Of score, for every merger.
-    share, largest
-        As for `linear_factorization`.
-    seed
-        Of what is held out.
+    features, shape, held_out, share
+        As for `linear_factorization`, of at most five factors.
 
     Returns
     -------
@@ -237,12 +213,12 @@ def best_grouping(
     """
     if len(shape) > MOST_FACTORS:
         raise InvalidValue("shape", tuple(shape), f"at most {MOST_FACTORS} factors: every grouping is tried")
-    activations = Activations.of(features, shape, held_out, share, largest, seed)
+    activations = Activations.of(features, shape, held_out, share)
     groupings = tuple(sorted(partitions(len(shape)), key=lambda own: (-len(own), own)))
-    parts = [_scored(activations, grouping, seed) for grouping in groupings]
+    parts = [_scored(activations, grouping) for grouping in groupings]
     score, value = (torch.stack(own, dim=-1) for own in zip(*parts, strict=True))
     mergers = torch.tensor([len(shape) - len(grouping) for grouping in groupings], device=score.device)
-    value = value - penalty * mergers
+    value = value - PENALTY * mergers
     return Groupings(groupings, score, value, value.argmax(dim=-1))
 
 
@@ -257,7 +233,7 @@ def partitions(count: int) -> Iterator[Grouping]:
         yield (*smaller, (count - 1,))
 
 
-def _scored(activations: Activations, grouping: Grouping, seed: int) -> tuple[Tensor, Tensor]:
+def _scored(activations: Activations, grouping: Grouping) -> tuple[Tensor, Tensor]:
     """Score and value before the penalty, of each member."""
     ones = torch.ones(activations.members, dtype=torch.float64, device=activations.coordinates[0].device)
     if len(grouping) == 1:
@@ -265,7 +241,7 @@ def _scored(activations: Activations, grouping: Grouping, seed: int) -> tuple[Te
     design = activations.design(grouping)
     if not bool(design.scored.any()):
         return math.nan * ones, -math.inf * ones
-    outcome = block_test(activations, design, 0, seed)
+    outcome = block_test(activations, design, 0)
     score = torch.minimum(outcome.score, outcome.recovered)
     return score, torch.where((outcome.share > 0).all(dim=-1), score, -math.inf)
 
@@ -280,31 +256,22 @@ class Activations:
     coordinates: tuple[Tensor, ...]
 
     @classmethod
-    def of(
-        cls,
-        features: Tensor,
-        shape: Sequence[int],
-        held_out: Tensor | None,
-        share: float,
-        largest: int | None,
-        seed: int,
-    ) -> Activations:
+    def of(cls, features: Tensor, shape: tuple[int, ...], held_out: Tensor | None, share: float) -> Activations:
         """Projected to the directions that hold a share of the variance."""
-        shape = tuple(shape)
         if len(shape) < 2 or math.prod(shape) != features.shape[-2]:
             raise InvalidValue("shape", shape, f"two or more factors of {features.shape[-2]} combinations")
-        kept = kept_points(shape, held_out, seed)
+        kept = kept_points(shape, held_out)
         each = features.reshape(-1, *features.shape[-2:])
-        coordinates = tuple(projection(own, kept, share=share, largest=largest)(own) for own in each)
+        coordinates = tuple(projection(own, kept, share=share)(own) for own in each)
         return cls(shape, tuple(features.shape[:-2]), kept, coordinates)
 
     def design(self, groups: Sequence[Sequence[int]] | None = None) -> Design:
         """With factors that act alone, or in groups."""
         return Design.of(self.shape, self.kept, groups).on(self.coordinates[0].device)
 
-    def permuted(self, permutations: int, seed: int) -> Tensor:
+    def permuted(self, permutations: int) -> Tensor:
         """`[permutation, point]`: whose activations each combination gets."""
-        generator = torch.Generator().manual_seed(seed + 1)
+        generator = torch.Generator().manual_seed(1)
         orders = torch.zeros(permutations, len(self.kept), dtype=torch.int64)
         for part in (self.kept, ~self.kept):
             own = torch.nonzero(part).flatten()
@@ -325,9 +292,7 @@ class Activations:
                 yield part, torch.stack([self.coordinates[member] for member in part])
 
 
-def block_test(
-    activations: Activations, design: Design, permutations: int, seed: int, steps: int | None = None
-) -> Factorization:
+def block_test(activations: Activations, design: Design, permutations: int, steps: int | None = None) -> Factorization:
     """The linear test, or with steps of training the nonlinear one."""
     everyone = range(len(activations.coordinates))
     coordinates = activations.coordinates
@@ -335,13 +300,13 @@ def block_test(
     block = torch.full((len(coordinates), most), NONE, device=coordinates[0].device)
     score, recovered = torch.zeros(2, len(coordinates), dtype=torch.float64, device=block.device)
     for members, own in activations.alike(everyone, 1, steps is not None):
-        found, score[members], recovered[members] = mapped(own, design, steps, seed)
+        found, score[members], recovered[members] = mapped(own, design, steps)
         block[members, : found.shape[-1]] = found
     groups = torch.arange(len(design.counts), device=block.device)
     share = (block[:, None] == groups[:, None]).sum(dim=-1).double() / (block != NONE).sum(dim=-1, keepdim=True)
     passes = (torch.minimum(score, recovered) >= PASSING) & (share > 0).all(dim=-1)
     candidates = everyone if steps is None else torch.nonzero(passes).flatten().tolist()
-    p_value = _p_values(activations, candidates, score, design, permutations, seed, steps)
+    p_value = _p_values(activations, candidates, score, design, permutations, steps)
 
     def shaped(own: Tensor) -> Tensor:
         return own.reshape(activations.members + own.shape[1:])
@@ -351,29 +316,29 @@ def block_test(
 
 
 def _p_values(
-    activations: Activations, candidates: Iterable[int], score: Tensor, design: Design, permutations: int, seed: int,
+    activations: Activations, candidates: Iterable[int], score: Tensor, design: Design, permutations: int,
     steps: int | None,
 ) -> Tensor:  # fmt: skip
     """Of the scores of some members, among those of their permutations; NaN for the others."""
     p_value = torch.full_like(score, math.nan)
-    orders = activations.permuted(permutations, seed)
+    orders = activations.permuted(permutations)
     for members, coordinates in activations.alike(candidates, max(1, permutations), steps is not None):
         null = score.new_zeros(len(members), 0)
         if permutations:
             copies = coordinates[:, orders].flatten(0, 1)
-            null = mapped(copies, design, steps, seed)[1].reshape(len(members), -1)
+            null = mapped(copies, design, steps)[1].reshape(len(members), -1)
         p_value[members] = (1 + (null >= score[members, None]).sum(dim=1)).double() / (1 + permutations)
     return p_value
 
 
-def mapped(given: Tensor, design: Design, steps: int | None, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+def mapped(given: Tensor, design: Design, steps: int | None) -> tuple[Tensor, Tensor, Tensor]:
     """Blocks, scores and recovered shares of members × points × coordinates, separated or straightened by a flow."""
     start = separate(given, design)
     separated = given @ start.rotation
     if steps is None or given.shape[-1] < len(design.counts):  # too few for a block each: no flow will help
         score = share_predicted(separated, _predicted(separated, start.block, design), design)
         return start.block, score, score
-    flow = straightened(separated, design, steps=steps, seed=seed)
+    flow = straightened(separated, design, steps=steps)
     images = flow(separated)
     end = separate(images, design)
     coordinates = images @ end.rotation

@@ -68,16 +68,16 @@ class Flow:
     """Four for each layer, members first: weights and biases to the hidden units and from them."""
 
     @classmethod
-    def identity(cls, members: int, size: int, *, seed: int, layers: int = LAYERS, hidden: int = HIDDEN) -> Flow:
+    def identity(cls, members: int, size: int) -> Flow:
         """A flow that changes nothing yet."""
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(0)
         rotations, parameters = [torch.eye(size, dtype=torch.float64)], []
-        for layer in range(layers):
+        for layer in range(LAYERS):
             rotations.append(torch.linalg.qr(torch.randn(size, size, generator=generator).double())[0])
             giving, taking = _halves(size, layer)
-            weights = torch.randn(giving, hidden, generator=generator) / math.sqrt(giving)
-            biases = torch.randn(1, hidden, generator=generator)
-            start = (weights, biases, torch.zeros(hidden, 2 * taking), torch.zeros(1, 2 * taking))
+            weights = torch.randn(giving, HIDDEN, generator=generator) / math.sqrt(giving)
+            biases = torch.randn(1, HIDDEN, generator=generator)
+            start = (weights, biases, torch.zeros(HIDDEN, 2 * taking), torch.zeros(1, 2 * taking))
             parameters += [own.expand(members, *own.shape).contiguous() for own in start]
         rotations.append(rotations[0])
         turns = [before.mT @ after for before, after in pairwise(rotations)]
@@ -119,14 +119,14 @@ def _halves(size: int, layer: int) -> list[int]:
     return [giving, size - giving]
 
 
-def straightened(coordinates: Tensor, design: Design, *, steps: int, seed: int) -> Flow:
+def straightened(coordinates: Tensor, design: Design, *, steps: int) -> Flow:
     """A flow for members × points × coordinates that starts as the identity, in float64."""
     labels = design.labels[:, design.kept].cpu()
     everything = torch.ones(labels.shape[1], dtype=torch.bool)
-    left_out = random_points(labels, everything, VALIDATION, seed)
+    left_out = random_points(labels, everything, VALIDATION, 0)
     scored = left_out if bool(left_out.any()) else everything  # where no value can spare a point
     inner = Design.from_cells(labels, ~left_out, scored).on(coordinates.device)
-    training = Training(coordinates[:, design.kept].float(), inner, seed)
+    training = Training(coordinates[:, design.kept].float(), inner)
     for step in range(0, steps + 1, REVISION):
         separation = training.revise(step)
         if not len(training.active):
@@ -143,14 +143,13 @@ class Training:
     points: Tensor
     """`[member, point, coordinate]`, of members that have not stopped."""
     design: Design
-    seed: int
     flow: Flow = field(init=False)
     best: list[Tensor] = field(init=False)
     """Parameters of every member that predicted the points left out best."""
 
     def __post_init__(self) -> None:
         members, device = len(self.points), self.points.device
-        flow = Flow.identity(members, self.points.shape[-1], seed=self.seed)
+        flow = Flow.identity(members, self.points.shape[-1])
         self.flow = flow.with_parameters([own.to(device) for own in flow.parameters])
         self.best = [own.clone() for own in self.flow.parameters]
         self.moments = [[torch.zeros_like(own) for own in self.best] for _ in BETAS]

@@ -11,8 +11,7 @@ kept points, are a grid with missing entries, which a sum of products may fill w
 A network's dark pixels hold little but noise, which has any rank. Pixels therefore count by their share of the energy
 (summed squares) of the same image, network and region.
 
-Two factors without missing entries take a singular value decomposition per pixel, else a search: `pixels` then limits
-it to those in which the target has most energy, the same ones for all regions and networks.
+Two factors without missing entries take a singular value decomposition per pixel, else a search.
 
 Known answers: pixels of a Gaussian bump are products, rank 1; what a superposer of two images shows on a held-out
 block, a(x) + b(y), has rank 2; a block that is a constant has rank 1, one that is 0 rank 0.
@@ -30,6 +29,9 @@ from torch import Tensor
 from recombine.errors import InvalidValue
 from recombine.theory.projections import refuse_not_finite
 from recombine.theory.ranks import MORE, least_ranks
+
+RESTARTS = 1
+"""Starts of every search: there is one for each pixel."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,37 +66,20 @@ class RegionRanks:
     held_out: PixelRanks
 
 
-@dataclass(frozen=True, eq=False)
-class LearntComplexity:
-    """What networks learnt beside what they were to learn."""
-
-    target: RegionRanks
-    outputs: RegionRanks
-    """With the member axes of the outputs."""
-    pixels: Int[Tensor, " pixel"]
-    """Places, in an image, of the pixels that were looked at."""
-    epsilon: float
-
-
 def learnt_complexity(
-    target: Float[Tensor, "point pixel"],
     outputs: Float[Tensor, "*member point pixel"],
     shape: tuple[int, ...],
     held_out: Bool[Tensor, " point"],
     epsilon: float,
     *,
     largest: int = 8,
-    pixels: int | None = None,
-    restarts: int = 1,
-) -> LearntComplexity:
-    """Ranks of each pixel of the target and of networks' outputs, on all, kept and held-out points.
+) -> RegionRanks:
+    """Ranks of each pixel of networks' outputs, or of the target, on all, kept and held-out points.
 
     Parameters
     ----------
-    target
-        Images over the grid's points, in its order.
     outputs
-        What networks show at the same points.
+        Images over the grid's points, in its order.
     shape
         Number of values of each factor.
     held_out
@@ -103,36 +88,25 @@ def learnt_complexity(
         Largest relative error of a sum of products.
     largest
         Largest rank to try.
-    pixels
-        How many pixels to look at, those in which the target has most energy; all by default.
-    restarts
-        Starts of every search.
 
     Returns
     -------
-    LearntComplexity
+    RegionRanks
         Ranks by pixel, their distribution and mean by energy.
 
     Examples
     --------
     >>> x, y = torch.meshgrid(torch.arange(1.0, 6.0), torch.arange(1.0, 7.0), indexing="ij")
     >>> held_out = ((x > 3) & (y > 3)).flatten()
-    >>> target = (x * y).reshape(-1, 1)
-    >>> superposed = torch.where(held_out[:, None], (x + y).reshape(-1, 1), target)
-    >>> ranks = learnt_complexity(target, superposed, (5, 6), held_out, 1e-6).outputs
+    >>> superposed = torch.where(held_out, (x + y).flatten(), (x * y).flatten())[:, None]
+    >>> ranks = learnt_complexity(superposed, (5, 6), held_out, 1e-6)
     >>> ranks.everywhere.mean.item(), ranks.kept.mean.item(), ranks.held_out.mean.item()
     (3.0, 1.0, 2.0)
     """
     if not bool(held_out.any()) or bool(held_out.all()):
         raise InvalidValue("held_out", f"{int(held_out.sum())} points", f"some but not all of {len(held_out)}")
-    energy = target.double().square().sum(dim=0)
-    places = energy.topk(len(energy) if pixels is None else pixels).indices.sort().values  # in the image's order
     regions = (torch.ones_like(held_out), ~held_out, held_out)
-
-    def ranks(images: Tensor) -> RegionRanks:
-        return RegionRanks(*(pixel_ranks(images, shape, region, epsilon, largest, restarts) for region in regions))
-
-    return LearntComplexity(ranks(target[:, places]), ranks(outputs[..., places]), places, epsilon)
+    return RegionRanks(*(pixel_ranks(outputs, shape, region, epsilon, largest) for region in regions))
 
 
 def pixel_ranks(
@@ -141,7 +115,6 @@ def pixel_ranks(
     points: Bool[Tensor, " point"],
     epsilon: float,
     largest: int = 8,
-    restarts: int = 1,
 ) -> PixelRanks:
     """Ranks of each pixel of some images on some points of the grid.
 
@@ -151,7 +124,7 @@ def pixel_ranks(
         Over the grid's points, in its order.
     points
         The points that count; at least one.
-    shape, epsilon, largest, restarts
+    shape, epsilon, largest
         As for `learnt_complexity`.
 
     Returns
@@ -179,9 +152,9 @@ def pixel_ranks(
         energy = (inside / torch.where(scale > 0, scale, 1.0)).square().sum(dim=-1)
         energies.append(energy / energy.sum().clamp(min=torch.finfo(energy.dtype).tiny))
         if grid is None:
-            ranks.append(least_ranks(functions, shape, epsilon, largest, points, restarts))
+            ranks.append(least_ranks(functions, shape, epsilon, largest, points, RESTARTS))
         else:
-            ranks.append(least_ranks(inside, grid, epsilon, largest, None, restarts))
+            ranks.append(least_ranks(inside, grid, epsilon, largest, None, RESTARTS))
     rank, share = (torch.stack(own).reshape(*images.shape[:-2], -1) for own in (ranks, energies))
     return PixelRanks(rank, share, largest)
 

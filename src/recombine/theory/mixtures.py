@@ -45,8 +45,8 @@ EXACT = 1e-12
 POLISHING = 400
 """Gradient steps towards a smaller total variation."""
 
-Found = tuple[Tensor, list[Tensor], Tensor, Tensor]
-"""Weights, factors, divergences, and whether fits ended by themselves."""
+Found = list[Tensor]
+"""Weights, every factor's distributions, divergences, and whether fits ended by themselves."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,13 +106,14 @@ def mixture_of_products(
     fit = Fit(shape, rank, EXACT)
     best = fit.best(flat, restarts)
     if divergence == "tv":
-        best = fit.polished(flat, *best)
+        best = fit.polished(flat, best)
     batch = probabilities.shape[:-1]
-    weights, order = best[0].sort(dim=-1, descending=True)
-    factors = (part.gather(-1, order[..., None, :].expand_as(part)) for part in best[1])
+    weights, *factors, distance, settled = best
+    weights, order = weights.sort(dim=-1, descending=True)
+    factors = [part.gather(-1, order[..., None, :].expand_as(part)) for part in factors]
     return MixtureOfProducts(
         weights.reshape(*batch, -1), tuple(part.reshape(*batch, *part.shape[-2:]) for part in factors),
-        best[2].reshape(batch), best[3].reshape(batch),
+        distance.reshape(batch), settled.reshape(batch),
     )  # fmt: skip
 
 
@@ -153,7 +154,7 @@ def mixture_rank(
         if not len(places):
             break
         if divergence == "kl":  # a search may end where it is near enough
-            distance = Fit(shape, rank, enough=epsilon).best(flat[places], restarts)[2]
+            distance = Fit(shape, rank, enough=epsilon).best(flat[places], restarts)[-2]
         else:
             found = mixture_of_products(flat[places], shape, rank, divergence=divergence, restarts=restarts)
             distance = found.divergence
@@ -187,14 +188,13 @@ class Fit:
         generator = torch.Generator().manual_seed(0)
         best = self.descended(flat, *self.start(flat, generator))
         for _ in range(0 if self.rank == 1 else restarts - 1):
-            places = torch.nonzero(best[2] > self.enough).flatten()
+            places = torch.nonzero(best[-2] > self.enough).flatten()
             if not len(places):
                 break
-            began = self.start(flat[places], generator)
-            fitted = self.descended(flat[places], *began)
-            before = (best[0][places], [part[places] for part in best[1]], best[2][places], best[3][places])
-            for whole, part in zip(_parts(best), _parts(_better(fitted, before)), strict=True):
-                whole[places] = part
+            fitted = self.descended(flat[places], *self.start(flat[places], generator))
+            better = fitted[-2] < best[-2][places]
+            for whole, part in zip(best, fitted, strict=True):
+                whole[places[better]] = part[better]
         return best
 
     def start(self, like: Tensor, generator: torch.Generator) -> tuple[Tensor, list[Tensor]]:
@@ -226,7 +226,7 @@ class Fit:
             active = active[~done]
             if not len(active):
                 break
-        return result[0], result[1:], divergence, settled
+        return [*result, divergence, settled]
 
     def _sweep(self, flat: Tensor, weights: Tensor, factors: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         products = khatri_rao(factors) * weights[..., None, :]
@@ -241,21 +241,24 @@ class Fit:
             factors.append(grid.sum(dim=others) / below)
         return weights, factors
 
-    def polished(self, flat: Tensor, weights: Tensor, factors: list[Tensor], _: Tensor, settled: Tensor) -> Found:
+    def polished(self, flat: Tensor, fitted: Found) -> Found:
         """From there on by gradients of the total variation, as far as that helps."""
+        *near, _, settled = fitted
+        best = [*near, total_variation(flat, mixed(near[0], near[1:])), settled]
         tiny = torch.finfo(flat.dtype).tiny
-        logits = [part.clamp(min=tiny).log().clamp(min=-30).requires_grad_() for part in (weights, *factors)]
+        logits = [part.clamp(min=tiny).log().clamp(min=-30).requires_grad_() for part in near]
         optimizer = torch.optim.Adam(logits, lr=0.05)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, POLISHING)
-        best: Found = (weights, factors, total_variation(flat, mixed(weights, factors)), settled)
         for _step in range(POLISHING):
             with torch.enable_grad():
                 now, own = logits[0].softmax(dim=-1), [logit.softmax(dim=-2) for logit in logits[1:]]
                 mixture = mixed(now, own)
                 smooth = ((flat - mixture).square() + 1e-12).sqrt().sum()
             with torch.no_grad():
-                parts = [part.detach() for part in own]
-                best = _better((now.detach(), parts, total_variation(flat, mixture.detach()), settled), best)
+                distance = total_variation(flat, mixture)
+                better = distance < best[-2]
+                for whole, part in zip(best, (now, *own, distance), strict=False):
+                    whole[better] = part[better]
             optimizer.zero_grad()
             smooth.backward()
             optimizer.step()
@@ -277,15 +280,3 @@ def total_variation(p: Tensor, q: Tensor) -> Tensor:
 def mixed(weights: Tensor, factors: Sequence[Tensor]) -> Tensor:
     """The mixture, at every point of the grid."""
     return (khatri_rao(factors) * weights[..., None, :]).sum(dim=-1)
-
-
-def _parts(fitted: Found) -> list[Tensor]:
-    return [fitted[0], *fitted[1], fitted[2], fitted[3]]
-
-
-def _better(fitted: Found, best: Found) -> Found:
-    """Of every distribution the mixture with the smaller divergence."""
-    better = fitted[2] < best[2]
-    factors = [torch.where(better[:, None, None], new, old) for new, old in zip(fitted[1], best[1], strict=True)]
-    weights = torch.where(better[:, None], fitted[0], best[0])
-    return weights, factors, torch.where(better, fitted[2], best[2]), torch.where(better, fitted[3], best[3])

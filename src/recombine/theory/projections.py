@@ -49,29 +49,12 @@ def refuse_not_finite(field: str, values: Tensor) -> None:
         raise InvalidValue(field, values, "finite numbers, at least one")
 
 
-def centred_gram(features: Float[Tensor, "*member point feature"]) -> Float[Tensor, "*member point point"]:
-    """Products of all points' features, less their mean over points.
-
-    Parameters
-    ----------
-    features
-        A stage's activations.
-
-    Returns
-    -------
-    Tensor
-        In double precision.
-
-    Examples
-    --------
-    >>> centred_gram(torch.tensor([[1.0, 5.0], [3.0, 5.0]])).tolist()
-    [[1.0, -1.0], [-1.0, 1.0]]
-    """
-    return both_grams(features)[0]
-
-
 def both_grams(features: Tensor) -> tuple[Tensor, Tensor]:
-    """Products of features less their mean over points, and of features as they are."""
+    """Products of all points' features less their mean over points, and of features as they are.
+
+    >>> [gram.tolist() for gram in both_grams(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))]
+    [[[1.0, -1.0], [-1.0, 1.0]], [[26.0, 28.0], [28.0, 34.0]]]
+    """
     refuse_not_finite("features", features)
     *lead, points, count = features.shape
     gram = torch.zeros(*lead, points, points, dtype=torch.float64, device=features.device)
@@ -122,7 +105,6 @@ def projection(
     kept: Bool[Tensor, " point"] | None = None,
     *,
     share: float = SHARE,
-    largest: int | None = None,
 ) -> Projection:
     """The directions that hold a share of the variance of some points (Eq. 23).
 
@@ -133,9 +115,7 @@ def projection(
     kept
         Points that the directions are fitted to; all by default.
     share
-        Of the variance, that the directions hold at least, unless there would be too many.
-    largest
-        Directions at most; 32 by default, or one less than there are points.
+        Of the variance, that the directions hold at least, unless there would be more than 32, or as many as points.
 
     Returns
     -------
@@ -155,7 +135,7 @@ def projection(
     most = len(chosen) - 1
     if most < 1:
         raise InvalidValue("kept", f"{len(chosen)} points", "at least two kept points")
-    most = min(LARGEST if largest is None else largest, most)
+    most = min(LARGEST, most)
     mean = torch.cat([own.double().mean(dim=0) for own in chosen.split(BLOCK, dim=-1)])
     variances, directions = _principal(chosen, mean)
     magnitude = float(chosen.abs().max()) ** 2 * chosen.shape[-1]

@@ -171,18 +171,12 @@ def epsilon_rank(
 
     Parameters
     ----------
-    values
-        Over the grid's points, in its order.
-    shape
-        Number of values of each factor.
+    values, shape, mask, restarts
+        As for `cp_decomposition`.
     epsilon
         Largest relative error.
     largest
         Largest rank to try.
-    mask
-        Entries that count; all by default.
-    restarts
-        Starts of every search.
 
     Returns
     -------
@@ -279,7 +273,7 @@ def _searched(
 
 
 def kernel_decomposition(
-    gram: Float[Tensor, "*member point point"], shape: tuple[int, ...], rank: int, *, restarts: int = RESTARTS
+    gram: Float[Tensor, "*member point point"], shape: tuple[int, ...], rank: int
 ) -> CPDecomposition:
     """The best sum of `rank` products of single-factor kernels (Eq. 30).
 
@@ -291,8 +285,6 @@ def kernel_decomposition(
         Number of values of each factor.
     rank
         Products in the sum.
-    restarts
-        Starts of the search; for two factors none is needed.
 
     Returns
     -------
@@ -306,14 +298,13 @@ def kernel_decomposition(
     [0.21, 0.0]
     """
     pairs, sizes = _over_pairs(gram, shape)
-    return cp_decomposition(pairs, sizes, rank, restarts=restarts)
+    return cp_decomposition(pairs, sizes, rank)
 
 
 def kernel_rank(
     gram: Float[Tensor, "*member point point"],
     shape: tuple[int, ...],
     *,
-    epsilon: float = EXACT_ERROR,
     largest: int = 8,
     restarts: int = RESTARTS,
 ) -> Int[Tensor, "*member"]:
@@ -321,10 +312,10 @@ def kernel_rank(
 
     Parameters
     ----------
-    gram
-        Gram matrix over the grid's points, in its order.
-    shape, epsilon, largest, restarts
-        As for `epsilon_rank`; next to no error by default.
+    gram, shape
+        As for `kernel_decomposition`.
+    largest, restarts
+        As for `epsilon_rank`.
 
     Returns
     -------
@@ -338,7 +329,7 @@ def kernel_rank(
     [1, 2]
     """
     pairs, sizes = _over_pairs(gram, shape)
-    return epsilon_rank(pairs, sizes, epsilon, largest=largest, restarts=restarts)
+    return epsilon_rank(pairs, sizes, EXACT_ERROR, largest=largest, restarts=restarts)
 
 
 def _over_pairs(gram: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, tuple[int, ...]]:

@@ -36,7 +36,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from recombine.errors import InvalidValue
-from recombine.theory.projections import centred_gram, refuse_not_finite, squared_distances
+from recombine.theory.projections import both_grams, refuse_not_finite, squared_distances
 
 FOLDS = 5
 RANK_TOLERANCE = 1e-6
@@ -59,8 +59,6 @@ def factor_recovery(
     points: Float[Tensor, "point factor"],
     *,
     scored: Bool[Tensor, " point"] | None = None,
-    folds: int = FOLDS,
-    seed: int = 0,
 ) -> Float[Tensor, "*member factor"]:
     """How well each factor's value can be decoded from a stage: R² at points that were not fitted.
 
@@ -73,10 +71,6 @@ def factor_recovery(
     scored
         Points at which decoders are scored, such as those held out of training; all by default. Decoders are fitted to
         all points in any case, the ones of other folds.
-    folds
-        Parts of the points that are left out in turn.
-    seed
-        Of the folds.
 
     Returns
     -------
@@ -90,7 +84,7 @@ def factor_recovery(
     >>> [round(value, 2) for value in factor_recovery(points[:, :1].exp(), points).tolist()]
     [1.0, -0.03]
     """
-    return recovery(centred_gram(features), points, folds=folds, seed=seed).score(scored)
+    return recovery(both_grams(features)[0], points).score(scored)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,13 +111,13 @@ class Recovery:
         return 1 - best.sum(dim=0) / torch.where(total > 0, total, torch.nan)
 
 
-def recovery(gram: Tensor, points: Tensor, *, folds: int = FOLDS, seed: int = 0) -> Recovery:
+def recovery(gram: Tensor, points: Tensor, *, folds: int = FOLDS) -> Recovery:
     """What all decoders make of a Gram matrix over points, to be scored at some of them or all."""
     refuse_not_finite("points", points)
     if len(points) < 2 * folds:
         raise InvalidValue("folds", folds, f"at most half as many as points ({len(points)})")
     values = points.double().to(gram.device)
-    order = torch.randperm(len(values), generator=torch.Generator().manual_seed(seed)).to(gram.device)
+    order = torch.randperm(len(values), generator=torch.Generator().manual_seed(0)).to(gram.device)
     parts = order.tensor_split(folds)
     scale = gram.diagonal(dim1=-2, dim2=-1).mean(dim=-1)[..., None, None]
     unit = gram.double() / torch.where(scale > 0, scale, 1.0)
@@ -179,17 +173,13 @@ def _neighbours(gram: Tensor, values: Tensor, folds: list[Tensor]) -> Iterator[T
         yield (values - running[..., used - 1, :] / used).square()
 
 
-def jacobian_rank(
-    metric: Float[Tensor, "*member point factor factor"], *, tolerance: float = RANK_TOLERANCE
-) -> Int[Tensor, "*member point"]:
+def jacobian_rank(metric: Float[Tensor, "*member point factor factor"]) -> Int[Tensor, "*member point"]:
     """Number of directions in which a stage moves at each point: rank of g = JᵀJ.
 
     Parameters
     ----------
     metric
         Metric tensor at every point.
-    tolerance
-        Eigenvalues below this share of the largest over the grid count as 0.
 
     Returns
     -------
@@ -204,23 +194,20 @@ def jacobian_rank(
     refuse_not_finite("metric", metric)
     values = torch.linalg.eigvalsh(metric.double())
     largest = values.amax(dim=(-2, -1), keepdim=True)
-    return ((values > tolerance * largest) & (values > 0)).sum(dim=-1)
+    return ((values > RANK_TOLERANCE * largest) & (values > 0)).sum(dim=-1)
 
 
-def local_loss(
-    metric: Float[Tensor, "*member point factor factor"], *, tolerance: float = LOSS_TOLERANCE
-) -> Float[Tensor, "*member factor"]:
+def local_loss(metric: Float[Tensor, "*member point factor factor"]) -> Float[Tensor, "*member factor"]:
     """Share of points at which moving a factor moves the stage in no direction that the others do not move it in.
 
     The squared speed of a factor of its own is the Schur complement g_ii − g_io g_oo⁺ g_oi, o being the other factors:
-    what is left of its direction when theirs are taken off.
+    what is left of its direction when theirs are taken off. Below `LOSS_TOLERANCE` of the median of g_ii over points
+    that is nothing.
 
     Parameters
     ----------
     metric
         Metric tensor at every point.
-    tolerance
-        Share of the median of g_ii over points below which that is nothing.
 
     Returns
     -------
@@ -237,7 +224,7 @@ def local_loss(
     speeds = g.diagonal(dim1=-2, dim2=-1).contiguous()  # torch's median of an expanded tensor is not its median
     least = ROUNDING * speeds.amax(dim=(-2, -1), keepdim=True)
     own = torch.stack([_own_speed(g, factor, least[..., 0]) for factor in range(g.shape[-1])], dim=-1)
-    usual = tolerance * speeds.median(dim=-2, keepdim=True).values
+    usual = LOSS_TOLERANCE * speeds.median(dim=-2, keepdim=True).values
     return (own <= torch.maximum(least, usual)).double().mean(dim=-2)
 
 

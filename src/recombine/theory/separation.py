@@ -123,7 +123,7 @@ def cell_numbers(shape: Sequence[int], group: Sequence[int]) -> Tensor:
     return cells
 
 
-def kept_points(shape: Sequence[int], held_out: Tensor | None, seed: int) -> Tensor:
+def kept_points(shape: Sequence[int], held_out: Tensor | None, seed: int = 0) -> Tensor:
     """Points that are not held out, of which every value of every factor has some."""
     factors = range(len(shape))
     single = torch.stack([cell_numbers(shape, (factor,)) for factor in factors])

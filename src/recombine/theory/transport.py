@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-All numbers come from a Gram matrix over the grid's points (`projections.centred_gram`), so that rotations of a stage,
+All numbers come from a Gram matrix over the grid's points (`projections.both_grams`), so that rotations of a stage,
 shifts and a common scale change nothing, and 50 000 features cost one product.
 
 Uniform values of all factors are a product distribution. What a stage pushes it to is a product in the sense of blocks

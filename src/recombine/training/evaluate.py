@@ -14,15 +14,12 @@ from torch import Tensor
 
 from recombine.errors import InvalidValue
 from recombine.metrics import (
-    Estimate,
     contrast,
     extreme_pixel,
     hits,
-    mean_estimate,
-    ratio_estimate,
     squared_error,
-    stratified_sample,
 )
+from recombine.metrics.sampling import Estimate, mean_estimate, ratio_estimate, stratified_sample
 from recombine.tasks import Task
 from recombine.training.devices import arithmetic
 from recombine.training.tables import Wanted

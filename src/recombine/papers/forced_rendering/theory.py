@@ -24,7 +24,6 @@ import torch
 from torch import Tensor
 
 from recombine.metrics import landmarks, metric_tensor
-from recombine.metrics.factorization import above_delta
 from recombine.metrics.profile import read_stages
 from recombine.metrics.profile import stage_profile as registered_profile
 from recombine.metrics.registry import STAGE_METRICS, Stage
@@ -143,7 +142,7 @@ def _landmarks(spec: RunSpec) -> dict[str, float]:
     task = spec.task
     sigma = task.sigma if isinstance(task, BumpTask) else 1.0
     known = landmarks(task.grid.shape, bump=sigma)
-    return {name: float(above_delta(place.single_factor, task.grid.shape)) for name, place in known.items()}
+    return {name: float(place) for name, place in known.items()}
 
 
 # -- products --------------------------------------------------------------------------------------------------------
@@ -158,8 +157,9 @@ def products(batch: Batch, preset: Settings) -> dict[str, Tensor]:
     target = (task.render(task.grid.points) - task.background).flatten(1).to(batch.device)
     outputs = (batch.outputs(task.grid.points) - task.background).flatten(2).to(batch.device)
     pixels = min(preset.theory_pixels, target.shape[1])
+    brightest = target.float().double().square().sum(dim=0).topk(pixels).indices.sort().values
     learnt = learnt_complexity(
-        target.float(), outputs, shape, task.held_out, preset.theory_epsilon, largest=LARGEST_RANK, pixels=pixels
+        outputs[..., brightest], shape, task.held_out, preset.theory_epsilon, largest=LARGEST_RANK
     )
     held = pixel_ranks(outputs, shape, task.held_out, preset.theory_epsilon, LARGEST_RANK)
     wanted = pixel_ranks(target.float(), shape, task.held_out, preset.theory_epsilon, LARGEST_RANK)
@@ -168,12 +168,12 @@ def products(batch: Batch, preset: Settings) -> dict[str, Tensor]:
     return {
         "held_products": held.mean,
         "held_products_finer": third.mean,
-        "held_products_brightest": learnt.outputs.held_out.mean,
-        "kept_products": learnt.outputs.kept.mean,
-        "all_products": learnt.outputs.everywhere.mean,
+        "held_products_brightest": learnt.held_out.mean,
+        "kept_products": learnt.kept.mean,
+        "all_products": learnt.everywhere.mean,
         "target_products": wanted.mean.expand(count),
         "held_ranks": held.distribution,
-        "kept_ranks": learnt.outputs.kept.distribution,
+        "kept_ranks": learnt.kept.distribution,
         "target_ranks": wanted.distribution.expand(count, -1),
     }
 
