@@ -83,7 +83,7 @@ def smoothing_otherwise(data: Data) -> dict[str, Sample]:
     """Spread instead, each stage by itself, and other conventions."""
     none, both = networks(data, NONE), networks(data, BOTH)
     by_stage = {
-        f"{name} alone": ratio(lambda own, stage=stage: own["roughness"].isel(stage=stage), none, both)
+        f"{name} alone": ratio("roughness", none.isel(stage=stage), both.isel(stage=stage))
         for stage, name in STAGES.items()
         if stage < data["penalties"].sizes["stage"]
     }

@@ -82,7 +82,7 @@ CLAIMS = (
             ),
             Statement(
                 above("error at mid-gap over blank", 0.3),
-                lambda data: {ONE: sample(data["rotation"]["mid_gap_error"], data["rotation"])},
+                lambda data: {ONE: measured(data["rotation"], "mid_gap_error")},
                 alternatives=otherwise_failed,
             ),
         ),
