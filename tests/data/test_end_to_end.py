@@ -185,5 +185,5 @@ def test_diagnose_in_python_takes_data_or_a_grid(tmp_path):
     )  # fmt: skip
     assert json.dumps(result.to_dict(), default=str) == json.dumps(by_hand.to_dict(), default=str)
     for fields in ({"grid": "x=0:2"}, {"targets": torch.zeros(24, 36)}):
-        with pytest.raises(InvalidValue, match="nothing beside data"):
+        with pytest.raises(InvalidValue, match="beside data"):
             rc.diagnose(module, data=data, **fields)
