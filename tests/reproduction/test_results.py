@@ -178,7 +178,7 @@ def test_what_is_damaged_is_made_again_and_said(tiny_folder, tmp_path):
     assert again.provenance["runs"] == 3
     assert not again.damaged()
     (results.path / "digests.json").unlink()
-    with pytest.raises(InvalidValue, match="--adopt"):
+    with pytest.raises(InvalidValue, match="digests.json is missing"):
         reproduce(both[1:], preset, tmp_path / "runs", results.path, device="cpu")
     lines.clear()
     again = reproduce(both, preset, tmp_path / "runs", results.path, device="cpu", say=lines.append)
