@@ -40,7 +40,8 @@ class Row(NamedTuple):
     stamp: str
     """Of the run's folder when it was read: another folder under this key, from another machine, has another one."""
     own: str
-    """Status, seed, time of finishing and scores (`COLUMNS`), as a JSON list."""
+    """Status, seed, time of finishing and scores (`COLUMNS`): a JSON list without its brackets, so that those of all
+    runs can be parsed as one list."""
     settings: str
     """The other fields of the spec by their dotted names, as JSON: runs that differ only in their seed share them."""
 
@@ -95,7 +96,7 @@ def _row(run: Run) -> Row | None:
         result, spec = run.result, flattened(run.spec_fields)
         finished, scores = float(result["provenance"]["finished"]), [result["scores"][name] for name in SCORES]
         own = [result["status"], spec.pop("seed", None), finished, *scores]
-        return Row(run.key, _stamp(os.lstat(run.path)), json.dumps(own), json.dumps(spec))
+        return Row(run.key, _stamp(os.lstat(run.path)), json.dumps(own)[1:-1], json.dumps(spec))
     except (StoreError, OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -38,16 +38,16 @@ def table_of(rows: Sequence[Row]) -> pandas.DataFrame:
     """Rows of the index, in order of their keys, as a table with keys as index."""
     import pandas
 
-    own = json.loads(f"[{','.join(row.own for row in rows)}]")  # at once, which is faster than one by one
-    values = dict(zip(COLUMNS, zip(*own, strict=True) if own else [()] * len(COLUMNS), strict=True))
+    own = json.loads(f"[{','.join(row.own for row in rows)}]")  # one list, as a list per run would take much longer
+    values = {name: own[place :: len(COLUMNS)] for place, name in enumerate(COLUMNS)}
     # Runs that differ only in their seed share their settings, which are parsed once and then repeated.
     numbers = {text: number for number, text in enumerate(dict.fromkeys(row.settings for row in rows))}
     settings = pandas.DataFrame([_cells(json.loads(text)) for text in numbers])
     repeated = settings.take([numbers[row.settings] for row in rows])
     finished = np.array(values["finished"], dtype=float)
-    columns: dict[str, Any] = {"status": list(values["status"])}
+    columns: dict[str, Any] = {"status": values["status"]}
     columns |= {name: repeated[name].array for name in repeated}
-    columns["seed"] = list(values["seed"])
+    columns["seed"] = values["seed"]
     columns |= {name: np.array(values[name], dtype=float) for name in SCORES}  # NaN where a region is empty
     columns["finished"] = pandas.to_datetime(finished, unit="s", utc=True)
     keys = pandas.Index([row.key for row in rows], name="key", dtype=object)
