@@ -1,6 +1,5 @@
 """The diagnosis during training: the same numbers as `diagnose`, and not a bit of the training changes."""
 
-import doctest
 import random
 import sys
 import types
@@ -111,21 +110,6 @@ def test_history_and_dataset_have_a_row_per_measurement():
     assert float(last) == logged[-1][1]["partial_factorization/output"]
 
 
-def test_other_calls_measure_nothing(monkeypatch):
-    def never(*_, **__):
-        raise AssertionError
-
-    callback = rc.DiagnosisCallback(TASK.grid, every=4, **QUICK)
-    monkeypatch.setattr(callbacks, "diagnose", never)
-    assert [callback(Network(), step) for step in (1, 2, 3, 5)] == [None] * 4
-
-
-def test_calls_are_counted_where_no_step_is_given():
-    callback = rc.DiagnosisCallback(TASK.grid, every=2, **QUICK)
-    measured = [callback(Network()) is not None for _ in range(3)]
-    assert measured == [True, False, True]
-
-
 def test_only_what_is_logged_is_computed(monkeypatch):
     """A number that needs no metric tensor takes no derivative."""
     from recombine.diagnosis import diagnosing
@@ -134,11 +118,6 @@ def test_only_what_is_logged_is_computed(monkeypatch):
     result = rc.diagnose(Network(), TASK.grid, **QUICK)
     assert {"id_error", "ood_error", "partial_factorization"} <= set(result.data_vars)
     assert not {"kernel_agreement", "superposition", "factorization", "probe_in_sample"} & set(result.data_vars)
-
-
-def test_a_sampled_grid_is_measured_too():
-    callback = rc.DiagnosisCallback(TASK.grid, points=20, **SETTINGS)
-    assert "diagnosis/partial_factorization/output" in callback(Network())
 
 
 def test_wrapped_modules_are_measured_themselves():
@@ -236,47 +215,3 @@ def test_without_lightning_one_line_says_what_to_install(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(RecombineError, match="pip install lightning"):
         rc.DiagnosisCallback(TASK.grid, **QUICK).lightning()
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_a_trainer_of_lightning_trains_to_the_same_bits(tmp_path):
-    pl = pytest.importorskip("lightning.pytorch")
-
-    class Model(pl.LightningModule):
-        def __init__(self):
-            super().__init__()
-            self.decoder = Network()
-
-        def training_step(self, batch, _):
-            inputs, images = batch
-            return (self.decoder(inputs) - images).square().mean()
-
-        def configure_optimizers(self):
-            return torch.optim.Adam(self.parameters())
-
-    def fitted(*added):
-        torch.manual_seed(0)
-        model, examples = Model(), TASK.examples(TASK.grid.points[~TASK.held_out])
-        loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*examples), batch_size=8, shuffle=True)
-        trainer = pl.Trainer(
-            max_epochs=3, callbacks=list(added), accelerator="cpu", logger=False, enable_checkpointing=False,
-            enable_progress_bar=False, enable_model_summary=False, default_root_dir=tmp_path,
-        )  # fmt: skip
-        trainer.fit(model, loader)
-        return model, trainer
-
-    callback, steps = (rc.DiagnosisCallback(TASK.grid, every=every, **QUICK) for every in (2, 5))
-    alone, _ = fitted()
-    model, trainer = fitted(callback.lightning("decoder"), steps.lightning("decoder", each="step"))
-    assert callback.history.index.tolist() == [0, 2]
-    assert steps.history.index.tolist() == [5, 10]
-    assert float(trainer.callback_metrics["diagnosis/ood_error"]) == pytest.approx(
-        steps.history["ood_error"].iloc[-1], rel=0.5
-    )
-    assert all(torch.equal(own, other) for own, other in zip(alone.parameters(), model.parameters(), strict=True))
-
-
-def test_examples():
-    outcome = doctest.testmod(callbacks)
-    assert outcome.attempted > 8
-    assert not outcome.failed

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-import xarray
 from torch import nn
 
 import recombine
@@ -26,11 +25,6 @@ class Through(nn.Module):
         return self.second(self.between(self.first(codes)))
 
 
-def without_gradients(hidden):
-    with torch.inference_mode():
-        return torch.tanh(hidden)
-
-
 class StraightThrough(nn.Module):
     """Rounds, and reports the derivative of the identity."""
 
@@ -40,9 +34,7 @@ class StraightThrough(nn.Module):
 
 LOST = {
     "detach": lambda hidden: hidden.detach(),
-    "data": lambda hidden: hidden.data * 2,
     "numpy": lambda hidden: torch.from_numpy(np.tanh(hidden.numpy())),
-    "inference mode": without_gradients,
     "whole numbers": lambda hidden: (8 * hidden).long().float(),
 }
 
@@ -88,28 +80,6 @@ def test_a_derivative_that_is_a_little_wrong_is_not_called_exact(grid):
     assert result.attrs["metric"] == "finite differences"
     assert float(result["volume"].sel(stage="output").mean()) == pytest.approx(1.0, rel=1e-3)
     assert recombine.diagnose(PartlyDetached(0.0), grid).attrs["metric"] == "exact"
-
-
-class Scaled(nn.Linear):
-    """Single-precision numbers whose squares are too large for single precision."""
-
-    def __init__(self, factor=1e37):
-        super().__init__(12, 3)
-        torch.manual_seed(0)
-        self.reset_parameters()
-        self.factor = factor
-
-    def forward(self, codes):
-        return super().forward(codes) * self.factor
-
-
-@pytest.mark.parametrize("geometry", ["exact", "differences"])
-def test_large_activations_have_finite_metrics(geometry):
-    plain, large = (recombine.diagnose(Scaled(factor), GRID, encode="bump", geometry=geometry) for factor in (1, 1e37))
-    assert large.attrs["metric"].endswith(geometry)
-    for name, power in (("metric", 2), ("volume", 2)):
-        ratio = large[name].sel(stage="output") / plain[name].sel(stage="output")
-        assert np.allclose(ratio, 10.0 ** (37 * power), rtol=1e-3)
 
 
 def test_a_derivative_that_is_infinite_is_not_called_exact():
@@ -164,28 +134,11 @@ def test_periods_shorter_than_the_grid_are_no_contradiction():
     assert result.attrs["metric"] == "exact"
 
 
-def test_how_the_metric_was_computed_is_said_everywhere(tmp_path):
-    from recombine.diagnosis.drawing import profile_figure, volume_figure
-
-    for module, words in (
-        (Through(nn.Tanh()), "exact"),
-        (Through(LOST["detach"]), "finite differences, since the derivative is lost at output"),
-    ):
+def test_how_the_metric_was_computed_is_said_with_what_depends_on_it():
+    for module, method in ((Through(nn.Tanh()), "exact"), (Through(LOST["detach"]), "finite differences")):
         result = recombine.diagnose(module, GRID, encode="bump")
-        assert f"metric: {words}" in result.summary()
-        result.to_netcdf(tmp_path / "diagnosis.nc", engine="h5netcdf")
-        stored = xarray.load_dataset(tmp_path / "diagnosis.nc", engine="h5netcdf")
-        for held in (result, stored):
-            assert words.startswith(held.attrs["metric"])
-            for name in ("metric", "volume", "factorization", "factorization_mean", "factorization_of_means"):
-                assert held[name].attrs["metric"] == held.attrs["metric"]
-                assert held[name].attrs["metric_reason"] == held.attrs["metric_reason"]
-            for draw in (profile_figure, volume_figure):
-                assert words in _texts(draw(held))
-    asked = recombine.diagnose(Through(nn.Tanh()), GRID, encode="bump", geometry="differences")
-    assert "metric: finite differences, as asked for" in asked.summary()
-
-
-def _texts(figure):
-    """Everything that is written on a figure, line breaks undone."""
-    return " ".join(" ".join(text.get_text().split()) for text in figure.findobj(lambda a: hasattr(a, "get_text")))
+        assert result.attrs["metric"] == method
+        assert f"metric: {method}" in result.summary()
+        for name in ("metric", "volume", "factorization", "factorization_mean", "factorization_of_means"):
+            assert result[name].attrs["metric"] == method
+            assert result[name].attrs["metric_reason"] == result.attrs["metric_reason"]

@@ -8,7 +8,7 @@ from tests.coloured import ALL, ColouredBumps
 from tests.small import small_decoder
 
 
-@pytest.mark.parametrize("count", range(1, 6))
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_any_number_of_factors(count):
     levels, holdout = (3, "corner:2") if count > 1 else (5, "none")
     task = ColouredBumps(factors=ALL[:count], thin=True, levels=levels, holdout=holdout)

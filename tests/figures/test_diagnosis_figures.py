@@ -7,7 +7,7 @@ import pytest
 import xarray
 from matplotlib import pyplot
 
-from recombine.diagnosis.drawing import profile_figure, stage_labels, volume_figure
+from recombine.diagnosis.drawing import plane_figure, profile_figure, stage_labels
 
 LONG = "inner.unet.down_blocks.{0}.attentions.0.transformer_blocks.{0}"
 
@@ -76,7 +76,7 @@ def assert_readable(figure):
 def test_long_names_and_many_stages(count):
     result = diagnosis(count)
     assert_readable(profile_figure(result))
-    assert_readable(volume_figure(result))
+    assert_readable(plane_figure(result))
 
 
 def test_no_empty_panel_for_one_factor():
@@ -99,7 +99,7 @@ def test_scores_below_the_panel_are_arrows():
 def test_a_stage_without_volume_says_so():
     result = diagnosis(4)
     result["volume"][1] = 0.0
-    figure = volume_figure(result)
+    figure = plane_figure(result)
     assert [text.get_text() for text in figure.axes[1].texts] == ["0 everywhere"]
     pyplot.close(figure)
 
@@ -109,13 +109,13 @@ def test_a_stage_without_numbers_is_not_called_zero(number):
     result = diagnosis(4)
     result["volume"][1] = number
     result["volume"][2, 0] = number
-    figure = volume_figure(result)
+    figure = plane_figure(result)
     assert [text.get_text() for text in figure.axes[1].texts] == ["no number"]
     assert np.isfinite(figure.axes[2].images[0].get_clim()).all()
     pyplot.close(figure)
 
 
-@pytest.mark.parametrize("draw", [profile_figure, volume_figure])
+@pytest.mark.parametrize("draw", [profile_figure, plane_figure])
 def test_names_are_no_formulas(draw):
     stages = ["input", r"$\frac{$", r"\$b$c$", "output"]
     result = diagnosis(4).assign_coords(stage=stages)

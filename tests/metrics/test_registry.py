@@ -12,7 +12,7 @@ from recombine.metrics import ensemble_reader, metric_tensor
 from recombine.metrics.profile import read_stages, stage_profile
 from recombine.metrics.registry import STAGE_METRICS, Column, Need, Stage, StageMetric, stage_metric, versions
 from recombine.papers import DEFAULT
-from recombine.reproduction.measuring import STAGE_DIMS, Batch, tabulate
+from recombine.reproduction.measuring import Batch, stage_dims, tabulate
 from recombine.reproduction.measuring import stage_profile as study_profile
 from recombine.reproduction.study import Trials
 from recombine.sweep import train
@@ -67,7 +67,7 @@ def test_a_registered_metric_is_in_diagnosis_summary_figure_and_study(loudness, 
     assert "loudness" in [ax.get_title(loc="left") for ax in profile_figure(result).axes]
 
     trials = Trials(DEFAULT.preset_named("quick"), CPU, {("cnn",): [run]})
-    table = tabulate(trials, ("decoder",), study_profile, STAGE_DIMS)
+    table = tabulate(trials, ("decoder",), study_profile, stage_dims())
     assert table["loudness"].dims == ("decoder", "seed", "stage")
     assert table["loudness_map"].dims == ("decoder", "seed", "stage", "y", "x")
     assert table["loudness_by_factor"].dims == ("decoder", "seed", "stage")
@@ -98,7 +98,7 @@ def test_diagnose_and_studies_measure_the_same(kind, encoding, tmp_path):
     (run,) = train([spec], tmp_path, device="cpu")
     profile = study_profile(Batch([run], CPU))
     assert_same_profile(diagnosed(run), {name: values[0] for name, values in profile.items()})
-    assert set(profile) == set(STAGE_DIMS)
+    assert set(profile) == set(stage_dims())
 
 
 def test_every_metric_is_the_same_for_members_together_and_alone():

@@ -9,26 +9,12 @@ import pytest
 import recombine.papers.forced_rendering
 from recombine.metrics.registry import FUNCTION_VERSIONS, STAGE_METRICS, STAGE_PROFILE
 from recombine.papers import DEFAULT
-from recombine.reproduction.reproduce import dataset_fingerprint, reproduce
+from recombine.reproduction.reproduce import reproduce
 from tests.tiny import TINY
 
 STUDIES = DEFAULT.studies
 PRESET = DEFAULT.preset_named("quick").changed([*TINY, "variances=1", "steps=2", "seeds=1"])
 PACKAGE = Path(recombine.papers.forced_rendering.__file__).parent
-
-
-def test_it_depends_on_all_that_a_dataset_depends_on():
-    same = ("a", {"1": "x", "2": "y"}, {"size": 8}, {"study": 1}, ("PCA",))
-    others = [
-        ("b", *same[1:]),
-        ("a", {"1": "x"}, *same[2:]),
-        ("a", {"1": "x", "2": "other weights"}, *same[2:]),
-        (*same[:2], {"size": 9}, *same[3:]),
-        (*same[:3], {"study": 2}, same[4]),
-        (*same[:4], ("UMAP",)),
-    ]
-    assert len({dataset_fingerprint(*parts) for parts in (same, *others)}) == 7
-    assert dataset_fingerprint("a", {"2": "y", "1": "x"}, *same[2:]) == dataset_fingerprint(*same)
 
 
 def test_measured_again_only_when_what_it_depends_on_changes(tmp_path, monkeypatch):

@@ -6,12 +6,11 @@ import torch
 
 from recombine.errors import InvalidValue
 from recombine.reproduction.measuring import (
-    STAGE_DIMS,
     Batch,
-    batches,
     drawings,
     fitting_runs,
     grid_maps,
+    stage_dims,
     stage_profile,
     tabulate,
 )
@@ -71,14 +70,6 @@ def test_outputs_are_those_of_the_networks_themselves(kind, runs_of):
     assert batch.scores["ood_mse"].tolist() == [run.scores["ood_mse"] for run in batch.runs]
 
 
-def test_an_encoder_runs_on_images(tmp_path):
-    batch = Batch(train(small_spec("encoder").seeds(range(2)), tmp_path, device="cpu"), CPU)
-    images = batch.task.examples(batch.task.grid.points)
-    with torch.no_grad():
-        expected = torch.stack([run.module()(images.inputs) for run in batch.runs])
-    torch.testing.assert_close(batch.outputs(batch.task.grid.points), expected, rtol=1e-4, atol=1e-6)
-
-
 def test_one_run_alone_has_the_bits_of_its_module(runs_of):
     (run,) = runs_of("cnn")[:1]
     batch = Batch([run], CPU)
@@ -91,7 +82,7 @@ def test_a_diverged_run_leaves_nan_and_its_neighbours_as_they_are(runs_of):
     runs = runs_of("cnn")
     lost = [runs[0], Ended(runs[1].key, runs[1].path, "diverged"), runs[2]]
     whole, gap = (
-        tabulate(Trials(QUICK, CPU, {("cnn",): own}), ("arm",), stage_profile, STAGE_DIMS) for own in (runs, lost)
+        tabulate(Trials(QUICK, CPU, {("cnn",): own}), ("arm",), stage_profile, stage_dims()) for own in (runs, lost)
     )
     assert gap["factorization"].isel(seed=1).isnull().all()
     for name in whole:
@@ -104,12 +95,6 @@ def test_what_would_be_assigned_to_the_wrong_run_is_refused(runs_of):
         tabulate(trials, ("arm",), lambda batch: {"score": np.ones(2)})
     with pytest.raises(InvalidValue, match="of one spec but for the seed"):
         Batch([runs_of("cnn")[0], runs_of("mlp")[0]], CPU)
-
-
-def test_batches_cover_the_runs_in_order_one_at_a_time_on_a_cpu(runs_of):
-    runs = runs_of("mlp")
-    assert [batch.runs for batch in batches(runs, CPU)] == [(run,) for run in runs]
-    assert list(batches([], CPU)) == []
 
 
 def test_as_many_runs_fit_as_memory_allows():

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import xarray
 
-from recombine.reproduction.netcdf import decoded, encoded
+from recombine.reproduction.results import decoded, encoded
 from tests.golden import RESULTS
 
-SOME = ("encodings", "markers", "rotation", "threshold", "tuning")
+SOME = ("encodings", "threshold")
 STORED = [
     path.stem if path.stem in SOME else pytest.param(path.stem, marks=pytest.mark.slow)
     for path in sorted((RESULTS / "data").glob("*.nc"))

@@ -39,19 +39,6 @@ def networks(*rows):
     return xarray.DataArray(table, dims=("seed", "stage"), coords={"stage": stages, "seed": range(len(rows))})
 
 
-def test_known_answers_for_networks_of_different_depth():
-    values = networks([1.0, 0.9, 0.8, 0.7, 0.6], [1.0, 0.7], [1.0, 1.0, 0.5], [0.6, 0.6, 0.7, 0.9])
-    assert first_hidden(values).values.tolist() == [1.0, 1.0, 1.0, 0.6]
-    assert last_hidden(values).values.tolist() == [0.7, 1.0, 1.0, 0.7]
-    assert middle_hidden(values).values.tolist() == [0.9, 1.0, 1.0, 0.6]
-    assert mean_after_input(values).values == pytest.approx([0.8, 0.85, 2.5 / 3, 0.7])
-    assert output(values).values.tolist() == [0.6, 0.7, 0.5, 0.9]
-    assert fall(values).values == pytest.approx([0.4, 0.3, 0.5, -0.3])
-    assert largest_drop(values).values == pytest.approx([0.1, 0.3, 0.5, 0.0])
-    expected = [0.65 - 0.9, NAN, 0.75 - 1.0, 0.8 - 0.6]
-    assert last_two_less_others(values).values == pytest.approx(expected, nan_ok=True)
-
-
 def test_unevenness_is_the_largest_share_of_the_variation_within_a_quarter():
     values = networks(
         [1.0, 0.9, 0.8, 0.7, 0.6],
@@ -67,21 +54,6 @@ def test_unevenness_is_the_largest_share_of_the_variation_within_a_quarter():
     expected = [0.25, 1.0, 1.0, 0.25, 0.5, 0.4, 0.21 / 0.4, 0.25, 0.25]
     assert unevenness(values).values == pytest.approx(expected)
     assert total_variation(values).values == pytest.approx([0.4, 0.4, 0.4, 0.3, 0.4, 0.5, 0.4, 0.3, 0.0])
-
-
-@pytest.mark.parametrize("steps", [1, 2, 3, 4, 5, 9])
-def test_depths_agree_on_the_same_curve(steps):
-    """A straight line, whatever the number of stages, and a curve as far as its stages resolve it."""
-    depth = np.linspace(0, 1, steps + 1)
-    assert unevenness(networks(1 - 0.3 * depth)).item() == pytest.approx(0.25)
-    sudden = np.ones(steps + 1)
-    sudden[-1] = 0.5
-    assert unevenness(networks(sudden)).item() == pytest.approx(min(1.0, steps / 4))
-
-
-def test_small_changes_have_an_unevenness_too():
-    values = networks([1.0, 0.999, 0.998], [1.0, 1.0, 0.999])
-    assert unevenness(values).values == pytest.approx([0.25, 0.5])
 
 
 def slow(row):

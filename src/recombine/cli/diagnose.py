@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from recombine.cli.destinations import require_folder
+from recombine.cli.imports import users_code
 from recombine.cli.options import Whole
 from recombine.cli.subject import SubjectFlags
 from recombine.cli.tables import Column, Holds, write_table
@@ -72,10 +73,11 @@ def diagnose(
     [module], inputs = subject.subjects([factory])
     if out is not None:
         require_folder(out, "out")
-    result = engine.diagnose(
-        module, **inputs, stages=stages, memory=memory << 20, geometry=geometry, thorough=thorough, points=points,
-        seed=seed,
-    )  # fmt: skip
+    with users_code("module", factory, "a module that runs at every grid point"):
+        result = engine.diagnose(
+            module, **inputs, stages=stages, memory=memory << 20, geometry=geometry, thorough=thorough, points=points,
+            seed=seed,
+        )  # fmt: skip
     _print(result)
     if out is not None:
         _write(out, result, drawn, values)
@@ -116,15 +118,15 @@ def _print(result: Any) -> None:
 def _write(out: Path, result: Any, plane: tuple[str, str] | None, at: Mapping[str, float]) -> None:
     from matplotlib import pyplot
 
-    from recombine.diagnosis.drawing import profile_figure, volume_figure
+    from recombine.diagnosis.drawing import plane_figure, profile_figure
 
+    drawn = {"stages": profile_figure(result)}
+    if len(result["held_out"].dims) > 1:
+        drawn["volume"] = plane_figure(result, plane=plane, at=at)  # refuses before anything is written
     with one_line_errors(out, "out"):
         out.mkdir(parents=True, exist_ok=True)
         result.to_netcdf(out / ".diagnosis.nc", engine="h5netcdf")
         os.replace(out / ".diagnosis.nc", out / "diagnosis.nc")
-    drawn = {"stages": profile_figure(result)}
-    if len(result["held_out"].dims) > 1:
-        drawn["volume"] = volume_figure(result, plane, at)
     for name, figure in drawn.items():
         for kind in ("png", "svg"):
             buffer = io.BytesIO()

@@ -66,14 +66,9 @@ def module_from(factory: str) -> nn.Module:
     if not (source and name):
         raise InvalidValue("factory", factory, FACTORY)
     folder = Path(source).parent if source.endswith(".py") else Path()
-    try:
-        with _importable(folder.absolute()):
-            part: Any = attrgetter(name)(_imported(source))
-            module = part if isinstance(part, nn.Module) else part()
-    except RecombineError:
-        raise
-    except (Exception, SystemExit) as error:  # a script's `sys.exit()` is a mistake here, too
-        raise InvalidValue("factory", factory, f"{FACTORY} ({reason_of(error)})") from error
+    with users_code("factory", factory, FACTORY), _importable(folder.absolute()):
+        part: Any = attrgetter(name)(_imported(source))
+        module = part if isinstance(part, nn.Module) else part()
     if not isinstance(module, nn.Module):
         raise InvalidValue("factory", factory, f"{FACTORY}, not {type(module).__name__}")
     return module
@@ -102,3 +97,14 @@ def _importable(folder: Path) -> Iterator[None]:
         yield
     finally:
         sys.path[:] = before
+
+
+@contextmanager
+def users_code(field: str, factory: str, allowed: str) -> Iterator[None]:
+    """A context in which code of the user's runs: whatever it raises is one line."""
+    try:
+        yield
+    except (RecombineError, MemoryError):
+        raise
+    except (Exception, SystemExit) as error:  # a script's `sys.exit()` is a mistake here, too
+        raise InvalidValue(field, factory, f"{allowed} ({reason_of(error)})") from error

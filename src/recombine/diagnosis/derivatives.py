@@ -19,7 +19,7 @@ from torch import Tensor
 from recombine.diagnosis.hooks import activations
 from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
-from recombine.metrics import Reader, Tap, features, metric_tensor
+from recombine.metrics import Reader, features, metric_tensor
 from recombine.metrics.metric_tensors import stage_jacobians
 
 EXACT, DIFFERENCES = "exact", "finite differences"
@@ -45,18 +45,12 @@ class Geometry:
         return DIFFERENCES if self.metrics is None else EXACT
 
 
-def _finite(metrics: Iterable[Tensor]) -> bool:
-    return all(bool(metric.isfinite().all()) for metric in metrics)
-
-
 def exact_geometry(reader: Reader, points: Tensor, grid: FactorGrid, memory: int, epsilon: float) -> Geometry:
     """Exact metric tensors of all stages, or the reason why they cannot be trusted."""
     try:
         if reason := _wrong_derivative(reader, grid, points, epsilon):
             return Geometry(None, reason)
         metrics = metric_tensor(reader, points, memory=memory, repeated=True)
-        if not _finite(metrics.values()):
-            metrics = metric_tensor(_precise(reader), points, memory=memory, repeated=True)
     except InvalidValue as error:
         if error.field != "encoding":
             raise
@@ -66,21 +60,12 @@ def exact_geometry(reader: Reader, points: Tensor, grid: FactorGrid, memory: int
     except Exception as error:  # the module ran without tangents: what fails is its derivative
         reason = shorten(str(error).partition(" because ")[0] or type(error).__name__, 100, placeholder=" …")
         return Geometry(None, f"since the module has no forward-mode derivative ({reason})")
-    if infinite := [name for name, metric in metrics.items() if not _finite([metric])]:
+    if infinite := [name for name, metric in metrics.items() if not bool(metric.isfinite().all())]:
         return Geometry(None, f"since the derivative is not finite at {infinite[0]}")
     still = [name for name, metric in metrics.items() if not bool(metric.any())]
     if still and (lost := _varying(reader, points, still, memory)):
         return Geometry(None, _lost(lost))
     return Geometry(metrics)
-
-
-def _precise(reader: Reader) -> Reader:
-    """The reader with stages in the points' precision: squares of large single-precision tangents would overflow."""
-
-    def read(values: Tensor, tap: Tap) -> None:
-        reader(values, lambda name, activation: tap(name, activation.to(values.dtype)))
-
-    return read
 
 
 def _varying(reader: Reader, points: Tensor, names: Iterable[str], memory: int) -> str | None:

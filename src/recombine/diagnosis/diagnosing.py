@@ -38,7 +38,7 @@ from recombine.diagnosis.arguments import (
 from recombine.diagnosis.derivatives import Geometry, exact_geometry
 from recombine.diagnosis.hooks import OUTPUT
 from recombine.diagnosis.isolation import as_called, differentiable, refuse_unfinished, uncompiled, undisturbed
-from recombine.diagnosis.outputs import averaged_outputs, output_scores, streamed_errors, superposition
+from recombine.diagnosis.outputs import output_scores, streamed_errors, superposition
 from recombine.diagnosis.result import Diagnosis, dataset, reserved_names
 from recombine.diagnosis.sampling import (
     Part,
@@ -53,7 +53,7 @@ from recombine.encodings import Encoding
 from recombine.errors import InvalidValue, listed
 from recombine.factors import FactorGrid
 from recombine.holdouts import Holdout, HoldoutSummary
-from recombine.metrics import volume_element
+from recombine.metrics import averaged_prediction, volume_element
 from recombine.metrics.metric_tensors import neighbour_metric
 from recombine.metrics.profile import StageProfile, read_stages, stage_profile
 from recombine.metrics.registry import Stage
@@ -260,7 +260,10 @@ def _scores(
         averaged = None  # where codes have no block per factor, or outputs depend on other rows
         if isinstance(encoding, Encoding) and subject.rows.how != "whole":
             sizes = [encoding.size(factor) for factor in grid.factors]
-            averaged = averaged_outputs(lambda rows: subject.outputs(rows) - background, codes(), sizes, part.held_out)
+            own, held_out = codes(), part.held_out.to(points.device)
+            averaged = averaged_prediction(
+                lambda rows: subject.outputs(rows) - background, own[held_out], sizes, own[~held_out]
+            )
         scores |= superposition(outputs, points, part.held_out, part.grid, truth, background, averaged)
     return scores
 

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from recombine.diagnosis.planes import Plane, plane_through
-from recombine.diagnosis.result import metric_method
+from recombine.diagnosis.result import SAMPLED, metric_method
 from recombine.errors import InvalidValue, listed
 from recombine.metrics.registry import STAGE_METRICS
 from recombine.reproduction.panels import extent_of, outline, styled
-
-if TYPE_CHECKING:
-    import xarray
 
 LONGEST = 26
 """Characters of a stage's label."""
@@ -27,19 +24,14 @@ LOWEST = -1.0
 """R² on held-out points has no lower end; no other number drawn is negative."""
 CHARACTERS = 10
 """Characters of a title that an inch holds; of a note, whose letters are smaller, half as many again."""
-
-
 VOLUME = "volume"
 """The column that is drawn as a logarithm."""
+NEAR = 1e-6
+"""Share of a factor's range by which a value may differ from the one that is meant."""
+SHOWN = 12
+"""Values that a message lists."""
 TICKS = 6
 """Values at most that stand along an axis whose values are not evenly spaced."""
-
-
-def volume_figure(
-    result: xarray.Dataset, plane: Sequence[str] | None = None, at: Mapping[str, float] | None = None
-) -> Figure:
-    """log10 of the volume element over a plane of the grid, one panel per stage, each with its own colours."""
-    return plane_figure(result, VOLUME, plane, at)
 
 
 def plane_figure(
@@ -50,7 +42,8 @@ def plane_figure(
 ) -> Figure:
     """A column over a plane of the grid, one panel per stage; other factors are fixed by `at`, or averaged.
 
-    The outline is around cells of which any point is held out.
+    Every panel has its own colours; of the volume element log10 is drawn. The outline is
+    around cells of which any point is held out.
     """
     drawable = _maps(result)
     if column not in drawable:
@@ -180,3 +173,79 @@ def _annotate(figure: Figure, title: str, result: xarray.Dataset, prefix: str, w
 def _literal(text: str) -> str:
     """A text as matplotlib draws it letter by letter: between two bare dollars it reads formulas."""
     return text.replace("$", r"\$")
+
+
+# -- a plane through the grid: two factors vary, every other one is fixed at a value or averaged -----------------------
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Two factors, and what becomes of the others."""
+
+    across: str
+    """The factor along x."""
+    upward: str
+    """The factor along y."""
+    fixed: Mapping[str, float]
+    averaged: tuple[str, ...]
+
+    def of(self, values: xarray.DataArray) -> xarray.DataArray:
+        """Values over the plane, its factors last; NaN has no part in a mean."""
+        chosen = values.sel(self.fixed)
+        mean = chosen.mean(self.averaged, skipna=True) if self.averaged else chosen
+        return mean.transpose(..., self.upward, self.across)
+
+    def any_of(self, region: xarray.DataArray) -> xarray.DataArray:
+        """Where any of the averaged points belongs to a region."""
+        chosen = region.sel(self.fixed)
+        return (chosen.any(self.averaged) if self.averaged else chosen).transpose(self.upward, self.across)
+
+    @property
+    def words(self) -> str:
+        """What is done to the other factors; empty where there are none."""
+        parts = [f"{name} = {value:g}" for name, value in self.fixed.items()]
+        return ", ".join(parts + ([f"mean over {', '.join(self.averaged)}"] if self.averaged else []))
+
+
+def plane_through(
+    result: xarray.Dataset, plane: Sequence[str] | None = None, at: Mapping[str, float] | None = None
+) -> Plane:
+    """A plane through the grid of a result.
+
+    Parameters
+    ----------
+    result
+        A diagnosis.
+    plane
+        Two factors by name, along x and along y; the first two by default.
+    at
+        Values of other factors; those that are left out are averaged. Of a sampled grid the nearest that was drawn.
+
+    Returns
+    -------
+    Plane
+        With values as the grid has them.
+    """
+    values = {str(name): result[name].values for name in result["held_out"].dims}
+    factors = list(values)
+    if len(factors) < 2:
+        raise InvalidValue("plane", plane, f"left out: it takes two factors, and the grid has {listed(factors)}")
+    names = factors[:2] if plane is None else list(plane) if not isinstance(plane, str) else [plane]
+    if len(names) != 2 or names[0] == names[1] or not set(names) <= set(factors):
+        raise InvalidValue("plane", plane, f"two different factors of {listed(factors)}")
+    others = [name for name in factors if name not in names]
+    fixed = {}
+    for name, value in (at or {}).items():
+        if name not in others:
+            raise InvalidValue("at", name, f"a factor outside the plane ({listed(others)})")
+        fixed[name] = _own_value(values[name], name, value, nearest=SAMPLED in result.attrs)
+    return Plane(names[0], names[1], fixed, tuple(name for name in others if name not in fixed))
+
+
+def _own_value(values: np.ndarray, name: str, value: float, nearest: bool) -> float:
+    """The factor's own value that is meant."""
+    distance = np.abs(values - value)
+    if not np.isfinite(distance).all() or not (nearest or distance.min() <= NEAR * max(float(np.ptp(values)), NEAR)):
+        some = listed([f"{own:g}" for own in values[:SHOWN]]) + (", …" if len(values) > SHOWN else "")
+        raise InvalidValue(f"at.{name}", value, f"one of its values: {some}")
+    return float(values[distance.argmin()])

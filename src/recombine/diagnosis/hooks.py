@@ -115,12 +115,7 @@ def output_rows(module: nn.Module, returned: object, layout: Layout, count: int)
 
 def stage_name(path: str) -> str:
     """What the stage of a submodule is called: its path, unless that is the name of a stage of ours."""
-    return f"module.{path}" if path in (INPUT, OUTPUT) else printable(path)
-
-
-def printable(name: str) -> str:
-    """A name as tables, messages and files can hold it: control characters and line ends written out."""
-    return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in name)
+    return f"module.{path}" if path in (INPUT, OUTPUT) else path
 
 
 def _laid_out(part: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:

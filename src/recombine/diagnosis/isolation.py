@@ -38,14 +38,12 @@ def unwrapped(module: nn.Module) -> nn.Module:
 
 
 def refuse_unfinished(module: nn.Module) -> None:
-    """Refuse lazy layers, which running would give their shape for good, and weights that hold no numbers."""
+    """Refuse lazy layers, which running would give their shape for good, and weights that are sharded."""
     for name, part in module.named_modules():
         if isinstance(part, LazyModuleMixin) and part.has_uninitialized_params():  # type: ignore[misc]
             allowed = "a module whose lazy layers have their shapes: run it once on an input of yours"
             raise InvalidValue("module", f"{type(part).__name__} {name}".strip(), allowed)
     for name, weight in module.named_parameters():
-        if weight.is_meta:
-            raise InvalidValue("module", name, "a module whose weights hold numbers, not one on the meta device")
         if type(weight).__name__ in SHARDED:
             raise InvalidValue("module", name, "a module whose weights are whole in this process, not sharded (FSDP)")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 from recombine.diagnosis.arguments import Targets, shaped_targets, target_rows
 from recombine.diagnosis.subject import ROWS_AT_ONCE, Subject
 from recombine.factors import FactorGrid
-from recombine.metrics import averaged_prediction, gram_matrix, kernel_agreement, squared_error, superposition_scores
+from recombine.metrics import gram_matrix, kernel_agreement, squared_error, superposition_scores
 from recombine.metrics.sampling import points_at
 from recombine.metrics.stages import Encode
 
@@ -41,12 +41,6 @@ def output_scores(
         scores["kernel"] = ("kernel", list(agreement.agreement))
         scores["kernel_p"] = ((), agreement.p_value.item())
     return scores
-
-
-def averaged_outputs(signal: Callable[[Tensor], Tensor], codes: Tensor, sizes: list[int], mask: Tensor) -> Tensor:
-    """The averaged prediction for the held-out points, from codes with one block of `sizes` per factor."""
-    held_out = mask.to(codes.device)
-    return averaged_prediction(signal, codes[held_out], sizes, codes[~held_out])
 
 
 def superposition(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -12,7 +12,6 @@ import xarray
 from torch import Tensor
 
 from recombine.diagnosis.derivatives import Geometry
-from recombine.diagnosis.planes import SAMPLED
 from recombine.diagnosis.sampling import SUFFIX
 from recombine.factors import FactorGrid
 from recombine.holdouts import HoldoutSummary
@@ -32,6 +31,8 @@ OUTPUT_SCORES = (
 FAILING = 0.5
 """Error over that of the mean kept target from which on outputs count as wrong."""
 DOES_NOT_COMPOSE = "advice: the kept targets are learnt, the held-out error is large"
+SAMPLED = "points"
+"""Attribute of a result whose grid was sampled: of how many points."""
 TELLING = "telling"
 """Attribute that holds the record of AUROCs (`packaged`), as JSON."""
 AUROC_MEANING = (
@@ -168,7 +169,8 @@ class Diagnosis(xarray.Dataset):
         method = metric_method(self)
         lines += [f"metric: {method}"] if method else []
         lines += [f"outcome: {self.outcome}"] if self.outcome else []
-        return [*lines, *_sentences(record), *self.advice, *(f"note: {note}" for note in self.notes)]
+        lines += [AUROC_MEANING, f"AUROCs come from {record['networks']}"] if record else []
+        return [*lines, *self.advice, *(f"note: {note}" for note in self.notes)]
 
     def _half_widths(self, name: str, averaged: Sequence[Any] = ()) -> np.ndarray | None:
         """Half-widths of the 95 % intervals of a variable; none where it is not sampled.
@@ -217,7 +219,10 @@ def dataset(
         for metric in STAGE_METRICS.values() if Need.METRIC in metric.needs
         for column in metric.columns
     }  # fmt: skip
-    record = _of_numbers(packaged(), [*profile.columns, *_cases(output_scores)])
+    record = packaged()
+    known_scores = record.get("numbers", {})
+    scores = {n: known_scores[n] for n in (*profile.columns, *_cases(output_scores)) if n in known_scores}
+    record = {**record, "numbers": scores} if scores else {}
     variables = {}
     for name, values in profile.columns.items():
         dims, stacked = _unfolded(columns[name], np.stack([value.cpu().numpy() for value in values]), grid)
@@ -273,7 +278,7 @@ def _with_errors(texts: list[str], half_widths: np.ndarray | None, form: str) ->
 
 
 def packaged() -> dict[str, Any]:
-    """The record of AUROCs that the package comes with; empty without one.
+    """The record of AUROCs that the package comes with.
 
     `recombine report FOLDER --telling FILE` writes it from the reference results' study of markers. It has `networks`,
     a sentence about the networks, and `numbers`: by name in a diagnosis, `auroc` with the ends `low` and `high` of its
@@ -282,14 +287,8 @@ def packaged() -> dict[str, Any]:
     the outputs that has cases is named with its case, as `superposition memorised`. `advice` is a list of sentences on
     what has made networks compose.
     """
-    text = resources.files("recombine.diagnosis").joinpath("telling.json")
-    return dict(json.loads(text.read_text(encoding="utf-8"))) if text.is_file() else {}
-
-
-def _of_numbers(record: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """The part of a record that is about some numbers; empty where it is about none of them."""
-    numbers = {name: record["numbers"][name] for name in names if name in record.get("numbers", {})}
-    return {**record, "numbers": numbers} if numbers else {}
+    text = resources.files("recombine.diagnosis").joinpath("telling.json").read_text(encoding="utf-8")
+    return dict(json.loads(text))
 
 
 def _auroc_attributes(record: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -314,8 +313,3 @@ def _short(record: Mapping[str, Any], name: str) -> str:
     if score is None:
         return ""
     return f"{score['auroc']:.2f} {'fall ' if score['fall'] else ''}{'↑' if score['higher'] else '↓'}"
-
-
-def _sentences(record: Mapping[str, Any]) -> list[str]:
-    """What an AUROC is, and from which networks these come."""
-    return [AUROC_MEANING, f"AUROCs come from {record['networks']}"] if record else []

@@ -18,7 +18,6 @@ where it is too large; errors are of all combinations that are present, or of so
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -47,8 +46,6 @@ LIMIT = 4096
 """Points of a grid that are all measured; of more, so many are drawn."""
 PARTS = 5
 """Sub-grids."""
-GRAM_MATRICES = 4
-"""Matrices with one number per pair of points that are in memory together."""
 SUFFIX = "_se"
 """Of variables that hold standard errors."""
 REPEATED = ("kernel_agreement", "superposition")
@@ -93,17 +90,19 @@ def plan_of(grid: FactorGrid, held_out: Tensor, points: int | None, seed: int, p
     if present is not None and not bool(present.all()):
         return _without_gaps(grid, held_out, present, points, seed)
     if grid.size <= budget:
-        _refuse_large(grid.size, "grid")
         return Plan([Part(grid, held_out)])
     each = budget // PARTS
     fewest = PARTS * 2 ** sum(count > 1 for count in grid.shape)
     if each * PARTS < fewest and budget < fewest:
         allowed = f"at least {fewest}: {PARTS} sub-grids with two values of each factor"
         raise InvalidValue("grid" if points is None else "points", points or grid.shape, allowed)
-    _refuse_large(each, "points")
     parts, notes = _sub_grids(grid, held_out, max(each, fewest // PARTS), seed)
-    notes = [_note(grid, budget, parts[0].grid.shape), *notes]
-    return Plan(parts, stratified_sample(held_out, budget, seed), tuple(notes))
+    sides = " × ".join(map(str, parts[0].grid.shape))
+    note = (
+        f"{budget} of {grid.size} points: errors are of points drawn at random, all else means over {PARTS} random "
+        f"sub-grids of {sides}, maps the first of them; ± is a 95 % interval"
+    )
+    return Plan(parts, stratified_sample(held_out, budget, seed), (note, *notes))
 
 
 def _without_gaps(grid: FactorGrid, held_out: Tensor, present: Tensor, points: int | None, seed: int) -> Plan:
@@ -150,23 +149,6 @@ def _sub_grids(grid: FactorGrid, held_out: Tensor, points: int, seed: int) -> tu
         "these with kept points may be off by more than ± says"
     )
     return [*parts, *(replace(part, needing_holdout=True) for part in others)], [note]
-
-
-def _note(grid: FactorGrid, budget: int, shape: tuple[int, ...]) -> str:
-    sides = " × ".join(map(str, shape))
-    return (
-        f"{budget} of {grid.size} points: errors are of points drawn at random, all else means over {PARTS} random "
-        f"sub-grids of {sides}, maps the first of them; ± is a 95 % interval"
-    )
-
-
-def _refuse_large(points: int, field: str) -> None:
-    """Refuse points whose pairs do not fit this machine."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    needed = GRAM_MATRICES * points**2 * torch.float64.itemsize
-    if needed > memory:
-        sizes = f"{needed / 2**30:.0f} GiB, this machine has {memory / 2**30:.0f}"
-        raise InvalidValue(field, points, f"fewer points (matrices of all pairs need {sizes})")
 
 
 def averaged_profile(plan: Plan, profiles: Sequence[StageProfile]) -> tuple[StageProfile, dict[str, list[Estimate]]]:

@@ -19,13 +19,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from recombine.diagnosis.hooks import MODULE_INPUT, MODULE_OUTPUT, Forward, Layout, printable, tensors_in
+from recombine.diagnosis.hooks import MODULE_INPUT, MODULE_OUTPUT, Forward, Layout, tensors_in
 from recombine.errors import InvalidValue, listed, reason_of
 from recombine.metrics.stages import Encode
 
 FEW, SMALL, MANY = 4, 3, 24
-NAMED = 6
-"""Parts that a note or a message names before it counts the rest."""
+NAMED, SHOWN = 6, 12
+"""Parts that a note names before it counts the rest, and that a message lists."""
 ROWS = (2, 3, 5)
 """Batch sizes that are compared to find out where a stage has its rows."""
 
@@ -142,14 +142,14 @@ def _named_stages(module: nn.Module, stages: Sequence[str], ran: list[str], layo
     tree = _Tree(module, ran)
     selected: set[str] = set()
     for pattern in stages:
-        if set(pattern) & set("*?["):
+        if set(pattern) & set("*?"):
             matching = [name for name in tree.parts if _matches(pattern, name)]
             running = {*tree.running(matching)[0], *matching} & {*ran}
             if not running:
-                raise InvalidValue("stages", pattern, f"paths or patterns of submodules that run ({_first_names(ran)})")
+                raise InvalidValue("stages", pattern, f"patterns of submodules that run ({listed(ran[:SHOWN])})")
             selected |= running
         elif pattern not in tree.parts:
-            raise InvalidValue("stages", pattern, f"paths of submodules ({_first_names(tree.parts)})")
+            raise InvalidValue("stages", pattern, f"paths of submodules ({listed([*tree.parts][:SHOWN])})")
         elif pattern not in layouts:
             raise InvalidValue("stages", pattern, "submodules that run, and give a floating row per input row")
         else:
@@ -158,22 +158,10 @@ def _named_stages(module: nn.Module, stages: Sequence[str], ran: list[str], layo
 
 
 def _matches(pattern: str, path: str) -> bool:
-    """Whether a path matches: `*`, `?` and `[…]` within a level, `**` across levels."""
-    pieces = re.split(r"(\*\*|\*|\?|\[[^]]*\])", pattern)
+    """Whether a path matches: `*` and `?` within a level, `**` across levels."""
     meaning = {"**": ".*", "*": "[^.]*", "?": "[^.]"}
-    expression = "".join(
-        meaning.get(piece)
-        or (piece.replace("[!", "[^") if piece.startswith("[") and piece.endswith("]") else re.escape(piece))
-        for piece in pieces
-    )
-    try:
-        return re.fullmatch(expression, path) is not None
-    except re.error:
-        raise InvalidValue("stages", pattern, "a path of a submodule, or a pattern with *, ** and ?") from None
-
-
-def _first_names(names: Sequence[str] | dict[str, nn.Module]) -> str:
-    return listed(map(printable, list(names)[:12]))
+    pieces = re.split(r"(\*\*|\*|\?)", pattern)
+    return re.fullmatch("".join(meaning.get(piece) or re.escape(piece) for piece in pieces), path) is not None
 
 
 def _note_about(what: str, names: set[str]) -> list[str]:
@@ -182,7 +170,7 @@ def _note_about(what: str, names: set[str]) -> list[str]:
         return []
     ordered = sorted(names, key=lambda name: [(not level.isdigit(), level.zfill(9)) for level in name.split(".")])
     more = f" and {len(ordered) - NAMED} more" if len(ordered) > NAMED else ""
-    return [f"{what}: {listed(map(printable, ordered[:NAMED]))}{more}"]
+    return [f"{what}: {listed(ordered[:NAMED])}{more}"]
 
 
 # -- what runs in a module, and where what it returns has its rows -----------------------------------------------------

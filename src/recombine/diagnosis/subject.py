@@ -7,7 +7,7 @@ statistics, a softmax over the batch) is run a row at a time; where it takes no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,7 +24,7 @@ from recombine.diagnosis.hooks import (
     output_rows,
     stage_name,
 )
-from recombine.diagnosis.stages import module_parts
+from recombine.diagnosis.stages import module_parts, spread
 from recombine.errors import InvalidValue, listed
 from recombine.metrics.stages import FEWEST, Encode, Reader, Tap, flat, stage_sizes
 
@@ -59,15 +59,6 @@ class Rows:
 
         return read
 
-    def outputs(self, forward: Callable[[Tensor], Tensor], inputs: Tensor, at_once: int) -> Tensor:
-        """The outputs for some inputs, rows run in this way."""
-        outputs = []
-        for part in inputs.split(1 if self.how == "alone" else at_once):
-            if self.seeded:
-                _seed(part.device)
-            outputs.append(forward(part.clone()))
-        return torch.cat(outputs)
-
 
 def _seed(device: torch.device) -> None:
     """Start the generators again that a module on a device draws from; `torch.manual_seed` is slow, as it knows all."""
@@ -93,11 +84,14 @@ class Subject:
 
     @torch.no_grad()
     def outputs(self, inputs: Tensor) -> Tensor:
-        """The `(row, feature)` outputs for some inputs."""
-        return self.rows.outputs(self._batch_outputs, inputs, ROWS_AT_ONCE)
-
-    def _batch_outputs(self, inputs: Tensor) -> Tensor:
-        return flat(output_rows(self.module, self.forward(inputs), self.layout, len(inputs)))
+        """The `(row, feature)` outputs for some inputs, rows run in the way that they need."""
+        outputs = []
+        for part in inputs.split(1 if self.rows.how == "alone" else ROWS_AT_ONCE):
+            if self.rows.seeded:
+                _seed(part.device)
+            returned = self.forward(part.clone())
+            outputs.append(flat(output_rows(self.module, returned, self.layout, len(part))))
+        return torch.cat(outputs)
 
 
 def prepare_subject(
@@ -106,40 +100,25 @@ def prepare_subject(
     """The module with its stages chosen and its rows looked at."""
     parts = module_parts(module, forward, encode, points, stages)
     plain = module_reader(module, encode, parts.names, parts.layouts, forward)
-    rows = row_treatment(plain, *_probes(points), type(module).__name__, _tolerance(parts.epsilon, points.device))
-    names = _without_the_output(parts.names, plain, points[:FEWEST]) if stages is None else parts.names
+    # how much two runs of the same rows may differ, as a share of a stage's largest number
+    tolerance = max(parts.epsilon**0.5, 1e-3 if points.device.type == "cuda" else 0.0)
+    five = spread(points, 5)
+    rows = row_treatment(plain, five[[1, 0, 4]], five[[1, 2, 3]], type(module).__name__, tolerance)
+    names = parts.names
+    if stages is None and names:  # a last stage that is the output itself is none
+        few = activations(plain, points[:FEWEST])
+        names = names[:-1] if torch.equal(few[stage_name(names[-1])], few[OUTPUT]) else names
     reader = rows.reader(module_reader(module, encode, names, parts.layouts, forward))
     if rows.how == "whole":
-        memory = _whole_grid(reader, points, memory)
+        needed = 4 * len(points) * 2 * sum(stage_sizes(reader, points).values())
+        if needed > memory:
+            allowed = f"at least {needed} for this module, which takes the grid as one batch"
+            raise InvalidValue("memory", memory, allowed)
+        memory = needed + 1  # a budget in which the grid is one batch
     notes = [*rows.notes, *parts.notes]
     return Subject(
         module, forward, reader, rows, parts.layouts.get(MODULE_OUTPUT, Layout()), memory, parts.epsilon, notes
     )
-
-
-def _tolerance(epsilon: float, device: torch.device) -> float:
-    """How much two runs of the same rows may differ, as a share of a stage's largest number."""
-    return max(epsilon**0.5, 1e-3 if device.type == "cuda" else 0.0)
-
-
-def _probes(points: Tensor) -> tuple[Tensor, Tensor]:
-    """Three points, and the first of them among others."""
-    five = torch.linspace(0, len(points) - 1, 5, device=points.device).round().long()
-    return points[five[[1, 0, 4]]], points[five[[1, 2, 3]]]
-
-
-def _without_the_output(names: list[str], reader: Reader, few: Tensor) -> list[str]:
-    """The stages, less a last one that is the output itself."""
-    stages = activations(reader, few)
-    return names[:-1] if names and torch.equal(stages[stage_name(names[-1])], stages[OUTPUT]) else names
-
-
-def _whole_grid(reader: Reader, points: Tensor, memory: int) -> int:
-    """A budget in which the grid is one batch; refused where that is more than was allowed."""
-    needed = 4 * len(points) * 2 * sum(stage_sizes(reader, points).values())
-    if needed > memory:
-        raise InvalidValue("memory", memory, f"at least {needed} for this module, which takes the grid as one batch")
-    return needed + 1
 
 
 def row_treatment(reader: Reader, few: Tensor, others: Tensor, module: str, tolerance: float) -> Rows:

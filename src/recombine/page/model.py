@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from recombine.decoders import StagedDecoder
 from recombine.diagnosis.arguments import target_rows
-from recombine.diagnosis.hooks import printable
 from recombine.diagnosis.stages import module_parts
 from recombine.errors import InvalidValue, RecombineError
 from recombine.page.calls import Untranslatable
@@ -125,8 +124,6 @@ def _program(subject: Subject, blobs: Blobs, encoded_by_page: bool, pixels: int)
     numbers = sum(parameter.numel() for parameter in subject.module.parameters())
     if numbers > LARGEST_PROGRAM:
         raise Untranslatable(f"{numbers:,} parameters are more than the {LARGEST_PROGRAM:,} that a page may hold")
-    if subject.is_random:
-        raise Untranslatable(f"random outputs ({_reason(subject)})")
     values = subject.grid.rows(torch.tensor([0])).float()
     module = subject.module
     if encoded_by_page:
@@ -136,6 +133,8 @@ def _program(subject: Subject, blobs: Blobs, encoded_by_page: bool, pixels: int)
         module, rows, prefix = Encoded(module, subject.encoding, subject.grid).eval(), values, "module."
     names = {prefix + path: path for path in _stages(subject)}
     program = translate(module, rows[0], list(names))
+    if subject.is_random:
+        raise Untranslatable("random numbers: the same input has different outputs")
     program.stages = {_stage_name(subject.module, names[path]): value for path, value in program.stages.items()}
     program.stages.setdefault("output", program.output)
     if program.numbers > LARGEST_PROGRAM:
@@ -152,15 +151,6 @@ def _probes(subject: Subject, sample: Tensor, outputs: Tensor, blobs: Blobs) -> 
     return {"points": sample[chosen].tolist()} | blobs.add(_bytes(outputs[chosen].flatten(1).numpy()))
 
 
-def _reason(subject: Subject) -> str:
-    """Where a random module draws its numbers, if that can be seen."""
-    try:
-        translate(subject.module, subject.inputs(subject.grid.rows(torch.tensor([0])))[0])
-    except Untranslatable as error:
-        return str(error)
-    return "the same input has different outputs"
-
-
 def _stages(subject: Subject) -> list[str]:
     """Paths of the submodules whose outputs are shown."""
     if isinstance(subject.module, StagedDecoder):
@@ -173,7 +163,7 @@ def _stages(subject: Subject) -> list[str]:
 
 
 def _stage_name(module: nn.Module, path: str) -> str:
-    return path.removeprefix("stages.") if isinstance(module, StagedDecoder) else printable(path)
+    return path.removeprefix("stages.") if isinstance(module, StagedDecoder) else path
 
 
 def _table(subject: Subject, outputs: Tensor, blobs: Blobs, reason: str) -> dict[str, Any]:

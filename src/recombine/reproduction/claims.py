@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from math import isfinite
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+from pydantic_core import from_json, to_json
 
 from recombine.errors import InvalidValue
 from recombine.reproduction.criteria import DIRECTIONS, Criterion, Learnt, Outcome, Registered, holm_levels
@@ -212,7 +212,8 @@ class Judgement:
 
     def record(self) -> dict[str, Any]:
         """Plain data for a JSON file; what is not a finite number (an open end of an interval) is null."""
-        return dict(_plain({**asdict(self), "timing": self.timing, "networks": self.networks}))
+        facts = {**asdict(self), "timing": self.timing, "networks": self.networks}
+        return dict(from_json(to_json(facts, inf_nan_mode="null")))
 
 
 def judge(
@@ -284,17 +285,15 @@ def _measured(
 ) -> list[Measured]:
     """The samples of a claim's tests, alternatives or controls."""
     measured = []
+    timing: Timing
     for statement in claim.statements:
-        criterion, timing = statement.criterion, _timing(claim.record(part, statement, versions), registered)
+        criterion, timing = statement.criterion, "not registered"
+        if registered is not None:
+            digest = claim.record(part, statement, versions).digest
+            timing = "before the data" if digest in registered else "after the data"
         for case, sample in statement.samples(part, data).items():
             measured.append(Measured(criterion, case, sample, sample.estimate(criterion.trim), timing))
     return measured
-
-
-def _timing(record: Registered, registered: Collection[str] | None) -> Timing:
-    if registered is None:
-        return "not registered"
-    return "before the data" if record.digest in registered else "after the data"
 
 
 def _levels(tests: Sequence[Measured]) -> list[float]:
@@ -331,12 +330,3 @@ def _verdict(claim: Claim, tests: Sequence[Test]) -> Verdict:
     if distinct & {"not supported", "reversed"}:
         return "reversed" if "not supported" not in distinct else "not supported"
     return "undecided" if "undecided" in distinct else "not decidable"
-
-
-def _plain(value: Any) -> Any:
-    """Nested data with null in the place of numbers that are not finite."""
-    if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    return None if isinstance(value, float) and not isfinite(value) else value

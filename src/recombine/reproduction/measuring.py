@@ -288,27 +288,11 @@ def _rows(column: Column, value: Tensor, members: int, shape: tuple[int, ...]) -
     return value.mean(dim=1 + column.dims.index("factor")) if "factor" in column.dims else value
 
 
-class _StageDims(Mapping[str, Sequence[str]]):
+def stage_dims() -> dict[str, Sequence[str]]:
     """Dimensions of what `stage_profile` gives, with all metrics that are registered by now."""
-
-    def __getitem__(self, name: str) -> Sequence[str]:
-        return self._dims()[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._dims())
-
-    def __len__(self) -> int:
-        return len(self._dims())
-
-    @staticmethod
-    def _dims() -> dict[str, Sequence[str]]:
-        return {
-            column.study_name: ("stage", "y", "x") if column.dims == ("point",)
-            else ("stage", *(dim for dim in column.dims if dim != "factor"))
-            for metric in STAGE_METRICS.in_studies()
-            for column in metric.columns
-        }  # fmt: skip
-
-
-STAGE_DIMS: Mapping[str, Sequence[str]] = _StageDims()
-"""Dimensions of what `stage_profile` gives."""
+    return {
+        column.study_name: ("stage", "y", "x") if column.dims == ("point",)
+        else ("stage", *(dim for dim in column.dims if dim != "factor"))
+        for metric in STAGE_METRICS.in_studies()
+        for column in metric.columns
+    }  # fmt: skip

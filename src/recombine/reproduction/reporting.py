@@ -7,18 +7,23 @@ import io
 import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 from recombine.manifest import remove_temporaries, write_into
-from recombine.reproduction.figures import FigureSpec
+from recombine.reproduction.claims import Judgement
+from recombine.reproduction.figures import FigureSpec, Section
 from recombine.reproduction.findings import Findings
 from recombine.reproduction.panels import styled
-from recombine.reproduction.report.page import Download, DrawnFigure, page
-from recombine.reproduction.report.parts import Parts
+from recombine.reproduction.report import verdicts
+from recombine.reproduction.report.parts import Parts, policy
 
 if TYPE_CHECKING:
     import xarray
@@ -32,10 +37,47 @@ LARGEST_PAGE = 15_000_000
 """Bytes of the page, as far as data behind figures can be left out of it."""
 MARGIN = 50_000
 """Of these bytes, those around the data."""
+QUESTION = "question"
+"""Name of the section that begins the page, with the explorer."""
 MISSING = (
     "This folder keeps no decoders to explore: 'recombine report DIR --store STORE' takes them from the store "
     "of its runs."
 )
+
+
+@dataclass(frozen=True)
+class DrawnFigure:
+    """A figure as the page shows it."""
+
+    name: str
+    title: str
+    caption: str
+    kind: str
+    """Of the image: `png` or `svg+xml`."""
+    image: str
+    """In base64."""
+    studies: tuple[str, ...] = ()
+    """Whose data it is drawn from."""
+
+
+@dataclass(frozen=True)
+class Download:
+    """A study's Dataset behind the figures."""
+
+    study: str
+    path: str
+    """From the page on."""
+    content: str | None
+    """netCDF-4, compressed by zlib, in base64; none where it is only a link."""
+
+
+@dataclass(frozen=True)
+class FilledSection:
+    """A section with what is here of it."""
+
+    section: Section
+    figures: list[DrawnFigure]
+    judgements: list[Judgement]
 
 
 def write_report(
@@ -62,8 +104,8 @@ def write_report(
     }
     space = LARGEST_PAGE - len(page(**settings).encode()) - MARGIN
     html = page(**settings, downloads=_downloads(findings, figures, space))
-    verdicts = json.dumps([judgement.record() for judgement in findings.judgements], indent=1)
-    write_into(out, {CLAIMS_FILE: verdicts.encode(), PAGE: html.encode()})
+    judged = json.dumps([judgement.record() for judgement in findings.judgements], indent=1)
+    write_into(out, {CLAIMS_FILE: judged.encode(), PAGE: html.encode()})
     return out / PAGE
 
 
@@ -124,3 +166,67 @@ def _downloads(findings: Findings, figures: Sequence[DrawnFigure], space: int) -
         if space >= 0:
             fitting.add(study)
     return [Download(name, f"{DATA}/{name}.nc", texts[name] if name in fitting else None) for name in studies]
+
+
+def page(
+    *,
+    judgements: Sequence[Judgement],
+    figures: Sequence[DrawnFigure],
+    sections: Sequence[Section] = (),
+    panels: Mapping[str, Parts] | None = None,
+    downloads: Sequence[Download] = (),
+    missing: str = "",
+    **about: Any,
+) -> str:
+    """The page as HTML that opens from disk and needs no other file.
+
+    Sections of which nothing is here are left out, and figures of none come last. `panels` are live parts by the name
+    of the section that they stand in; that of `question` is the explorer, and `missing` says what to do without one.
+    `about` has title, source and question of the paper, preset and provenance.
+    """
+    environment = Environment(
+        loader=PackageLoader("recombine.reproduction.report", "."), autoescape=True, undefined=StrictUndefined
+    )
+    for name in ("interval_text", "network_count", "robustness", "sentence", "verdict_text", "evidence"):
+        environment.filters[name] = getattr(verdicts, name)
+    environment.filters["markup"] = Markup
+    folder = files("recombine.reproduction.report")
+    panels = panels or {}
+    parts = list(panels.values())
+    scripts = [*(part.script for part in parts), (folder / "page.js").read_text(encoding="utf-8")]
+    styles = [*(part.style for part in parts), (folder / "page.css").read_text(encoding="utf-8")]
+    return environment.get_template("page.html.j2").render(
+        **about,
+        policy=policy(scripts, styles, "data:", [name for part in parts for name in part.workers]),
+        scripts=scripts,
+        styles=styles,
+        payloads=[part.payload for part in parts],
+        bodies={name: part.body for name, part in panels.items()},
+        judgements=judgements,
+        sections=_filled(sections, judgements, figures, panels),
+        opening=next((section for section in sections if section.name == QUESTION), None),
+        downloads=downloads,
+        missing=missing,
+    )
+
+
+def _filled(
+    sections: Sequence[Section],
+    judgements: Sequence[Judgement],
+    figures: Sequence[DrawnFigure],
+    panels: Mapping[str, Parts],
+) -> list[FilledSection]:
+    """The sections that have something to show, without the first one."""
+    drawn, judged = ({own.name: own for own in figures}, {own.claim: own for own in judgements})
+    placed = {name for section in sections for name in section.figures}
+    rest = Section("figures", "More figures" if sections else "Figures", "", tuple(n for n in drawn if n not in placed))
+    filled = [
+        FilledSection(
+            section,
+            [drawn[name] for name in section.figures if name in drawn],
+            [judged[name] for name in section.claims if name in judged],
+        )
+        for section in (*sections, rest)
+        if section.name != QUESTION
+    ]
+    return [own for own in filled if own.figures or own.judgements or own.section.name in panels]

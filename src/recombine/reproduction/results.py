@@ -10,6 +10,7 @@ back has a digest (`recombine.manifest`) and is read only if it is as it was wri
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import os
@@ -23,10 +24,10 @@ from recombine.errors import InvalidValue, listed
 from recombine.files import one_line_errors, parsed_json
 from recombine.manifest import LIST, Differs, Manifest, remove_temporaries
 from recombine.reproduction.criteria import record_digest
-from recombine.reproduction.netcdf import decoded, encoded
 from recombine.store import Run
 
 if TYPE_CHECKING:
+    import h5py
     import xarray
 
 DATA, SUFFIX = "data", ".nc"
@@ -48,6 +49,13 @@ READS = "settings_read"
 """Attribute of a Dataset with the names of the fields of that preset that its study reads, as JSON."""
 ORIGIN = ("recombine", "commit", "torch", "python", "machine", "device", "precision", "kernels")
 """Attributes of a Dataset that say where it was made."""
+COMPRESSED = {"zlib": True, "complevel": 6, "shuffle": True}
+HIDDEN = {
+    "CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_NCProperties",
+}  # fmt: skip
+"""Attributes that belong to the format."""
+DIMENSION_ALONE = b"This is a netCDF dimension but not a netCDF variable"
+"""How the name begins of what is there only because a dimension needs it."""
 Noted = dict[str, dict[str, Any]]
 """By the key of a run, what is noted of it."""
 
@@ -97,14 +105,10 @@ class Results:
     @property
     def studies(self) -> list[str]:
         """Studies with a Dataset, by name; one that was lost is among them."""
-        names = {*self.digests.required(), *(f"{DATA}/{name}" for name in self._data_files())}
-        return sorted(Path(name).stem for name in names if _is_dataset(name))
-
-    def _data_files(self) -> list[str]:
-        """What lies among the Datasets, whole or not."""
+        names = set(self.digests.required())
         with one_line_errors(self.path / DATA, "from"), suppress(FileNotFoundError, NotADirectoryError):
-            return os.listdir(self.path / DATA)
-        return []
+            names |= {f"{DATA}/{name}" for name in os.listdir(self.path / DATA)}
+        return sorted(Path(name).stem for name in names if _is_dataset(name))
 
     def _read(self, name: str) -> bytes | None:
         """A file as it was written; none where there never was one."""
@@ -219,11 +223,7 @@ class Results:
 
     def remove(self, studies: Iterable[str]) -> None:
         """Take Datasets out of the folder, and what is noted of the runs that only they rest on."""
-        removed = list(studies)
-        for study in removed:
-            if study not in self.studies:
-                raise InvalidValue("studies", study, f"among {listed(self.studies)}")
-        if not removed:
+        if not (removed := list(studies)):
             return
         self.digests.replace({_file(study): None for study in removed})
         for study in removed:
@@ -267,7 +267,9 @@ class Results:
                 entry["studies"] = [name for name in entry["studies"] if name != study]
             for run in runs:
                 entry = known.setdefault(run.key, {"studies": []})
-                entry |= {"seconds": round(_seconds(run), 2), "status": run.status}
+                taken = run.result["provenance"]  # the seconds of a program are shared among its members
+                seconds = float(taken["seconds"]) / max(1, int(taken["members_together"]))
+                entry |= {"seconds": round(seconds, 2), "status": run.status}
                 entry["studies"] = sorted({*entry["studies"], study})
             return known
 
@@ -319,7 +321,46 @@ def _is_dataset(name: str) -> bool:
     return folder == DATA and file.endswith(SUFFIX) and not file.startswith(".")
 
 
-def _seconds(run: Run) -> float:
-    """What a run took; the seconds of a program are shared among its members."""
-    noted = run.result["provenance"]
-    return float(noted["seconds"]) / max(1, int(noted["members_together"]))
+# -- Datasets as content of netCDF-4 files, in memory: HDF5 itself would not flush a file to the disk. They are read by
+# h5py, since xarray looks up each dimension of each variable many times over: a paper's take five times as long by it.
+
+
+def encoded(dataset: xarray.Dataset) -> bytes:
+    """A Dataset as a file's content."""
+    variables = dataset.data_vars.items()
+    encoding = {name: dict(COMPRESSED) for name, v in variables if v.ndim and v.dtype.kind in "fiub"}
+    return bytes(dataset.to_netcdf(engine="h5netcdf", encoding=encoding))
+
+
+def decoded(content: bytes) -> xarray.Dataset:
+    """The Dataset that was written, as `xarray.load_dataset` would give it; raises whatever HDF5 stumbles upon."""
+    import h5py
+    import xarray
+
+    with h5py.File(io.BytesIO(content), "r") as file:
+        nodes = {name: node for name, node in file.items() if isinstance(node, h5py.Dataset)}
+        real = {n: own for n, own in nodes.items() if not bytes(own.attrs.get("NAME", b"")).startswith(DIMENSION_ALONE)}
+        variables = {name: _variable(file, name, node) for name, node in real.items()}
+        raw = xarray.Dataset(variables, attrs=_attributes(file))
+    return xarray.decode_cf(raw)
+
+
+def _variable(file: h5py.File, name: str, node: h5py.Dataset) -> xarray.Variable:
+    import h5py
+    import xarray
+
+    is_text = h5py.check_string_dtype(node.dtype) is not None
+    values = node.asstr()[()] if is_text else node[()]
+    if is_text and node.ndim:
+        values = values.astype(str)
+    dims = [name] * node.ndim  # a variable without a list of dimensions is its own
+    if "DIMENSION_LIST" in node.attrs:
+        scales = (h5py.h5r.dereference(references[0], file.id) for references in node.attrs["DIMENSION_LIST"])
+        dims = [h5py.h5i.get_name(scale).decode().lstrip("/") for scale in scales]
+    return xarray.Variable(dims, values, _attributes(node))
+
+
+def _attributes(node: h5py.File | h5py.Dataset) -> dict[str, Any]:
+    """Attributes; one value is no array."""
+    found = {name: value for name, value in node.attrs.items() if name not in HIDDEN}
+    return {name: value[0] if getattr(value, "shape", None) == (1,) else value for name, value in found.items()}

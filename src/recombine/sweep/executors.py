@@ -19,7 +19,6 @@ import torch
 from recombine.errors import InvalidValue, listed
 from recombine.specs import RunSpec
 from recombine.store import Run, Store
-from recombine.store.filesystems import require_shared_locks
 from recombine.sweep.local import Check, Sweep
 from recombine.sweep.processes import train_in_processes
 from recombine.sweep.progress import Progress, Say, Shown, TrainingBar, Watch
@@ -122,7 +121,6 @@ def train(
     store = store if isinstance(store, Store) else Store(store)
     members = members or MEMBERS_TOGETHER[hardware.type]
     if scheduler is not None:
-        require_shared_locks(store.path)
         hardware = torch.device("cpu")  # of this process, which trains nothing
     with _watched(progress, watch, say) as (watch, say):
         sweep = Sweep(specs, store, hardware, members, checkpoint_seconds, watch, memory, check)

@@ -6,27 +6,25 @@ CNNs of several depths, bump and rate codes: scores, and geometry, probes and tu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+import xarray
 
 from recombine.papers.forced_rendering.presets import CODES, BumpPreset
 from recombine.reproduction.measuring import (
     DRAWING,
-    STAGE_DIMS,
     Batch,
     base_attributes,
     drawings,
+    stage_dims,
     stage_profile,
     tabulate,
     with_positions,
 )
 from recombine.reproduction.preset import AnyNumber, Seeds, Several
 from recombine.reproduction.study import Arm, Study, Trials
-
-if TYPE_CHECKING:
-    import xarray
 
 
 class Settings(BumpPreset):
@@ -72,7 +70,7 @@ class DepthStudy(Study[Settings]):
         def measured(batch: Batch) -> dict[str, object]:
             return {**batch.scores, **stage_profile(batch), "drawing": drawings(batch)}
 
-        result = tabulate(trials, ("encoding", "depth"), measured, {**STAGE_DIMS, "drawing": DRAWING})
+        result = tabulate(trials, ("encoding", "depth"), measured, {**stage_dims(), "drawing": DRAWING})
         preset = trials.preset
         surface = _surface(Batch([trials.pictured_run("bump", preset.pictured_depth)], trials.device))
         attributes = base_attributes(

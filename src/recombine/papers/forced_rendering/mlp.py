@@ -12,20 +12,18 @@ values have codes that differ little.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+import xarray
 
 from recombine.decoders import MLP
 from recombine.encodings import Rate
 from recombine.papers.forced_rendering.presets import CODES, BumpPreset
-from recombine.reproduction.measuring import STAGE_DIMS, Batch, base_attributes, grid_variables, stage_profile, tabulate
+from recombine.reproduction.measuring import Batch, base_attributes, grid_variables, stage_dims, stage_profile, tabulate
 from recombine.reproduction.preset import Count, Positive, Several
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.reproduction.tables import keep_first
 from recombine.specs import RunSpec
-
-if TYPE_CHECKING:
-    import xarray
-
 
 CNN_ARM, MLP_ARM = "CNN", "MLP"
 
@@ -81,7 +79,7 @@ class MLPStudy(Study[Settings]):
         def measured(batch: Batch) -> dict[str, Any]:
             return {**batch.scores, **stage_profile(batch)}
 
-        result = keep_first(tabulate(trials, ("encoding", "decoder", "depth"), measured, STAGE_DIMS), "log_volume")
+        result = keep_first(tabulate(trials, ("encoding", "decoder", "depth"), measured, stage_dims()), "log_volume")
         preset = trials.preset
         attributes = base_attributes(
             trials, size=preset.size, cnn_depth=preset.depth, mlp_depths=list(preset.mlp_depths)

@@ -7,25 +7,22 @@ with the published scripts' convention (variance of the raw vectors), and, for a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
-from torch import Tensor, nn
+import xarray
+from torch import Tensor
 
 from recombine.decoders import LowRank
 from recombine.decoders.low_rank import LowRankEmbedding
 from recombine.metrics import band_alignment, band_index, matrix_effective_rank
 from recombine.papers.forced_rendering.presets import Common
-from recombine.reproduction.measuring import STAGE_DIMS, Batch, base_attributes, grid_variables, stage_profile, tabulate
+from recombine.reproduction.measuring import Batch, base_attributes, grid_variables, stage_dims, stage_profile, tabulate
 from recombine.reproduction.preset import Count, Positive, Seeds
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.reproduction.tables import keep_first
 from recombine.specs import RunSpec
 from recombine.tasks import BumpTask
-
-if TYPE_CHECKING:
-    import xarray
-
 
 NONE, ENTROPY, VARIANCE, BOTH = "none", "entropy", "variance", "both"
 ARMS = {NONE: "no penalty", ENTROPY: "entropy", VARIANCE: "variance", BOTH: "both"}
@@ -117,7 +114,7 @@ class PenaltyStudy(Study[Settings]):
             return {**batch.scores, **embedding_scores(_embeddings(batch)), **profile}
 
         dims = ("arm", "vectors")
-        result = keep_first(tabulate(trials, dims, measured, STAGE_DIMS), "log_volume").drop_vars("mean_log_volume")
+        result = keep_first(tabulate(trials, dims, measured, stage_dims()), "log_volume").drop_vars("mean_log_volume")
         inner = {"embedding": ("factor", "value", "row", "column")}
         pictures = tabulate(_drawn(trials), ("arm",), lambda batch: {"embedding": _embeddings(batch)}, inner)
         preset = trials.preset
@@ -152,15 +149,11 @@ def embedding_scores(images: Tensor) -> dict[str, Tensor]:
     }
 
 
+@torch.no_grad()
 def _embeddings(batch: Batch) -> Tensor:
     """Every run's embeddings as images: `[member, factor, value, row, column]`."""
-    return torch.stack([_images(module.stages["embedding"]) for module in batch.modules])
-
-
-@torch.no_grad()
-def _images(embedding: nn.Module) -> Tensor:
-    assert isinstance(embedding, LowRankEmbedding)
-    return torch.stack(embedding.images())
+    stages = [cast("LowRankEmbedding", module.stages["embedding"]) for module in batch.modules]
+    return torch.stack([torch.stack(stage.images()) for stage in stages])
 
 
 STUDY = PenaltyStudy()

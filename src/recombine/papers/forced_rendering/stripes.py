@@ -7,10 +7,11 @@ cent of the kept combinations; those too with and without stripes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from recombine.metrics import band_position, features, interior, mean_band_index, stripe_superposition
@@ -19,10 +20,10 @@ from recombine.papers.forced_rendering.presets import BumpPreset
 from recombine.papers.forced_rendering.scores import training_fit
 from recombine.reproduction.measuring import (
     DRAWING,
-    STAGE_DIMS,
     Batch,
     base_attributes,
     drawings,
+    stage_dims,
     stage_profile,
     tabulate,
     with_positions,
@@ -31,10 +32,6 @@ from recombine.reproduction.preset import Several
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.specs import RunSpec
 from recombine.tasks import Task
-
-if TYPE_CHECKING:
-    import xarray
-
 
 WITH, WITHOUT, PERCENT, PERCENT_ALONE, FULL = FAMILIES = (
     "stripes", "bumps alone", "stripes, per cent", "bumps alone, per cent", "all training bumps",
@@ -205,7 +202,7 @@ class StripeStudy(Study[Settings]):
                 values |= {**stage_profile(batch, probes=False), **band_scores(first_stage_maps(batch), preset.width)}
             return values
 
-        result = tabulate(trials, ("family", "bumps"), measured, {**STAGE_DIMS, "drawing": DRAWING})
+        result = tabulate(trials, ("family", "bumps"), measured, {**stage_dims(), "drawing": DRAWING})
         spec = trials.first.spec
         stripes = spec.task.render(spec.task.isolated_values())
         pictured = Batch([trials.pictured_run(WITH, preset.some_bumps)], trials.device)
