@@ -124,9 +124,11 @@ def weights(store):
     """What must not depend on interruptions: key, weights and arrays of every run, as a digest."""
     from recombine.store import Store
 
-    return _tried(
-        lambda: [(run.key, run.weights(), run.arrays()) for run in Store(store, create=False).runs()], sorts=0
-    )
+    def read():
+        runs = sorted(Store(store, create=False).runs(), key=lambda run: run.key)
+        return [(run.key, run.weights(), run.arrays()) for run in runs]
+
+    return _tried(read)
 
 
 def datasets(folder):
@@ -147,7 +149,7 @@ def provenance(folder):
     return _tried(lambda: Results.existing(folder).provenance)
 
 
-def _tried(read, sorts=None):
+def _tried(read):
     """The digest of what is read, in the form of a command's outcome."""
     from recombine.errors import RecombineError
 
@@ -157,8 +159,6 @@ def _tried(read, sorts=None):
         return {"code": 2, "out": "", "err": f"recombine: {error}\n"}
     except BaseException:
         return {"code": 1, "out": "", "err": traceback.format_exc()}
-    if sorts is not None:
-        content = sorted(content, key=lambda row: row[sorts])
     return {"code": 0, "out": hashlib.sha256(repr(_plain(content)).encode()).hexdigest(), "err": ""}
 
 
