@@ -120,7 +120,7 @@ def drawn_image(
 def held_out_drawing(ax: Axes, image: np.ndarray, result: xarray.Dataset, sample: int) -> None:
     """What a network draws at one of a Dataset's held-out places."""
     place = result["place"].values[sample]
-    drawn_image(ax, image, result["held_out"].values, place, float(result.attrs["background"]))
+    drawn_image(ax, image, result["held_out"].values, place, float(result.attrs.get("background", 0.0)))
 
 
 def grid_image(
