@@ -60,7 +60,6 @@ from .store import Run as Run
 from .store import Store as Store
 from .store import Summary as Summary
 from .store import from_pretrained as from_pretrained
-from .store import load as load
 from .store import summarize as summarize
 from .sweep import Progress as Progress
 from .sweep import train as train

@@ -1,7 +1,6 @@
 """The explorer page in a real browser, from disk, with the network off."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,12 +8,13 @@ import torch
 from torch import nn
 
 import recombine as rc
-from tests.browser.test_report import browser  # noqa: F401  a fixture
-from tests.page.decoders import EVERYONE, arguments, points, subject, trained, values_at
+from tests.browser.conftest import ATTEMPTS, faults, needs_axe, overflow, until
+from tests.page.decoders import arguments, points, subject, trained, values_at
 
 pytestmark = pytest.mark.browser
 
-AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
+STARTED = "() => window.explorer && window.explorer.sides[0].shown !== null"
+SURVEYED = "() => window.explorer && [...document.querySelectorAll('.views > p')].every((progress) => progress.hidden)"
 SMALL = rc.MLP(width=8, depth=2)
 HOSTILE = [
     "<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>", "\"'`&lt;${alert(3)}",
@@ -34,34 +34,15 @@ def saved(tmp_path_factory):
 
 
 @pytest.fixture
-def opened(browser, saved):  # noqa: F811
-    """Opens the page, and looks afterwards that it logged nothing and asked for nothing."""
-    trouble, contexts = [], []
+def shown(opened, saved):
+    """Opens a page once its first decoder is drawn."""
 
     def opener(path=saved, address="", **settings):
-        contexts.append(browser.new_context(offline=True, **{"viewport": {"width": 1200, "height": 900}, **settings}))
-        page = contexts[-1].new_page()
-        page.on("console", lambda message: trouble.append(message.text))
-        page.on("pageerror", lambda error: trouble.append(str(error)))
-        page.on("dialog", lambda dialog: trouble.append(dialog.message))
-        page.on("request", lambda r: trouble.append(r.url) if not r.url.startswith(path.as_uri()) else None)
-        page.goto(path.as_uri() + address)
-        until(page, "() => window.explorer && window.explorer.sides[0].shown !== null")
+        page = opened(path, address, **settings)
+        until(page, STARTED)
         return page
 
-    yield opener
-    assert trouble == []
-    for context in contexts:
-        context.close()
-
-
-def until(page, condition):
-    """Waits for something to be true; playwright's own way of waiting is `eval`, which the page's policy forbids."""
-    for _ in range(200):
-        if page.evaluate(condition):
-            return
-        page.wait_for_timeout(20)
-    raise AssertionError(condition)
+    return opener
 
 
 def pixels(page, which=0):
@@ -69,8 +50,8 @@ def pixels(page, which=0):
     return page.evaluate("k => document.querySelectorAll('.side figure canvas')[k].toDataURL()", which)
 
 
-def test_dragging_into_the_holdout_changes_the_output(opened):
-    page = opened(address="#at=0,0")
+def test_dragging_into_the_holdout_changes_the_output(shown):
+    page = shown(address="#at=0,0")
     assert "in training range" in page.locator(".numbers").first.inner_text()
     before = pixels(page)
     box = page.locator("#plane").bounding_box()
@@ -83,16 +64,16 @@ def test_dragging_into_the_holdout_changes_the_output(opened):
     assert page.evaluate("window.explorer.state.at.every(p => p >= 3 && p <= 6)")
 
 
-def test_touch_moves_the_point(opened):
-    page = opened(viewport={"width": 400, "height": 800}, has_touch=True)
+def test_touch_moves_the_point(shown):
+    page = shown(viewport={"width": 400, "height": 800}, has_touch=True)
     box = page.locator("#plane").bounding_box()
     page.touchscreen.tap(box["x"] + box["width"] - 4, box["y"] + 4)
     until(page, "() => window.explorer.state.at.join() === '9,0'")
-    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+    assert overflow(page) <= 0
 
 
-def test_every_control_works_by_keyboard(opened):
-    page = opened(address="#at=2,2&beside=-1&snap=1")
+def test_every_control_works_by_keyboard(shown):
+    page = shown(address="#at=2,2&beside=-1&snap=1")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.id") == "plane"
     page.keyboard.press("ArrowRight")
@@ -116,11 +97,11 @@ def test_every_control_works_by_keyboard(opened):
     assert state["unit"] == 3
 
 
-def test_an_address_restores_every_control(opened):
-    page = opened()
+def test_an_address_restores_every_control(shown):
+    page = shown()
     page.evaluate("window.explorer.set({at: [4.25, 6.5], decoder: 1, beside: -1, stage: 2, unit: 5, snap: false})")
     until(page, "() => location.hash.includes('4.25')")
-    again = opened(address=page.evaluate("location.hash"))
+    again = shown(address=page.evaluate("location.hash"))
     assert again.evaluate("window.explorer.state") == page.evaluate("window.explorer.state")
     for control in ("decoder", "beside", "stage", "across", "down"):
         there, here = (p.evaluate("id => document.getElementById(id).selectedIndex", control) for p in (page, again))
@@ -131,44 +112,30 @@ def test_an_address_restores_every_control(opened):
     until(again, "() => document.getElementById('spoken').textContent.includes('x 4.3, y 6.5')")
 
 
-QUICK = ["cnn", "TransformerEncoder"]
-EACH = [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in EVERYONE if name not in QUICK)]
-
-
-@pytest.mark.parametrize("name", EACH)
-def test_the_browser_equals_torch(opened, saved, tmp_path, name):
-    own = subject(name)
+def test_the_browser_equals_torch(shown):
+    own = subject("cnn")
     positions = points(own, 200)
-    page = opened(saved if name == "cnn" else rc.explore(**arguments(name)).save(tmp_path / "page.html"))
-    ours = page.evaluate(
-        """all => {
-          const decoder = window.explorer.decoders[0];
-          return decoder.program && all.map(at => [...decoder.output(at)]);
-        }""",
-        positions.tolist(),
-    )
+    ours = shown().evaluate("all => all.map(at => [...window.explorer.decoders[0].output(at)])", positions.tolist())
     right = own.outputs(values_at(own.grid, positions)).flatten(1)
-    assert own.held_out[own.grid.nearest(values_at(own.grid, positions))].any()
-    assert ours is not None, "shown by a table"
-    assert (torch.tensor(ours) - right).abs().max() < 1e-4
+    assert (torch.tensor(ours) - right).abs().max() < 1e-5
 
 
-def test_halves_are_those_of_the_metric(opened):
+def test_halves_are_those_of_the_metric(shown):
     task, module = trained("cnn")
     own = task.codes(task.grid.rows(torch.tensor([44]))).float()
     kept = task.codes(task.grid.points[~task.held_out]).float()
     right = rc.metrics.averaged_prediction(
         lambda codes: module(codes) - task.background, own, list(task.code_sizes), kept
     )
-    page = opened()
+    page = shown()
     sum_of_halves = page.evaluate(
         "() => { const d = window.explorer.decoders[0]; return [...d.superposed([0, 1].map(k => d.half([4, 4], k)))] }"
     )
     assert (torch.tensor(sum_of_halves) - right.detach().flatten() - task.background).abs().max() < 1e-4
 
 
-def test_views_over_the_plane_are_computed_while_nothing_moves(opened):
-    page = opened(address="#at=2,2&beside=-1&stage=1", viewport={"width": 1200, "height": 2400})
+def test_views_over_the_plane_are_computed_while_nothing_moves(shown):
+    page = shown(address="#at=2,2&beside=-1&stage=1", viewport={"width": 1200, "height": 2400})
     survey = "window.explorer.sides[0].views.survey(window.explorer.state)"
     page.evaluate("window.moving = setInterval(() => window.explorer.set({}), 50)")
     known = page.evaluate(f"{survey}.known")
@@ -195,64 +162,44 @@ def test_views_over_the_plane_are_computed_while_nothing_moves(opened):
     assert all(one != other for one, other in zip(before, page.evaluate(charts), strict=True))
 
 
-def test_reduced_motion_goes_step_by_step(opened):
-    page = opened(address="#at=5,2", reduced_motion="reduce")
+def test_reduced_motion_goes_step_by_step(shown):
+    page = shown(address="#at=5,2", reduced_motion="reduce")
     page.locator("#play").click()
     first = page.evaluate("window.explorer.state.at")
     page.wait_for_timeout(300)
     assert page.evaluate("window.explorer.state.at") == first == [1, 1]
 
 
-def test_hostile_names_stay_text(opened, tmp_path):
+def test_hostile_names_stay_text(shown, tmp_path):
     decoders = {name: nn.Linear(3, 9) for name in (HOSTILE[1], "".join(HOSTILE))}
     path = rc.explore(decoders, "x=0:2,y=0:2,z=0:2", title="".join(HOSTILE[:3])).save(tmp_path / "page.html")
     assert not re.search("<img|alert\\(2\\)</script>", path.read_text())
-    page = opened(path)
+    page = shown(path)
     assert page.locator("h1").inner_text().startswith("<img src=x onerror=alert(1)>")
     assert page.locator("img").count() == 0
     assert page.locator("script").count() == 4
     for number, name in enumerate(decoders):
         page.locator("#decoder").select_option(index=number)
         assert page.locator(".side h2").first.text_content() == name
-        assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+        assert overflow(page) <= 0
 
 
-def test_hostile_values_of_data_stay_text(opened, tmp_path):
+def test_hostile_values_of_data_stay_text(shown, tmp_path):
     values = [*HOSTILE[:3], "\u202eright to left", HOSTILE[4]]
     factors = {"shape": [value for value in values for _ in range(2)], "x": [0, 1] * len(values)}
     task = rc.ArrayTask(np.zeros((10, 3, 3), dtype=np.uint8), factors, holdout="mask:points=0,0")
     path = rc.explore(nn.Linear(2, 9), data=task, encode=lambda values: values).save(tmp_path / "page.html")
-    page = opened(path)
+    page = shown(path)
     for position, label in enumerate(task.levels["shape"]):
         page.evaluate("k => window.explorer.set({at: [k, 1]})", position)
         shown = page.locator("#factor0").get_attribute("aria-valuetext")
         assert shown == (label if len(label) <= 24 else label[:23] + "…")
         assert page.locator("output").first.text_content() == shown
     assert page.locator("img").count() == 0
-    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+    assert overflow(page) <= 0
 
 
-ATTEMPTS = """() => new Promise(done => setTimeout(async () => {
-  const attempts = {
-    eval: () => new Function('return 1')(),
-    html: () => { document.body.innerHTML = '<b>x</b>' },
-    script: () => new Promise((loaded, refused) => {
-      const script = document.createElement('script');
-      Object.assign(script, {onload: loaded, onerror: refused});
-      script.src = 'data:text/javascript,1';
-      document.body.append(script);
-    }),
-    request: () => fetch('data:text/plain,x'),
-  };
-  const done_ones = [];
-  for (const [name, attempt] of Object.entries(attempts)) {
-    try { await attempt(); done_ones.push(name) } catch { /* as it should be */ }
-  }
-  done(done_ones);
-}))"""
-
-
-def test_the_policy_refuses_what_is_not_the_pages_own(browser, saved):  # noqa: F811
+def test_the_policy_refuses_what_is_not_the_pages_own(browser, saved):
     page = browser.new_context(offline=True).new_page()
     page.goto(saved.as_uri())
     assert page.evaluate(ATTEMPTS) == []
@@ -268,8 +215,8 @@ def widest(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_frame_of_the_widest_decoder_takes_a_thirtieth_of_a_second(opened, widest):
-    page = opened(widest, address="#stage=2")
+def test_a_frame_of_the_widest_decoder_takes_a_thirtieth_of_a_second(shown, widest):
+    page = shown(widest, address="#stage=2")
     measured = page.context.new_cdp_session(page)
     measured.send("Performance.enable", {"timeDomain": "threadTicks"})  # of the processor: others may be busy too
     page.wait_for_timeout(500)
@@ -294,17 +241,8 @@ DRAG = """() => new Promise((done) => {
 })"""
 
 
-@pytest.mark.skipif(not AXE.is_file(), reason="no npm install here")
+@needs_axe
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1200), ("dark", 400)])
-def test_axe_finds_no_fault(browser, saved, scheme, width):  # noqa: F811
-    context = browser.new_context(
-        offline=True, color_scheme=scheme, bypass_csp=True, viewport={"width": width, "height": 4000}
-    )
-    page = context.new_page()
-    page.goto(saved.as_uri())
-    until(page, "() => window.explorer && window.explorer.sides[0].shown !== null")
-    until(page, "() => [...document.querySelectorAll('.views > p')].every((progress) => progress.hidden)")
-    page.evaluate(AXE.read_text() + ";0")
-    faults = page.evaluate("() => axe.run().then(found => found.violations.map(v => `${v.impact}: ${v.help}`))")
-    assert faults == []
-    context.close()
+def test_axe_finds_no_fault(browser, saved, scheme, width):
+    viewport = {"width": width, "height": 4000}
+    assert faults(browser, saved, SURVEYED, color_scheme=scheme, viewport=viewport) == []

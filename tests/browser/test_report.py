@@ -1,7 +1,6 @@
 """The report in a real browser, from disk, with the network off."""
 
 import base64
-import os
 import re
 import shutil
 from pathlib import Path
@@ -19,6 +18,7 @@ from recombine.reproduction.findings import Findings
 from recombine.reproduction.reporting import LARGEST_PAGE, MISSING, Download, DrawnFigure
 from recombine.reproduction.reporting import page as page_of
 from recombine.reproduction.results import Results
+from tests.browser.conftest import ATTEMPTS, faults, needs_axe, overflow, until
 from tests.golden import PICTURES, RESULTS
 
 pytestmark = pytest.mark.browser
@@ -72,61 +72,12 @@ def small_page(folder, text, panels=None):
     return path
 
 
-@pytest.fixture(scope="module")
-def browser():
-    """Chromium, before anything is prepared for it: where there is none, tests are skipped at once."""
-    chromium = shutil.which("chromium")
-    if chromium is None and "CI" not in os.environ:
-        pytest.skip("Chromium is not installed; continuous integration has it")
-    assert chromium, "browser tests need Chromium; .ci/run installs Debian's"
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(
-            executable_path=chromium,
-            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"],
-        )
-        yield started
-        started.close()
-
-
-@pytest.fixture
-def opened(browser):
-    """Opens a page, and looks afterwards that it logged nothing and asked for nothing."""
-    trouble, contexts = [], []
-
-    def opener(path, address="", width=1200):
-        contexts.append(browser.new_context(offline=True, viewport={"width": width, "height": 900}))
-        page = contexts[-1].new_page()
-        page.on("console", lambda message: trouble.append(message.text))
-        page.on("pageerror", lambda error: trouble.append(str(error)))
-        page.on("dialog", lambda dialog: trouble.append(dialog.message))
-        own = (path.as_uri(), "data:image/", "blob:")
-        page.on("request", lambda request: None if request.url.startswith(own) else trouble.append(request.url))
-        page.goto(path.as_uri() + address)
-        return page
-
-    yield opener
-    assert trouble == []
-    for context in contexts:
-        context.close()
-
-
-def until(page, condition):
-    """Waits for something to be true; playwright's own way of waiting is `eval`, which the page's policy forbids."""
-    for _ in range(300):
-        if page.evaluate(condition):
-            return
-        page.wait_for_timeout(20)
-    raise AssertionError(condition)
-
-
 STARTED = "() => window.explorer && window.explorer.sides.every(side => side.shown !== null)"
 
 
 @pytest.mark.parametrize("width", [1200, 420])
 def test_page_shows_verdicts_and_figure(page_path, opened, width):
-    page = opened(page_path, width=width)
+    page = opened(page_path, viewport={"width": width, "height": 900})
     verdicts = page.locator("#verdicts > tbody > tr")
     assert verdicts.count() == 1 + len(DEFAULT.claims)  # a heading and a row per claim
     for number, claim in enumerate(DEFAULT.claims, start=1):
@@ -142,8 +93,7 @@ def test_page_shows_verdicts_and_figure(page_path, opened, width):
     case.locator("summary").click()
     assert case.locator("table").is_visible()
     assert page.locator("#settings .wide").inner_text().count("preset: depths") == 1
-    overflow = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-    assert overflow <= 0, "the page scrolls sideways"
+    assert overflow(page) <= 0
     assert page_path.stat().st_size < LARGEST_PAGE
 
 
@@ -206,12 +156,10 @@ def test_hostile_texts_stay_text(opened, tmp_path):
     assert page.locator(".figure figcaption").text_content() == everything
     assert page.locator("#settings code").all_text_contents() == [everything, everything]
     assert page.locator("#switch-0").evaluate("list => list.options[0].textContent") == f"{HOSTILE[1]}"
-    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+    assert overflow(page) <= 0
 
 
 def test_the_policy_refuses_what_is_not_the_pages_own(page_path, browser):
-    from tests.browser.test_explorer import ATTEMPTS
-
     page = browser.new_context(offline=True).new_page()
     page.goto(page_path.as_uri())
     assert page.evaluate(ATTEMPTS) == []
@@ -223,18 +171,10 @@ def test_without_decoders_the_page_says_how_to_get_them(opened, tmp_path):
     assert page.locator("#plane").count() == 0
 
 
-AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
-
-
-@pytest.mark.skipif(not AXE.is_file(), reason="no npm install here")
+@needs_axe
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_axe_finds_no_fault(browser, page_path, scheme):
-    page = browser.new_context(offline=True, color_scheme=scheme, bypass_csp=True).new_page()
-    page.goto(page_path.as_uri())
-    until(page, STARTED)
-    page.evaluate(AXE.read_text() + ";0")
-    faults = page.evaluate("() => axe.run().then(found => found.violations.map(v => `${v.impact}: ${v.help}`))")
-    assert faults == []
+    assert faults(browser, page_path, STARTED, color_scheme=scheme) == []
 
 
 @pytest.mark.slow

@@ -8,10 +8,10 @@ from torch import nn
 import recombine as rc
 from recombine.page.training import FAILED, FILLED, LIVE, training_panel
 from recombine.reproduction.report.parts import policy
-from tests.browser.test_explorer import ATTEMPTS, AXE, until
-from tests.browser.test_report import browser  # noqa: F401  a fixture
+from tests.browser.conftest import ATTEMPTS, faults, needs_axe, overflow, until
 
 pytestmark = pytest.mark.browser
+LEARNS = "() => (window.training.run?.latest?.step ?? 0) > 0"
 MOST_WAITS = 900
 """Of a tenth of a second, for a training on a machine that is busy with other tests."""
 
@@ -34,24 +34,15 @@ def saved(tmp_path_factory):
 
 
 @pytest.fixture
-def opened(browser, saved):  # noqa: F811
-    """Opens the page, and looks afterwards that it logged nothing and asked for nothing but its own worker."""
-    trouble, contexts = [], []
+def shown(opened, saved):
+    """Opens the page once the panel is there."""
 
     def opener(path=saved, **settings):
-        contexts.append(browser.new_context(offline=True, **settings))
-        page = contexts[-1].new_page()
-        page.on("console", lambda message: trouble.append(message.text))
-        page.on("pageerror", lambda error: trouble.append(str(error)))
-        page.on("request", lambda r: trouble.append(r.url) if not r.url.startswith((path.as_uri(), "blob:")) else None)
-        page.goto(path.as_uri())
+        page = opened(path, **settings)
         until(page, "() => Boolean(window.training)")
         return page
 
-    yield opener
-    assert trouble == []
-    for context in contexts:
-        context.close()
+    return opener
 
 
 def finish(page):
@@ -69,8 +60,8 @@ def step_of(page):
 
 
 @pytest.mark.slow
-def test_the_box_fills_with_stripes_and_fails_without(opened, tmp_path):
-    page = opened(rc.explore(nn.Linear(2, 16), "x=0:3,y=0:3", training=True).save(tmp_path / "page.html"))
+def test_the_box_fills_with_stripes_and_fails_without(shown, tmp_path):
+    page = shown(rc.explore(nn.Linear(2, 16), "x=0:3,y=0:3", training=True).save(tmp_path / "page.html"))
     for stripes in (False, True):
         page.locator("#training-stripes").set_checked(stripes)
         page.locator("#training-run").click()
@@ -85,8 +76,8 @@ def test_the_box_fills_with_stripes_and_fails_without(opened, tmp_path):
     assert int(shares[0].rstrip(" %")) <= 60 < 90 <= int(shares[1].rstrip(" %"))
 
 
-def test_the_box_soon_fills_with_stripes(opened):
-    page = opened()
+def test_the_box_soon_fills_with_stripes(shown):
+    page = shown()
     page.locator("#training-stripes").check()
     page.locator("#training-run").click()
     for _ in range(MOST_WAITS):
@@ -98,8 +89,8 @@ def test_the_box_soon_fills_with_stripes(opened):
     assert latest["step"] < LIVE.recipe.steps
 
 
-def test_starts_pauses_goes_on_and_resets_by_keyboard(opened):
-    page = opened()
+def test_starts_pauses_goes_on_and_resets_by_keyboard(shown):
+    page = shown()
     page.locator("#training-run").focus()
     page.keyboard.press("Enter")
     until(page, "() => (window.training.run?.latest?.step ?? 0) > 3")
@@ -128,8 +119,8 @@ def test_starts_pauses_goes_on_and_resets_by_keyboard(opened):
 
 
 @pytest.mark.slow
-def test_a_seed_decides_the_training(opened):
-    page = opened()
+def test_a_seed_decides_the_training(shown):
+    page = shown()
     first = {}
     for seed in ("3", "4", "3"):
         page.locator("#training-seed").fill(seed)
@@ -144,19 +135,19 @@ def test_a_seed_decides_the_training(opened):
 
 
 @pytest.mark.slow
-def test_another_choice_while_it_trains_begins_again(opened):
-    page = opened()
+def test_another_choice_while_it_trains_begins_again(shown):
+    page = shown()
     page.locator("#training-run").click()
     until(page, "() => (window.training.run?.latest?.step ?? 0) > 8")
     page.evaluate("document.getElementById('training-stripes').click()")
     assert page.evaluate("window.training.run.latest") is None
-    until(page, "() => (window.training.run?.latest?.step ?? 0) > 0")
+    until(page, LEARNS)
     assert page.evaluate("window.training.run.stripes")
     assert page.evaluate("window.training.latest.without.latest.step") > 8
 
 
-def test_a_combination_is_chosen_and_drawn(opened):
-    page = opened(viewport={"width": 400, "height": 800}, has_touch=True)
+def test_a_combination_is_chosen_and_drawn(shown):
+    page = shown(viewport={"width": 400, "height": 800}, has_touch=True)
     page.locator("#training-run").click()
     until(page, "() => (window.training.run?.latest?.step ?? 0) > 3")
     page.locator("#training-map").scroll_into_view_if_needed()
@@ -164,24 +155,24 @@ def test_a_combination_is_chosen_and_drawn(opened):
     page.touchscreen.tap(box["x"] + box["width"] - 3, box["y"] + 3)
     until(page, "() => window.training.run.latest.point === 27 * 28")
     assert page.locator("#training-where").inner_text() == "This combination is trained on."
-    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+    assert overflow(page) <= 0
 
 
 @pytest.mark.slow
-def test_reduced_motion_draws_less_often(opened):
-    page = opened(reduced_motion="reduce")
+def test_reduced_motion_draws_less_often(shown):
+    page = shown(reduced_motion="reduce")
     page.locator("#training-run").click()
-    until(page, "() => (window.training.run?.latest?.step ?? 0) > 0")
+    until(page, LEARNS)
     first = page.evaluate("window.training.run.accuracies.length")
     page.wait_for_timeout(1000)
     assert page.evaluate("window.training.run.accuracies.length") <= first + 1
 
 
-def test_the_policy_lets_only_the_panels_worker_in(browser, saved):  # noqa: F811
+def test_the_policy_lets_only_the_panels_worker_in(browser, saved):
     page = browser.new_context(offline=True).new_page()
     page.goto(saved.as_uri())
     page.locator("#training-run").click()
-    until(page, "() => (window.training.run?.latest?.step ?? 0) > 0")
+    until(page, LEARNS)
     assert page.evaluate(ATTEMPTS) == []
     refused = """() => [
       () => new Worker(URL.createObjectURL(new Blob(['0']))), () => trustedTypes.createPolicy('another', {}),
@@ -190,13 +181,7 @@ def test_the_policy_lets_only_the_panels_worker_in(browser, saved):  # noqa: F81
     assert page.evaluate(refused) == ["refused"] * 3
 
 
-@pytest.mark.skipif(not AXE.is_file(), reason="no npm install here")
+@needs_axe
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
-def test_axe_finds_no_fault(browser, saved, scheme):  # noqa: F811
-    page = browser.new_context(offline=True, color_scheme=scheme, bypass_csp=True).new_page()
-    page.goto(saved.as_uri())
-    page.locator("#training-run").click()
-    until(page, "() => (window.training.run?.latest?.step ?? 0) > 0")
-    page.evaluate(AXE.read_text() + ";0")
-    faults = page.evaluate("() => axe.run().then(found => found.violations.map(v => `${v.impact}: ${v.help}`))")
-    assert faults == []
+def test_axe_finds_no_fault(browser, saved, scheme):
+    assert faults(browser, saved, LEARNS, before="#training-run", color_scheme=scheme) == []

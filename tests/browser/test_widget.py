@@ -6,7 +6,6 @@ import pytest
 from torch import nn
 
 import recombine as rc
-from tests.browser.test_report import browser  # noqa: F401  a fixture
 
 pytestmark = pytest.mark.browser
 
@@ -29,12 +28,12 @@ STRICT = "<meta http-equiv='Content-Security-Policy' content=\"require-trusted-t
 
 
 @pytest.fixture(scope="module")
-def html(browser):  # noqa: F811
+def html(browser):
     return rc.explore(nn.Linear(2, 9), "x=0:2,y=0:2", title="within").html
 
 
 @pytest.mark.parametrize("head", ["", STRICT], ids=["plain", "trusted types"])
-def test_the_page_runs_in_a_frame_and_shares_its_view(browser, html, head):  # noqa: F811
+def test_the_page_runs_in_a_frame_and_shares_its_view(browser, html, head):
     page = browser.new_context(offline=True).new_page()
     trouble = []
     page.on("pageerror", lambda error: trouble.append(str(error)))

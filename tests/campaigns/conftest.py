@@ -50,7 +50,7 @@ def finished_store(zygote, tmp_path_factory):
     return path
 
 
-@pytest.fixture(params=["list", "verify", "export"])
+@pytest.fixture(params=["list", "verify"])
 def looking(request, zygote, finished_store, tmp_path):
     """A command that only reads a store."""
     scene = Looking(zygote, tmp_path.resolve() / "store", tmp_path.resolve() / "log")

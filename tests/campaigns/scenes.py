@@ -135,18 +135,9 @@ class Looking(Scene):
     finished_store: Path
     command: str
 
-    @property
-    def table(self) -> str:
-        """What `export` writes, where no fault strikes."""
-        return str(self.log.with_name("table.csv"))
-
     def words(self) -> list[str]:
-        if self.command == "verify":
-            return ["verify", str(self.folder)]
-        return ["runs", self.command, *([self.table] if self.command == "export" else []), "--store", str(self.folder)]
-
-    def contents(self) -> Step:
-        return ["text", self.table]
+        store = str(self.folder)
+        return ["verify", store] if self.command == "verify" else ["runs", "list", "--store", store]
 
     def readers(self) -> list[Step]:
         return []
@@ -199,13 +190,9 @@ def unacceptable(outcome: Outcome) -> str | None:
 
 def leftovers(folder: Path) -> list[str]:
     """What nobody needs once a command has finished: temporaries, checkpoints and locks of finished runs."""
-    found = []
-    for path in sorted(folder.rglob("*")):
-        room = path.parent.name
-        hidden = path.name.startswith(".")
-        if hidden or room in ("tmp", "checkpoints", "damaged") or room == "locks":
-            found.append(str(path.relative_to(folder)))
-    return found
+    rooms = ("tmp", "checkpoints", "damaged", "locks")
+    paths = [path for path in sorted(folder.rglob("*")) if path.name.startswith(".") or path.parent.name in rooms]
+    return [str(path.relative_to(folder)) for path in paths]
 
 
 def struck(scene: Scene) -> list[Call]:

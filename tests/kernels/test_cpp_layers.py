@@ -49,13 +49,11 @@ def test_narrow_convolutions_agree_with_torch(batch, channels, out, height, widt
 @needs_compiler
 @pytest.mark.parametrize(
     ("images", "weights", "biases"),
-    [((1, 2, 4, 4), (3, 1, 3, 3), (3,)), ((1, 2, 4, 4), (3, 2, 3, 3), (2,)), ((1, 2, 4, 4), (3, 2, 5, 5), (3,))],
+    [((1, 2, 4, 4), (3, 1, 3, 3), (3,)), ((1, 2, 4, 4), (3, 2, 3, 3), (2,))],
 )
 def test_narrow_convolutions_that_do_not_fit_are_refused(images, weights, biases):
     with pytest.raises(ValueError, match="weights of"):
         NarrowConvolution.apply(*(torch.ones(shape) for shape in (images, weights, biases)))
-    with pytest.raises(ValueError, match="expected: float32"):
-        NarrowConvolution.apply(*(torch.ones(shape).double() for shape in (images, weights, biases)))
 
 
 @needs_compiler
@@ -65,7 +63,7 @@ def test_a_low_rank_network_has_torchs_outputs_penalties_and_gradients(vectors):
     ensemble = Ensemble([spec], CPU)
     weights = ensemble.initial().weights[0].requires_grad_()
     inputs, targets = ensemble.examples.inputs[:9], ensemble.examples.targets[:9]
-    assert ensemble.objective.dispatch.one(weights, inputs, torch.float32) is not None, "the kernels did not take it"
+    assert ensemble.objective.fast_outputs(weights, inputs) is not None, "the kernels did not take it"
     terms = torch.tensor([0.3, 0.2, 0.1])
     ends = []
     for way in (contextlib.nullcontext(), kernels.without("narrow")):
@@ -98,15 +96,6 @@ def test_adamw_is_torchs(beta2):
     torch.testing.assert_close(moments[1][0], kept["exp_avg_sq"], rtol=2e-6, atol=0)
 
 
-def test_adamw_in_double_precision_is_torchs_own():
-    weights, moment = torch.ones(1, 8, dtype=torch.float64), torch.zeros(1, 8, dtype=torch.float64)
-    adamw_update(
-        weights, moment, moment.clone(), torch.tensor([0]), torch.ones(1, 8, dtype=torch.float64), torch.tensor([True]),
-        lr=torch.tensor([0.5]), weight_decay=torch.tensor([0.0]), beta1=0.9, beta2=0.99, epsilon=0.0,
-    )  # fmt: skip
-    assert torch.allclose(weights, torch.full_like(weights, 0.5))
-
-
 TYPES = {
     "long": ctypes.c_long, "float": ctypes.c_float, "float*": ctypes.c_void_p,
     "unsigned char*": ctypes.POINTER(ctypes.c_ubyte), "long*": ctypes.POINTER(ctypes.c_long),
@@ -121,11 +110,3 @@ def test_signatures_are_those_of_the_sources():
             words = [re.sub(r"\bconst |\b__restrict ", "", " ".join(part.split())) for part in arguments.split(",")]
             declared[name] = tuple(TYPES[word.rsplit(" ", 1)[0]] for word in words)
     assert declared == build.SIGNATURES
-
-
-@needs_compiler
-def test_arguments_that_do_not_fit_are_refused():
-    with pytest.raises(ctypes.ArgumentError):
-        build.call("adamw", *[0] * 4, 0, *["1"] * 7)
-    with pytest.raises(TypeError):
-        build.call("adamw", *[0] * 4)

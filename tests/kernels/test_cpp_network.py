@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from recombine.decoders.cnn import Convolution
-from recombine.kernels.cpp.network import TransposedConvolutions, takes
+from recombine.kernels.cpp.network import TransposedConvolutions
 from recombine.kernels.cpp.plan import BLOCK, Plan
 from recombine.kernels.shapes import NetworkShape
 from recombine.specs import RunSpec
@@ -83,7 +83,7 @@ def test_a_whole_network_has_torchs_outputs_and_gradients(size, decoder):
     ensemble = Ensemble([spec], CPU)
     weights = ensemble.initial().weights[0].requires_grad_()
     inputs = ensemble.examples.inputs[:9]
-    result = ensemble.objective.dispatch.one(weights, inputs, torch.float32)
+    result = ensemble.objective.fast_outputs(weights, inputs)
     assert result is not None, "the kernels did not take it"
     fast, plain = result.outputs, ensemble.objective.outputs(weights, inputs, torch.float32)
     assert fast.shape == plain.shape == (9, size, size)
@@ -113,51 +113,6 @@ def test_it_goes_backward_once():
 
 
 @needs_compiler
-@pytest.mark.parametrize(
-    ("vector", "codes"),
-    [(torch.ones(10), torch.ones(2, 3)), (torch.ones(9999, dtype=torch.float64), torch.ones(2, 3)),
-     (torch.ones(9999), torch.ones(2, 4)), (torch.ones(9999), torch.ones(2, 3).double())],
-)  # fmt: skip
-def test_what_does_not_fit_is_refused(vector, codes):
-    with pytest.raises(ValueError, match="expected"):
-        images_of(vector, codes, shapes_of(network(3, 2, 16, (False,))))
-
-
-@needs_compiler
-def test_another_type_is_refused():
-    shapes = shapes_of(network(3, 2, 16, (False,)))
-    assert takes(shapes, 4, torch.float32)
-    assert not takes(shapes, 4, torch.bfloat16)
-    with pytest.raises(ValueError, match="expected: float32"):
-        TransposedConvolutions.apply(torch.ones(9999), torch.ones(2, 3), shapes, torch.bfloat16)
-
-
-@pytest.mark.parametrize(
-    "module",
-    [
-        nn.Sequential(nn.ConvTranspose2d(3, 16, 2)),
-        nn.Sequential(nn.ConvTranspose2d(3, 16, 2), nn.ConvTranspose2d(16, 16, 5), nn.Conv2d(16, 1, 3)),
-        nn.Sequential(nn.ConvTranspose2d(3, 16, 2), nn.ConvTranspose2d(16, 8, 3), nn.Conv2d(8, 1, 3)),
-        nn.Sequential(nn.ConvTranspose2d(3, 16, 2), nn.Conv2d(16, 2, 3)),
-    ],
-)
-def test_other_networks_are_refused_by_their_shapes(module):
-    with pytest.raises(ValueError, match="are not those of transposed convolutions"):
-        NetworkShape.of(shapes_of(module))
-
-
-@pytest.mark.parametrize("size", [7, 10, 28])
-def test_shapes_say_what_the_decoder_is(size):
-    spec = RunSpec(task=BumpTask(size=size), decoder="cnn:width=5:depth=3")
-    first, *blocks, _ = spec.decoder.convolutions(spec.interface)
-    shape = NetworkShape.of(shapes_of(spec.module()))
-    assert (shape.code, shape.channels, shape.first) == (first.inputs, first.outputs, first.kernel)
-    assert shape.doubles == tuple(block.doubles for block in blocks)
-    *_, (_, last), _ = spec.module().walk(torch.zeros(1, shape.code))
-    assert last.shape[1:] == (5, shape.size, shape.size)
-
-
-@needs_compiler
 def test_padding_has_no_gradient_and_no_part_in_the_outputs():
     """The same numbers as a network of whole blocks whose other channels are zero."""
     shapes, wide_shapes = (shapes_of(network(3, 2, channels, (True, False))) for channels in (5, BLOCK))
@@ -174,3 +129,13 @@ def test_padding_has_no_gradient_and_no_part_in_the_outputs():
         ends.append((images, torch.autograd.grad(images.square().sum(), parameters)[0]))
     assert torch.equal(ends[0][0], ends[1][0])
     assert torch.equal(ends[0][1], plan.cropped(ends[1][1], plan.parameters))
+
+
+@needs_compiler
+@pytest.mark.parametrize(("numbers", "code", "dtype"), [(10, 3, "float32"), (9999, 4, "float32"), (9999, 3, "float64")])
+def test_what_does_not_fit_is_refused(numbers, code, dtype):
+    shapes, dtype = shapes_of(network(3, 2, 16, (False,))), getattr(torch, dtype)
+    with pytest.raises(ValueError, match="must fit"):
+        images_of(torch.ones(numbers, dtype=dtype), torch.ones(2, code, dtype=dtype), shapes)
+    with pytest.raises(ValueError, match="are not those of transposed convolutions"):
+        NetworkShape.of(shapes[:2])

@@ -7,8 +7,7 @@ from recombine import kernels
 from recombine.decoders import CNN, LowRank
 from recombine.kernels.cpp import network
 from recombine.kernels.cpp.chunks import MAX_CHUNKS, chunks_of
-from recombine.training import Ensemble
-from tests.kernels.compiled import CPU, Threads, near, needs_compiler, trained
+from tests.kernels.compiled import Threads, near, needs_compiler, trained
 from tests.small import small_spec
 
 
@@ -45,14 +44,6 @@ def test_training_without_them_is_the_same_within_rounding(decoder, off):
 
 
 @needs_compiler
-def test_they_compute_in_float32_only(monkeypatch):
-    half = small_spec(CNN(width=16, depth=2), precision="bf16", steps=2)
-    used = trained(half)
-    monkeypatch.setattr(network, "takes", lambda *arguments: pytest.fail("asked in bf16"))
-    assert torch.equal(used.weights, trained(half).weights)
-
-
-@needs_compiler
 @pytest.mark.parametrize("width", [8, 24])
 def test_widths_that_are_no_whole_blocks_train_padded(width, monkeypatch):
     """To torch's weights within rounding; AdamW sees the network's own parameters alone."""
@@ -72,11 +63,3 @@ def test_widths_that_are_no_whole_blocks_train_padded(width, monkeypatch):
     assert fast.weights.shape == fast.mean.shape == plain.weights.shape
     assert torch.allclose(fast.errors[0], plain.errors[0], rtol=1e-4)
     near(fast.weights, plain.weights)
-
-
-@pytest.mark.parametrize("decoder", [CNN(width=24, depth=1), LowRank()], ids=["cnn", "low_rank"])
-def test_without_kernels_networks_are_torchs(decoder):
-    ensemble = Ensemble([small_spec(decoder)], CPU)
-    with kernels.without():
-        weights, inputs = ensemble.initial().weights[0], ensemble.examples.inputs[:2]
-        assert ensemble.objective.dispatch.one(weights, inputs, torch.float32) is None

@@ -1,73 +1,10 @@
 """Decoders as people write them, after public designs: none uses anything of this package."""
 
 import math
-from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
 from torch import nn
-
-
-class ConvVAEDecoder(nn.Module):
-    """The decoder of the usual convolutional VAE: linear, batch norm, transposed convolutions, LeakyReLU, Tanh."""
-
-    def __init__(self, latent_dim=2, hidden_dims=(32, 16, 8)):
-        super().__init__()
-        self.decoder_input = nn.Linear(latent_dim, hidden_dims[0] * 4)
-        modules = []
-        for before, after in pairwise(hidden_dims):
-            modules.append(
-                nn.Sequential(
-                    nn.ConvTranspose2d(before, after, kernel_size=3, stride=2, padding=1, output_padding=1),
-                    nn.BatchNorm2d(after),
-                    nn.LeakyReLU(),
-                )
-            )
-        self.decoder = nn.Sequential(*modules)
-        last = hidden_dims[-1]
-        self.final_layer = nn.Sequential(
-            nn.ConvTranspose2d(last, last, kernel_size=3, stride=2, padding=1, output_padding=1),
-            nn.BatchNorm2d(last),
-            nn.LeakyReLU(),
-            nn.Conv2d(last, out_channels=3, kernel_size=3, padding=1),
-            nn.Tanh(),
-        )
-        self.width = hidden_dims[0]
-
-    def forward(self, z):
-        result = self.decoder_input(z)
-        result = result.view(-1, self.width, 2, 2)
-        return self.final_layer(self.decoder(result))
-
-
-class SineLayer(nn.Module):
-    """A layer of SIREN (Sitzmann et al. 2020)."""
-
-    def __init__(self, in_features, out_features, is_first=False, omega_0=30):
-        super().__init__()
-        self.omega_0 = omega_0
-        self.linear = nn.Linear(in_features, out_features)
-        bound = 1 / in_features if is_first else math.sqrt(6 / in_features) / omega_0
-        nn.init.uniform_(self.linear.weight, -bound, bound)
-
-    def forward(self, x):
-        return torch.sin(self.omega_0 * self.linear(x))
-
-
-class Siren(nn.Module):
-    """An implicit image: pixel coordinates beside the factors, through sines."""
-
-    def __init__(self, size=12, hidden=24):
-        super().__init__()
-        self.net = nn.Sequential(SineLayer(4, hidden, is_first=True), SineLayer(hidden, hidden), nn.Linear(hidden, 1))
-        axis = torch.linspace(-1, 1, size)
-        self.register_buffer("coords", torch.stack(torch.meshgrid(axis, axis, indexing="ij"), dim=-1).reshape(-1, 2))
-        self.size = size
-
-    def forward(self, latents):
-        coords = self.coords.unsqueeze(0).expand(latents.shape[0], -1, -1)
-        z = (latents / 14 - 1).unsqueeze(1).expand(-1, coords.shape[1], -1)
-        return self.net(torch.cat([coords, z], dim=-1)).view(-1, self.size, self.size)
 
 
 class DoubleConv(nn.Module):
@@ -172,7 +109,7 @@ class ResNetGenerator(nn.Module):
         return {"images": F.softplus(self.to_rgb(self.norm(x)))}
 
 
-FOREIGN = {module.__name__: module for module in (ConvVAEDecoder, Siren, UNet, PatchTransformer, ResNetGenerator)}
+FOREIGN = {module.__name__: module for module in (UNet, PatchTransformer, ResNetGenerator)}
 
 
 def foreign(name):

@@ -1,6 +1,5 @@
 """Runs as a table, and the one expression that selects among them."""
 
-import doctest
 import sys
 
 import pandas
@@ -8,8 +7,8 @@ import pytest
 
 import recombine as rc
 from recombine.errors import InvalidValue
-from recombine.store import Store, flattened, table
-from recombine.store.table import _plain, parquet
+from recombine.store import Store, flattened
+from recombine.store.table import parquet
 from tests.command import captured, run
 from tests.small import small_spec
 from tests.store.saving import saved
@@ -87,55 +86,11 @@ def test_fields_that_are_lists_are_text_and_missing_ones_are_missing(store_path)
     assert pandas.read_parquet(store_path / "table.parquet")["task.holdout.low"].tolist()[:2] == ["[2, 3]", "2"]
 
 
-def test_loaded_as_frame_and_dataset(filled, tmp_path):
-    frame = rc.load(filled, "seed >= 4")
-    assert frame["status"].tolist() == ["done", "diverged"]
-    dataset = rc.load(filled.path, form="dataset", arrays=["error"])
-    assert dataset["ood_accuracy"].values.tolist() == [seed / 5 for seed in range(6)]
-    assert dataset["error"].shape == (6, 4)
-    assert dataset.where(dataset["status"] == "done", drop=True).sizes["run"] == 5
-    dataset.to_netcdf(tmp_path / "runs.nc", engine="h5netcdf")
-    assert rc.load(filled, "seed > 9").empty
-    assert rc.load(filled, "seed > 9", form="dataset").sizes["run"] == 0
-
-
-def test_loaded_to_parquet_in_one_call(filled, tmp_path):
-    pytest.importorskip("pyarrow")
-    frame = rc.load(filled.path, "seed >= 4", to=tmp_path / "runs.parquet")
-    again = pandas.read_parquet(tmp_path / "runs.parquet")
-    assert again.index.tolist() == frame.index.tolist()
-    assert again["ood_accuracy"].tolist() == frame["ood_accuracy"].tolist() == [0.8, 1.0]
-
-
-def test_without_pyarrow_one_line_says_what_to_install(filled, tmp_path, monkeypatch):
+def test_without_pyarrow_one_line_says_what_to_install(filled, monkeypatch):
     for name in ("pyarrow", "fastparquet"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(rc.RecombineError, match="pip install pyarrow"):
-        rc.load(filled, to=tmp_path / "runs.parquet")
-    assert not list(tmp_path.glob("*.parquet"))
-
-
-def test_examples():
-    assert not doctest.testmod(table).failed
-
-
-@pytest.mark.parametrize(
-    ("given", "what"),
-    [({"to": "runs.csv"}, "parquet"), ({"to": "runs.parquet", "form": "dataset"}, "frame"),
-     ({"arrays": ["error"]}, "arrays"), ({"form": "dataset", "arrays": ["heat"]}, "error"),
-     ({"store": "nowhere"}, "store")],
-)  # fmt: skip
-def test_mistakes_are_one_line(given, what, filled):
-    with pytest.raises(rc.RecombineError, match=what) as caught:
-        rc.load(**{"store": filled, **given})
-    assert len(str(caught.value).splitlines()) == 1
-
-
-@pytest.mark.parametrize("dtype", [object, None], ids=["objects", "as pandas likes"])
-def test_a_missing_string_is_empty_in_a_dataset(dtype):
-    plain = _plain(pandas.Series(["done", None, "diverged"], dtype=dtype))
-    assert plain.dtype.kind == "U"
-    assert plain.tolist() == ["done", "", "diverged"]
+        parquet(filled.table())
 
 
 def test_the_command_lists_and_exports_what_meets(filled, tmp_path, capsys):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from recombine.errors import InvalidValue, RecombineError, StoreError
-from recombine.store import Store, filesystems
+from recombine.errors import InvalidValue, RecombineError
+from recombine.store import Store
 from recombine.sweep import train
 from tests.command import captured
 from tests.small import small_spec
@@ -198,12 +198,3 @@ def test_an_absent_scheduler_is_one_line_and_finished_runs_need_none(store_path,
     assert (outcome.code, outcome.err.count("\n")) == (2, 1)
     assert captured(words, capsys).code == 0
     assert captured(f"{words} {nobody}", capsys).code == 0
-
-
-def test_a_cluster_needs_locks_that_all_hosts_see(store_path, tmp_path, monkeypatch):
-    (tmp_path / "mountinfo").write_text(f"2 1 0:2 / {store_path.parent} rw - fuse.sshfs host:/ rw\n")
-    monkeypatch.setattr(filesystems, "MOUNTS", tmp_path / "mountinfo")
-    monkeypatch.setenv("RECOMBINE_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(StoreError, match=r"fuse\.sshfs"):
-        train(small_spec("mlp"), store_path, scheduler="tcp://127.0.0.1:1")
-    assert train(small_spec("mlp", steps=1), store_path)[0].status == "done"

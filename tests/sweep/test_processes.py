@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,11 @@ import torch
 
 from recombine.errors import Interrupted, InvalidValue, RecombineError, StoreError
 from recombine.store import Store
-from recombine.sweep import executors, train
-from tests.command import run
+from recombine.sweep import executors, processes, train
 from tests.small import small_spec
 
 ROOT = Path(__file__).parents[2]
-STEPS = 250
+STEPS = 120
 SPECS = [small_spec("mlp", seed=seed, steps=STEPS) for seed in range(4)]
 NEVER = 1e6
 """Seconds between checkpoints: there is one only if training was stopped in good order."""
@@ -57,14 +55,6 @@ def forked(monkeypatch):
     torch.set_num_threads(1)
 
 
-@pytest.fixture
-def no_children(monkeypatch):
-    def start(process):
-        raise AssertionError("a process was started")
-
-    monkeypatch.setattr(multiprocessing.context.SpawnProcess, "start", start)
-
-
 def when_both_train(act):
     """A `watch` that acts once, when two runs are being trained, on the children."""
     acted = []
@@ -77,14 +67,9 @@ def when_both_train(act):
     return watch
 
 
-def test_two_processes_give_the_bits_of_one(alone, tmp_path, monkeypatch):
-    """The parent looks at a run when it is told of it, not at all pending ones, five times a second."""
-    seen, looked, find = [], [], Store.find
-    monkeypatch.setattr(Store, "find", lambda self, key, **how: looked.append(key) or find(self, key, **how))
+def test_two_processes_give_the_bits_of_one(alone, tmp_path):
+    seen = []
     runs = train(SPECS[::-1], tmp_path / "store", device="cpu", processes=2, watch=seen.append)
-    looks = Counter(looked)
-    assert set(looks) == {spec.digest for spec in SPECS}
-    assert max(looks.values()) <= 3  # at the start, when it is told, and once more at the end
     assert [run.key for run in runs] == [spec.digest for spec in SPECS[::-1]]
     assert contents(tmp_path / "store") == contents(alone)
     assert threads(runs) == {"cpu (1 threads)"}
@@ -98,23 +83,15 @@ def test_two_processes_give_the_bits_of_one(alone, tmp_path, monkeypatch):
     assert (last.finished, last.members, last.steps_done, last.steps_left) == (4, 0, 4 * STEPS, 0)
 
 
-def test_one_process_is_this_one_with_one_thread(tmp_path, no_children):
+def test_no_process_is_started_for_one_run(alone, tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "_Workers", None)
+    assert [run.key for run in train(SPECS, alone, device="cpu", processes=3)] == [spec.digest for spec in SPECS]
     torch.set_num_threads(2)
-    assert threads(train([small_spec()], tmp_path / "store", device="cpu", processes=1)) == {"cpu (1 threads)"}
+    assert threads(train([small_spec()], tmp_path / "store", device="cpu", processes=3)) == {"cpu (1 threads)"}
     assert threads(train([small_spec(seed=1)], tmp_path / "store", device="cpu")) == {"cpu (2 threads)"}
 
 
-def test_no_process_is_started_for_nothing(alone, tmp_path, no_children):
-    stamps = {path: path.stat().st_mtime_ns for path in alone.rglob("runs/*/*")}
-    assert [run.key for run in train(SPECS, alone, device="cpu", processes=3)] == [spec.digest for spec in SPECS]
-    assert {path: path.stat().st_mtime_ns for path in alone.rglob("runs/*/*")} == stamps
-    new = [small_spec(seed=seed) for seed in range(8, 10)]
-    assert len(train(new[:1], tmp_path / "store", device="cpu", processes=3)) == 1
-    with pytest.raises(AssertionError, match="a process was started"):
-        train(new + SPECS[:1], tmp_path / "store", device="cpu", processes=2)
-
-
-def test_interrupted_it_goes_on_to_the_same_bits(alone, tmp_path):
+def test_interrupted_it_goes_on_to_the_same_bits(alone, tmp_path, forked):
     def interrupt(children):
         for _ in range(2):  # Ctrl-C reaches the children too, perhaps twice, and must not tear a step
             os.kill(children[0].pid, signal.SIGINT)
@@ -163,14 +140,8 @@ def test_the_others_take_the_work_of_a_killed_child(alone, tmp_path, forked):
     assert multiprocessing.active_children() == []
 
 
-def test_when_all_children_are_killed_it_says_so(tmp_path, monkeypatch):
-    start = multiprocessing.context.SpawnProcess.start
-
-    def start_and_kill(process):
-        start(process)
-        process.kill()
-
-    monkeypatch.setattr(multiprocessing.context.SpawnProcess, "start", start_and_kill)
+def test_when_all_children_are_killed_it_says_so(tmp_path, forked, monkeypatch):
+    monkeypatch.setattr(processes, "run_worker", lambda *work: os.kill(os.getpid(), signal.SIGKILL))
     with pytest.raises(RecombineError, match=r"exit codes -9, -9"):
         train(SPECS, tmp_path / "store", device="cpu", processes=2)
     assert multiprocessing.active_children() == []
@@ -191,20 +162,8 @@ def test_an_error_of_a_child_arrives_as_it_is(tmp_path, forked):
 
 
 def test_processes_are_for_a_cpu_and_at_least_one(tmp_path, monkeypatch):
-    with pytest.raises(InvalidValue, match="processes"):
-        train(SPECS, tmp_path / "store", device="cpu", processes=0)
-    with pytest.raises(InvalidValue, match="processes"):
-        train(SPECS, tmp_path / "store", processes=2, scheduler="tcp://127.0.0.1:1")
     monkeypatch.setattr(executors, "resolve_device", lambda name: torch.device("cuda"))
-    with pytest.raises(InvalidValue, match="processes"):
-        train(SPECS, tmp_path / "store", processes=2)
+    for given in ({"processes": 0}, {"processes": 2, "scheduler": "tcp://127.0.0.1:1"}, {"processes": 2}):
+        with pytest.raises(InvalidValue, match="processes"):
+            train(SPECS, tmp_path / "store", **given)
     assert not (tmp_path / "store").exists()
-
-
-def test_the_command_takes_processes(store_path, capsys):
-    torch.set_num_threads(2)
-    small = "train --size 8 --decoder mlp --width 4 --depth 1 --steps 2 --samples 20 --device cpu --processes"
-    assert run(*small.split(), "0") == 2
-    assert not store_path.exists()
-    assert run(*small.split(), "1") == 0
-    assert threads(Store(store_path).runs()) == {"cpu (1 threads)"}

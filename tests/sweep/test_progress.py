@@ -10,8 +10,7 @@ from rich.console import Console
 import recombine as rc
 from recombine.sweep import Progress
 from recombine.sweep import progress as progresses
-from recombine.sweep.progress import TrainingBar, bar_for, duration
-from tests.small import small_spec
+from recombine.sweep.progress import TrainingBar
 
 
 class Clock:
@@ -53,12 +52,6 @@ def test_a_training_of_a_moment_and_nothing_to_train_say_nothing(capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_durations():
-    assert [duration(seconds) for seconds in (0.4, 59.4, 61, 3599, 7500)] == [
-        "0 s", "59 s", "1 min 01 s", "59 min 59 s", "2 h 05 min",
-    ]  # fmt: skip
-
-
 @pytest.fixture
 def screen(monkeypatch):
     """What stands for standard error, as a terminal or a notebook."""
@@ -78,24 +71,17 @@ def test_a_terminal_shows_runs_members_and_error(screen):
     assert (task.completed, task.fields["runs"]) == (100, "8/8")
 
 
-def test_a_notebook_shows_a_bar_too(screen):
-    screen.is_jupyter = True
-    assert bar_for("auto", None).shown
-
-
 @pytest.mark.parametrize(
     ("setting", "watched", "terminal", "shown"),
     [("auto", False, True, True), ("auto", False, False, False), ("auto", True, True, False),
      (True, True, False, True), (True, False, False, True), (False, False, True, False)],
 )  # fmt: skip
-def test_where_a_bar_is_shown(setting, watched, terminal, shown, monkeypatch):
+def test_where_a_bar_is_shown(setting, watched, terminal, shown, monkeypatch, tmp_path):
+    entered = []
     monkeypatch.setattr(progresses, "console", lambda stderr: Console(force_terminal=terminal, stderr=True))
-    assert (bar_for(setting, print if watched else None) is not None) == shown
-
-
-def test_train_is_silent_in_a_pipe(tmp_path, capsys):
-    rc.train(small_spec("mlp"), tmp_path / "runs")
-    assert capsys.readouterr() == ("", "")
+    monkeypatch.setattr(TrainingBar, "__enter__", lambda bar: entered.append(bar) or bar)
+    rc.train([], tmp_path / "runs", progress=setting, watch=print if watched else None)
+    assert bool(entered) == shown
 
 
 @pytest.mark.slow

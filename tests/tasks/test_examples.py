@@ -1,4 +1,4 @@
-"""Examples in the docstrings of tasks, factors and columns of data."""
+"""Examples in the docstrings of tasks and columns of data."""
 
 import doctest
 import importlib
@@ -9,7 +9,7 @@ import pytest
 import recombine.tasks
 
 MODULES = [info.name for info in pkgutil.iter_modules(recombine.tasks.__path__, "recombine.tasks.")]
-MODULES += ["recombine.data.columns", "recombine.factors"]
+MODULES += ["recombine.data.columns"]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -5,12 +5,10 @@ import math
 import pytest
 import torch
 
-from recombine.decoders import DECODERS, Interface, LowRankEmbedding, build_seeded
-from recombine.decoders.cnn import ToChannels
-from recombine.errors import InvalidValue
+from recombine.decoders import DECODERS, LowRankEmbedding
 from recombine.metrics import contrast, extreme_pixel
 from recombine.specs import Recipe, RunSpec
-from recombine.training import Ensemble, evaluate, scores
+from recombine.training import evaluate, scores
 from tests.coloured import ALL, COLUMNS, ROWS, ColouredBumps
 from tests.small import small_decoder
 
@@ -22,18 +20,6 @@ def colour_spec(name, **task):
     penalties = {"entropy": 0.05, "variance": 0.02} if decoder.penalised else {}
     fields = {"direction": decoder.direction, "training": "draws:30", "holdout": "none", **task}
     return RunSpec(task=ColouredBumps(**fields), decoder=decoder, recipe=Recipe(steps=3, batch=6, **penalties))
-
-
-@pytest.mark.parametrize("shape", [(4,), (1, 4, 4), (2, 3, 4, 4)])
-def test_shapes_that_no_image_has(shape):
-    with pytest.raises(InvalidValue, match="image_shape"):
-        Interface((3,), shape)
-
-
-def test_the_parts_of_a_shape():
-    grey, colour = Interface((3, 4), (6, 8)), Interface((3, 4), (3, 6, 8))
-    assert (grey.channels, grey.plane, grey.pixels) == (1, (6, 8), 48)
-    assert (colour.channels, colour.plane, colour.pixels) == (3, (6, 8), 144)
 
 
 @pytest.mark.parametrize("name", DECODERS)
@@ -50,49 +36,6 @@ def test_every_decoder_has_the_shape_of_the_task(name):
     else:
         assert targets.shape[1:] == (3, ROWS, COLUMNS)
         assert not torch.allclose(outputs[:, 0], outputs[:, 1])
-
-
-@pytest.mark.parametrize("name", ["cnn", "mlp", "coordinate", "transformer"])
-def test_grey_networks_of_one_seed_share_what_does_not_know_of_colour(name):
-    """The first parameters are drawn before the read-out, and so are the same with and without colour."""
-    first = [
-        next(build_seeded(small_decoder(name), Interface((5, 5), shape), 3).parameters())
-        for shape in ((6, 8), (3, 6, 8))
-    ]
-    assert torch.equal(*first)
-
-
-@pytest.mark.parametrize("name", [name for name in DECODERS if name != "encoder"])
-def test_faster_ways_run_colour_as_the_module_does(name):
-    ensemble = Ensemble(colour_spec(name).seeds(range(2)), CPU)
-    weights = ensemble.initial().weights.requires_grad_()
-    inputs, targets = (part[:8].unflatten(0, (2, 4)) for part in ensemble.examples)
-    shares, terms = torch.full((2, 4), 0.25), torch.tensor([[0.1, 0.2, 0.3], [0.0, 0.0, 0.0]])
-    objective = ensemble.objective
-    batched = objective.member_losses(weights, inputs, targets, shares, terms)
-    plain = []
-    for k in range(2):
-        outputs = objective.outputs(weights[k], inputs[k], torch.float32)
-        difference = (outputs - targets[k]).flatten(1)
-        error = difference.square().mean()
-        total = error + terms[k, 2] * difference.abs().mean()
-        for weight, penalty in zip(terms[k], objective._penalties(weights[k]).values(), strict=False):
-            total = total + weight * penalty
-        plain.append((total, error))
-    alone = [objective.loss(weights[k], inputs[k], targets[k], shares[k], terms[k]) for k in range(2)]
-    for way in (batched, tuple(zip(*alone, strict=True))):
-        for ours, oracle in zip(way, zip(*plain, strict=True), strict=True):
-            torch.testing.assert_close(torch.stack(list(ours)), torch.stack(oracle), rtol=1e-4, atol=1e-7)
-    gradients = [
-        torch.autograd.grad(sum(way), weights, retain_graph=True)[0] for way in (batched[0], [p[0] for p in plain])
-    ]
-    torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-6)
-
-
-def test_a_convolution_to_several_channels_is_a_convolution():
-    module, channels = ToChannels(5, 3, 3, padding=1), torch.randn(2, 5, 4, 7)
-    expected = torch.nn.functional.conv2d(channels, module.weight, module.bias, padding=1)
-    torch.testing.assert_close(module(channels), expected)
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])

@@ -1,6 +1,5 @@
 """Errors and hits over the grid: known results."""
 
-import math
 import sys
 
 import pytest
@@ -49,13 +48,6 @@ def test_one_pixel_off_is_a_hit_and_two_are_not(off, expected, direction):
     away = (moved[:, 0] <= 11).numpy()
     result = evaluate(task, rendering(task, moved.clamp(max=11)), CPU)["hit"].numpy()
     assert (result[away] == expected).all()
-
-
-def test_no_holdout_has_no_score_outside():
-    task = BumpTask(size=8, holdout="none")
-    result = scores(evaluate(task, rendering(task, task.grid.points), CPU))
-    assert math.isnan(result["ood_mse"])
-    assert result["id_mse"] == 0
 
 
 def test_metrics_against_loops():
@@ -127,15 +119,11 @@ def test_a_sample_says_which_points_it_has_and_what_they_stand_for():
     drawn = evaluate(task, noisy(task), CPU, 256, points=80, seed=3)
     assert torch.equal(drawn["point"], stratified_sample(task.held_out, 80, 3))
     assert torch.equal(drawn["held_out"], task.held_out[drawn["point"]])
-    assert drawn["weight"].sum().item() == pytest.approx(task.grid.size)
-    assert min(standard_errors(drawn)[name] for name in ("id_mse", "ood_mse", "id_over_blank", "ood_over_blank")) > 0
-
-
-def test_a_sample_is_of_the_whole_grids_own_errors():
-    task = BumpTask(size=10)
-    whole, drawn = evaluate(task, noisy(task), CPU), evaluate(task, noisy(task), CPU, points=30)
+    whole = evaluate(task, noisy(task), CPU, 256)
     for name in ("error", "blank", "hit"):
         torch.testing.assert_close(drawn[name], whole[name][drawn["point"]])
+    assert drawn["weight"].sum().item() == pytest.approx(task.grid.size)
+    assert min(standard_errors(drawn)[name] for name in ("id_mse", "ood_mse", "id_over_blank", "ood_over_blank")) > 0
 
 
 def test_examples_that_fill_memory_are_rendered_in_chunks(monkeypatch):

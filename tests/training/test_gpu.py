@@ -117,20 +117,6 @@ def test_a_diverging_member_does_not_disturb_its_neighbours(cuda):
     assert torch.allclose(state.errors[0], alone.errors[0], rtol=5e-3)
 
 
-def test_resumes_from_a_cpu_copy_of_its_state(cuda):
-    specs = [small_spec("cnn", seed=seed, steps=30) for seed in range(2)]
-    _, whole = trained(specs, cuda)
-    ensemble = Ensemble(specs, cuda)
-    state = ensemble.initial()
-    Stepper(ensemble, state).advance(11)
-    resumed = State.stack([state.member(index) for index in range(2)], cuda)
-    for _ in fit(Ensemble(specs, cuda), resumed):
-        pass
-    for a, b in zip(resumed.errors, whole.errors, strict=True):
-        assert len(a) == 30
-        assert torch.allclose(a, b, rtol=5e-3)
-
-
 ON_KERNELS = {
     "cnn16": (CNN(width=16, depth=3), {}),
     "cnn64": (CNN(width=64, depth=3), {}),

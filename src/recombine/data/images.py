@@ -86,8 +86,6 @@ def rows_per_block(shape: tuple[int, ...], dtype: np.dtype) -> int:
 class Pixels:
     """Rows of images in memory; `take` is the only way to them, so that no more is read than asked for."""
 
-    in_file = False
-
     def __init__(self, array: np.ndarray) -> None:
         self.array, self.shape, self.dtype = array, array.shape, array.dtype
 
@@ -107,8 +105,6 @@ class Pixels:
 
 class FilePixels(Pixels):
     """Rows of images that lie in a file as they are, from a byte on."""
-
-    in_file = True
 
     def __init__(self, path: Path, offset: int, shape: tuple[int, ...], dtype: np.dtype) -> None:
         self.path, self.offset, self.shape, self.dtype = path, offset, shape, dtype

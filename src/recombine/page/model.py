@@ -124,8 +124,6 @@ def _program(subject: Subject, blobs: Blobs, encoded_by_page: bool, pixels: int)
     numbers = sum(parameter.numel() for parameter in subject.module.parameters())
     if numbers > LARGEST_PROGRAM:
         raise Untranslatable(f"{numbers:,} parameters are more than the {LARGEST_PROGRAM:,} that a page may hold")
-    if subject.is_random:
-        raise Untranslatable(f"random outputs ({_reason(subject)})")
     values = subject.grid.rows(torch.tensor([0])).float()
     module = subject.module
     if encoded_by_page:
@@ -135,6 +133,8 @@ def _program(subject: Subject, blobs: Blobs, encoded_by_page: bool, pixels: int)
         module, rows, prefix = Encoded(module, subject.encoding, subject.grid).eval(), values, "module."
     names = {prefix + path: path for path in _stages(subject)}
     program = translate(module, rows[0], list(names))
+    if subject.is_random:
+        raise Untranslatable("random numbers: the same input has different outputs")
     program.stages = {_stage_name(subject.module, names[path]): value for path, value in program.stages.items()}
     program.stages.setdefault("output", program.output)
     if program.numbers > LARGEST_PROGRAM:
@@ -149,15 +149,6 @@ def _probes(subject: Subject, sample: Tensor, outputs: Tensor, blobs: Blobs) -> 
     held = torch.nonzero(subject.held_out[sample]).flatten()[:1]
     chosen = torch.cat([torch.linspace(0, len(sample) - 1, PROBES - len(held)).long(), held])
     return {"points": sample[chosen].tolist()} | blobs.add(_bytes(outputs[chosen].flatten(1).numpy()))
-
-
-def _reason(subject: Subject) -> str:
-    """Where a random module draws its numbers, if that can be seen."""
-    try:
-        translate(subject.module, subject.inputs(subject.grid.rows(torch.tensor([0])))[0])
-    except Untranslatable as error:
-        return str(error)
-    return "the same input has different outputs"
 
 
 def _stages(subject: Subject) -> list[str]:

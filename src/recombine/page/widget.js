@@ -35,11 +35,18 @@ function render({ model, el }) {
   };
   window.addEventListener("message", receive);
   model.on("change:address", send);
-  frame.srcdoc = model.get("html");
+  let link = "";
+  try {
+    frame.srcdoc = model.get("html");
+  } catch { // a notebook that refuses HTML from texts (trusted types)
+    link = URL.createObjectURL(new Blob([model.get("html")], { type: "text/html" }));
+    frame.src = link;
+  }
   el.append(frame);
   return () => {
     window.removeEventListener("message", receive);
     model.off("change:address", send);
+    if (link) URL.revokeObjectURL(link);
   };
 }
 

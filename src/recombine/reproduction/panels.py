@@ -117,6 +117,12 @@ def drawn_image(
     bare(ax)
 
 
+def held_out_drawing(ax: Axes, image: np.ndarray, result: xarray.Dataset, sample: int) -> None:
+    """What a network draws at one of a Dataset's held-out places."""
+    place = result["place"].values[sample]
+    drawn_image(ax, image, result["held_out"].values, place, float(result.attrs["background"]))
+
+
 def grid_image(
     ax: Axes, values: np.ndarray, result: xarray.Dataset, held_out: np.ndarray | None = None, **shown: Any
 ) -> Any:

@@ -4,7 +4,6 @@ from recombine.store.pretrained import ModelConfig, from_pretrained
 from recombine.store.run import Problem, Run, flattened
 from recombine.store.store import Store, store_path
 from recombine.store.summary import Spread, Summary, summarize
-from recombine.store.table import load
 
 __all__ = [
     "ModelConfig",
@@ -15,7 +14,6 @@ __all__ = [
     "Summary",
     "flattened",
     "from_pretrained",
-    "load",
     "store_path",
     "summarize",
 ]

@@ -1,4 +1,4 @@
-"""Finished runs as one table: a pandas DataFrame, an xarray Dataset, or a Parquet file.
+"""Finished runs as one table: a pandas DataFrame.
 
 A row per run, oldest first: its status, every field of its spec by its dotted name, scores, and when it finished. A
 field that is a list is its JSON text, so that columns can be compared and counted. A field that a run does not have, or
@@ -10,22 +10,17 @@ from __future__ import annotations
 import ast
 import io
 import json
-import os
-from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from recombine.errors import InvalidValue, RecombineError, listed, nearest, reason_of
-from recombine.files import write
 from recombine.store.index import COLUMNS, Row
 from recombine.store.run import SCORES
-from recombine.store.store import Store
 
 if TYPE_CHECKING:
     import pandas
-    import xarray
 
 PARQUET = ".parquet"
 PREFIXES = ("", "task.", "recipe.", "decoder.", "task.training.")
@@ -37,73 +32,6 @@ ALLOWED = (
     ast.Load,
 )  # fmt: skip
 """What an expression is made of: no calls, no subscripts, nothing that could run code."""
-
-
-@overload
-def load(
-    store: Store | str | os.PathLike[str] | None = ..., where: str | None = ..., *, form: Literal["frame"] = ...,
-    to: str | os.PathLike[str] | None = ...,
-) -> pandas.DataFrame: ...  # fmt: skip
-@overload
-def load(
-    store: Store | str | os.PathLike[str] | None = ..., where: str | None = ..., *,
-    form: Literal["dataset"], arrays: Sequence[str] = ...,
-) -> xarray.Dataset: ...  # fmt: skip
-def load(
-    store: Store | str | os.PathLike[str] | None = None, where: str | None = None, *,
-    form: Literal["frame", "dataset"] = "frame", arrays: Sequence[str] = (), to: str | os.PathLike[str] | None = None,
-) -> pandas.DataFrame | xarray.Dataset:  # fmt: skip
-    """Finished runs of a store as one table.
-
-    Parameters
-    ----------
-    store
-        A store or its path. Default: `RECOMBINE_STORE`, or `./runs`.
-    where
-        An expression over columns that selects runs, as `encoding == 'bump' and depth >= 4`. Default: all runs.
-    form
-        `frame`: a DataFrame, with keys as index. `dataset`: a Dataset along `run`, with scores as variables and fields
-        as coordinates.
-    arrays
-        Of a Dataset: arrays that are read from the runs themselves, as `error` and `hit` (by point) or `history` (by
-        epoch). Shorter ones are padded with NaN.
-    to
-        Of a DataFrame: a file, ending in `.parquet`, that the table is also written to; needs `pip install pyarrow`.
-
-    Returns
-    -------
-    pandas.DataFrame or xarray.Dataset
-        A row per run, oldest first.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> import recombine as rc
-    >>> spec = rc.RunSpec(task=rc.BumpTask(size=8), decoder="mlp:width=8:depth=1", recipe=rc.Recipe(steps=2))
-    >>> with TemporaryDirectory() as folder:
-    ...     runs = rc.train(spec.seeds(range(3)), folder)
-    ...     frame = rc.load(folder, "seed > 0")
-    ...     dataset = rc.load(folder, form="dataset", arrays=["error"])
-    >>> frame["seed"].tolist(), frame["task.encoding.kind"].unique().tolist()
-    ([1, 2], ['bump'])
-    >>> dict(dataset.sizes), dataset["ood_accuracy"].dims
-    ({'run': 3, 'error_index': 64}, ('run',))
-
-    The table as a file: `rc.load("runs", to="runs.parquet")`.
-    """
-    if form not in ("frame", "dataset"):
-        raise InvalidValue("form", form, "'frame' or 'dataset'")
-    if arrays and form != "dataset":
-        raise InvalidValue("form", form, "'dataset' where arrays are read")
-    if to is not None and (form != "frame" or Path(to).suffix != PARQUET):
-        raise InvalidValue("to", os.fspath(to), f"a file ending in {PARQUET}, together with form='frame'")
-    opened = store if isinstance(store, Store) else Store(store, create=False)
-    table = opened.table(where)
-    if form == "dataset":
-        return _dataset(opened, table, arrays)
-    if to is not None:
-        write(Path(to), parquet(table), "to")
-    return table
 
 
 def table_of(rows: Sequence[Row]) -> pandas.DataFrame:
@@ -202,34 +130,3 @@ def parquet(table: pandas.DataFrame, *, index: bool = True) -> bytes:
     except ImportError:
         raise RecombineError("Parquet needs pyarrow: pip install pyarrow") from None
     return content.getvalue()
-
-
-def _dataset(store: Store, table: pandas.DataFrame, arrays: Sequence[str]) -> xarray.Dataset:
-    import xarray
-
-    table = table.assign(finished=table["finished"].dt.tz_localize(None))
-    scores = {name: ("run", table[name].to_numpy()) for name in SCORES if name in table}
-    coordinates = {name: ("run", _plain(table[name])) for name in table if name not in scores}
-    variables = {name: (("run", f"{name}_index"), _stacked(store, table.index, name)) for name in arrays}
-    return xarray.Dataset({**scores, **variables}, coords={"run": table.index.to_numpy(dtype=str), **coordinates})
-
-
-def _plain(column: pandas.Series) -> np.ndarray:
-    """A column as netCDF has it: strings where there are any, empty where a value is missing."""
-    if column.dtype.kind in "iufbM":
-        return column.to_numpy()
-    return column.map(str, na_action="ignore").fillna("").to_numpy(dtype=str)
-
-
-def _stacked(store: Store, keys: Iterable[str], name: str) -> np.ndarray:
-    """One array of every run, padded with NaN."""
-    rows = []
-    for key in keys:
-        held = store.run(key).arrays()
-        if name not in held:
-            raise InvalidValue("arrays", name, f"among those that runs have: {listed(sorted(held))}")
-        rows.append(np.asarray(held[name], dtype=float).ravel())
-    stacked = np.full((len(rows), max((len(row) for row in rows), default=0)), np.nan)
-    for place, values in enumerate(rows):
-        stacked[place, : len(values)] = values
-    return stacked

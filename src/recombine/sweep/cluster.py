@@ -76,10 +76,10 @@ class _Driver:
         self.lock = sweep.store.lock(self.token)
         self.futures: dict[Any, list[str]] = {}
         """The runs of each task that is not over."""
-        self.largest: dict[str, int] = {}
-        """Most runs of the next task of a run whose last task failed."""
-        self.checkpoints: dict[str, object] = {}
-        """The state of a run's checkpoint at its last failure."""
+        self.alone: set[str] = set()
+        """Runs of tasks that failed: each is then a task of its own, until one run is to blame."""
+        self.checkpoints: dict[str, int | None] = {}
+        """When a run's checkpoint was written, at its last failure."""
         self.failed: dict[str, BaseException] = {}
         """Why runs were put aside."""
         self.submitted, self.searched = -math.inf, time.monotonic()
@@ -140,13 +140,12 @@ class _Driver:
 
     def _groups(self, keys: list[str], size: int) -> Iterator[list[str]]:
         """The runs of each task: of one program, those of like length together, the longest first."""
-        alike: dict[tuple[object, int], list[str]] = {}
+        alike: dict[object, list[str]] = {}
         for key in sorted(keys, key=lambda key: -self.sweep.steps[key]):
-            most = min(size, self.largest.get(key, size))
-            alike.setdefault((program_of(self.sweep.pending[key]), most), []).append(key)
-        for (_, most), group in alike.items():
-            for first in range(0, len(group), most):
-                yield group[first : first + most]
+            alike.setdefault(key if key in self.alone else program_of(self.sweep.pending[key]), []).append(key)
+        for group in alike.values():
+            for first in range(0, len(group), size):
+                yield group[first : first + size]
 
     def _collect(self) -> None:
         """Look up the runs of tasks that are over; and all others in the store, now and then.
@@ -180,12 +179,14 @@ class _Driver:
         if type(error).__name__ == "KilledWorker":
             keys = [key for key in keys if os.path.lexists(self.sweep.store.lock(key).path)]
         before = [self.checkpoints.get(key) for key in keys]
-        self.checkpoints |= {key: _stamp(self.sweep.store.checkpoints.folder / key) for key in keys}
+        paths = {key: self.sweep.store.checkpoints.folder / key for key in keys}
+        self.checkpoints |= {key: path.stat().st_mtime_ns if path.exists() else None for key, path in paths.items()}
         if before != [self.checkpoints[key] for key in keys]:
             return
         if len(keys) > 1:
-            self.largest |= dict.fromkeys(keys, len(keys) // 2)
-        for key in keys if len(keys) == 1 else ():
+            self.alone.update(keys)
+            return
+        for key in keys:
             self.failed[key] = error
             self.sweep.steps_pending -= self.sweep.steps.pop(key)
             self.say(f"run {key}: put aside ({reason_of(error)})")
@@ -314,14 +315,6 @@ def _close(client: Any) -> None:
     """Close a client, whether its scheduler answers or not."""
     with suppress(Exception):
         client.close(timeout=1)
-
-
-def _stamp(path: Path) -> object:
-    """What changes when a file is replaced."""
-    with suppress(OSError):
-        status = os.stat(path)
-        return status.st_ino, status.st_mtime_ns
-    return None
 
 
 @contextmanager

@@ -19,10 +19,9 @@ import torch
 from recombine.errors import InvalidValue, listed
 from recombine.specs import RunSpec
 from recombine.store import Run, Store
-from recombine.store.filesystems import require_shared_locks
 from recombine.sweep.local import Check, Sweep
 from recombine.sweep.processes import train_in_processes
-from recombine.sweep.progress import Progress, Say, Shown, Watch, bar_for
+from recombine.sweep.progress import Progress, Say, Shown, TrainingBar, Watch
 from recombine.training import DEVICES, check_precision, resolve_device, within
 
 MEMBERS_TOGETHER = {"cpu": 1, "cuda": 128}
@@ -122,7 +121,6 @@ def train(
     store = store if isinstance(store, Store) else Store(store)
     members = members or MEMBERS_TOGETHER[hardware.type]
     if scheduler is not None:
-        require_shared_locks(store.path)
         hardware = torch.device("cpu")  # of this process, which trains nothing
     with _watched(progress, watch, say) as (watch, say):
         sweep = Sweep(specs, store, hardware, members, checkpoint_seconds, watch, memory, check)
@@ -141,8 +139,8 @@ def train(
 @contextmanager
 def _watched(progress: Shown, watch: Watch | None, say: Say | None) -> Iterator[tuple[Watch | None, Say]]:
     """Who hears where the sweep stands: the caller, and a bar if one is shown."""
-    bar = bar_for(progress, watch)
-    if bar is None:
+    bar = TrainingBar() if progress else None
+    if bar is None or (progress == "auto" and not (bar.shown and watch is None)):
         yield watch, say or logging.getLogger(__name__).warning
         return
 

@@ -26,8 +26,6 @@ from recombine.training import (
 FLOAT_BYTES = 4
 STATE_COPIES = 7
 """Copies of the weights that must fit the disk: a checkpoint (weights and two moments), its successor, the weights."""
-
-
 SAVED_AT_ONCE = 8
 EVALUATED_AT_ONCE = 512
 """Grid points that a GPU evaluates at a time, if it trained on as many together; a CPU takes a batch."""
@@ -71,11 +69,6 @@ class Group:
         return int(self.state.step.sum())
 
     @property
-    def steps(self) -> int:
-        """Steps that all members together will have taken."""
-        return sum(self.ensemble.totals)
-
-    @property
     def error(self) -> float:
         """Mean over members of their newest training error."""
         newest = [errors[-1].item() for errors in self.state.errors if len(errors)]
@@ -89,19 +82,14 @@ class Group:
             clock = torch.tensor([self.started[index], self.spent[index]], dtype=torch.float64)
             self.store.checkpoints.write(key, {**arrays, "clock": clock.numpy()})
 
-    def _chunk(self, spec: RunSpec) -> int:
-        """How many grid points are evaluated at a time."""
-        batch = spec.recipe.batch
-        return batch if self.device.type == "cpu" else min(batch * len(self.keys), EVALUATED_AT_ONCE)
-
     def save_all(self) -> list[Run]:
         """Evaluate all members and put them into the store, several at a time: a disk takes its time to flush."""
-        specs, saving = self.ensemble.specs, {}
+        specs, saving, batch = self.ensemble.specs, {}, self.ensemble.recipe.batch
+        chunk = batch if self.device.type == "cpu" else min(batch * len(self.keys), EVALUATED_AT_ONCE)
         with ThreadPoolExecutor(min(len(self.keys), SAVED_AT_ONCE)) as pool:
             for alike in group_by_rendering(specs):
                 for same in _alike_in_sample(specs, alike):
-                    first = specs[same[0]]
-                    evaluator = Evaluator(first.task, self.device, self._chunk(first))
+                    evaluator = Evaluator(specs[same[0]].task, self.device, chunk)
                     for index in same:
                         saving[index] = pool.submit(self.store.save, *self._finished(index, evaluator))
             return [saving[index].result() for index in range(len(self.keys))]

@@ -16,23 +16,26 @@ import multiprocessing
 import pickle
 import signal
 import threading
+import time
 import traceback
 from contextlib import suppress
-from itertools import islice
+from dataclasses import replace
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from recombine.errors import Interrupted, InvalidValue, RecombineError, listed, reason_of
 from recombine.store import Store
-from recombine.sweep.group import Group
 from recombine.sweep.local import POLL_SECONDS, SIGNALS, STOPPED, Interruptions, Sweep
 from recombine.sweep.progress import Progress
 
 LEAVE_SECONDS = 10.0
 """How long a worker that has sent its last message may take to end."""
+SEARCH_SECONDS = 1.0
+"""Time between two searches of the store for finished runs."""
+NOTHING = Progress(runs=0, finished=0, members=0, steps_done=0, steps_left=0, error=math.nan)
 
 
 def train_in_processes(sweep: Sweep, processes: int) -> None:
@@ -55,41 +58,10 @@ def train_in_processes(sweep: Sweep, processes: int) -> None:
             workers.close()
 
 
-class Report(NamedTuple):
-    """What a worker is doing; the first one, empty, says that it is ready for work."""
-
-    keys: tuple[str, ...] = ()
-    """The runs that it trains now."""
-    steps: int = 0
-    """Steps that these have taken."""
-    steps_done: int = 0
-    """Steps that the worker has taken, for any run."""
-    error: float = math.nan
-    finished: tuple[str, ...] = ()
-    """Runs that are in the store since the report before, whoever trained them."""
-
-
-class _WorkerSweep(Sweep):
-    """A sweep that reports to the parent process."""
-
-    parent: Connection
-    reported: int = 0
-    """How many finished runs were reported."""
-
-    def report(self, group: Group | None) -> None:
-        finished = tuple(islice(self.finished, self.reported, None))
-        self.reported += len(finished)
-        report = Report(steps_done=self.steps_done, finished=finished)
-        if group:
-            report = Report(tuple(group.keys), group.steps_done, self.steps_done, group.error, finished)
-        with suppress(OSError):  # the parent is gone; reading from it will end, too
-            self.parent.send(report)
-
-
 def run_worker(parent: Connection, store: Store, members: int, checkpoint_seconds: float) -> None:
     """Train in this process the specs that the parent sends, until all are done or it says to stop or is gone.
 
-    Sends `Report`s, and at the end the error, if one was raised.
+    Sends its `Progress`, at first an empty one that says that it is ready, and the error that it ends with, if any.
     """
     torch.set_num_threads(1)
     stopping = threading.Event()
@@ -100,10 +72,13 @@ def run_worker(parent: Connection, store: Store, members: int, checkpoint_second
         wait([parent])
         stopping.set()
 
+    def report(progress: Progress) -> None:
+        with suppress(OSError):  # the parent is gone; reading from it will end, too
+            parent.send(progress)
+
     try:
-        parent.send(Report())
-        sweep = _WorkerSweep(parent.recv(), store, torch.device("cpu"), members, checkpoint_seconds, None)
-        sweep.parent = parent
+        report(NOTHING)
+        sweep = Sweep(parent.recv(), store, torch.device("cpu"), members, checkpoint_seconds, report)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         threading.Thread(target=listen, daemon=True).start()
         sweep.begin()
@@ -133,8 +108,9 @@ class _Workers:
     def __init__(self, sweep: Sweep) -> None:
         self.sweep = sweep
         self.children: dict[Any, Any] = {}
-        self.reports: dict[Any, Report] = {}
+        self.reports: dict[Any, Progress] = {}
         self.failure: Exception | None = None
+        self.steps, self.searched = sweep.steps_pending, time.monotonic()
 
     def start(self, count: int) -> None:
         """Start workers with signals blocked, since Ctrl-C goes to all; each unblocks them once it can note one."""
@@ -171,7 +147,8 @@ class _Workers:
                         ours.send("stop")
         for child in self.children.values():
             child.join(LEAVE_SECONDS)
-        sweep.serve_finished()  # also what a killed worker could not report
+        sweep.serve_finished()
+        sweep.watch(self._progress())
         if sweep.pending:
             codes = listed(child.exitcode for child in self.children.values())
             ended = RecombineError(f"all processes ended with runs left to train (exit codes {codes})")
@@ -184,7 +161,7 @@ class _Workers:
                 self._note(ours, ours.recv())
         except (EOFError, OSError):  # perhaps in the middle of a message
             if ours in self.reports:
-                self.reports[ours] = Report(steps_done=self.reports[ours].steps_done)
+                self.reports[ours] = replace(self.reports[ours], members=0)
             return False
         return True
 
@@ -192,25 +169,25 @@ class _Workers:
         """Take note of a report, or of the error that a worker ends with."""
         if ours not in self.reports:  # it has imported all: specs sent at its start would hold up the next one's
             ours.send(list(self.sweep.pending.values()))
-        if isinstance(message, Report):
+        if isinstance(message, Progress):
             self.reports[ours] = message
-            for key in message.finished:
-                if key in self.sweep.pending:
-                    self.sweep.serve(key)
         elif isinstance(self.failure, Interrupted | None):
             self.failure = message
 
     def _progress(self) -> Progress:
-        """Where the sweep stands, by the workers' newest reports."""
-        sweep = self.sweep
-        current = [report for report in self.reports.values() if any(key in sweep.pending for key in report.keys)]
-        errors = [report.error for report in current for _ in report.keys if not math.isnan(report.error)]
+        """Where the sweep stands, by the workers' newest reports and, once a second, the store."""
+        sweep, reports = self.sweep, self.reports.values()
+        if time.monotonic() - self.searched >= SEARCH_SECONDS:
+            sweep.serve_finished()
+            self.searched = time.monotonic()
+        errors = [report.error for report in reports if report.members and not math.isnan(report.error)]
+        done = sum(report.steps_done for report in reports)
         return Progress(
             runs=sweep.runs,
             finished=len(sweep.finished),
-            members=sum(len(report.keys) for report in current),
-            steps_done=sum(report.steps_done for report in self.reports.values()),
-            steps_left=sweep.steps_pending - sum(report.steps for report in current),
+            members=sum(report.members for report in reports),
+            steps_done=done,
+            steps_left=max(0, min(self.steps - done, sweep.steps_pending)),
             error=sum(errors) / len(errors) if errors else math.nan,
         )
 

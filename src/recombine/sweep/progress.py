@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Literal, Self
 
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
@@ -95,9 +94,7 @@ class TrainingBar:
         self.bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         if self.shown:  # some versions of rich end a bar that was never shown with an empty line
             if kind is None and self.last is not None:  # a sweep reports while it trains, not when it has
                 total = self.last.steps_done + self.last.steps_left
@@ -149,12 +146,6 @@ class TrainingBar:
         if progress.steps_left:
             parts += [f"about {duration(left)} left"]
         self.say(", ".join([*parts, *_notes(progress)]))
-
-
-def bar_for(progress: Shown, watch: Watch | None) -> TrainingBar | None:
-    """The bar that a call of `train` shows: with `auto` where somebody sees it, and no other function watches."""
-    bar = TrainingBar() if progress else None
-    return None if bar and progress == "auto" and not (bar.shown and watch is None) else bar
 
 
 def _notes(progress: Progress) -> list[str]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -57,15 +58,10 @@ class FlatLayout:
         parts = [named[name].detach().float().flatten() for name in self.names]
         return torch.cat([*parts, torch.zeros(self.spare, device=parts[0].device)])
 
-    def unflatten(self, vector: Float[Tensor, " parameter"]) -> dict[str, Tensor]:
-        """Named views into the vector."""
-        parts = vector.split(self.sizes)[:-1]
-        return {name: part.view(shape) for name, part, shape in zip(self.names, parts, self.shapes, strict=True)}
-
-    def unflatten_members(self, vectors: Float[Tensor, "member parameter"]) -> dict[str, Tensor]:
-        """Named views into all members' vectors."""
-        parts, members = vectors.split(self.sizes, dim=1)[:-1], len(vectors)
-        return {n: part.view(members, *shape) for n, part, shape in zip(self.names, parts, self.shapes, strict=True)}
+    def unflatten(self, vectors: Float[Tensor, "*member parameter"]) -> dict[str, Tensor]:
+        """Named views into a vector, or into all members' vectors."""
+        named = zip(self.names, vectors.split(self.sizes, dim=-1)[:-1], self.shapes, strict=True)
+        return {name: part.view(*vectors.shape[:-1], *shape) for name, part, shape in named}
 
 
 class MemberOutputs(NamedTuple):
@@ -82,8 +78,7 @@ ForwardOne = Callable[[StagedDecoder, FlatLayout, Tensor, Tensor], MemberOutputs
 the inputs. None where there is nothing better than the module itself."""
 
 
-@dataclass(frozen=True)
-class Forwards:
+class Forwards(NamedTuple):
     """The faster forward passes of one decoder family; those that are missing are the module's own."""
 
     members: ForwardMembers | None = None
@@ -158,7 +153,7 @@ def cnn_members(
     if network is not None and _grey(layout) and network.takes(layout.shapes, inputs.shape[1], dtype):
         images = network.TransposedConvolutions.apply(weights, inputs, layout.shapes, dtype)
         return MemberOutputs(resized(decoder, images.unsqueeze(2)))
-    named = {name: part.to(dtype) for name, part in layout.unflatten_members(weights).items()}
+    named = {name: part.to(dtype) for name, part in layout.unflatten(weights).items()}
     return MemberOutputs(grouped(decoder, named, inputs.to(dtype)))
 
 
@@ -224,7 +219,7 @@ def low_rank_members(
     decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype
 ) -> MemberOutputs:
     """Outputs and penalties of many members; embeddings stay in float32."""
-    named = layout.unflatten_members(weights)
+    named = layout.unflatten(weights)
     first, *hidden, last = decoder.stages
     parts = _parts(cast(LowRankDecoder, decoder).embedding, named, f"stages.{first}")
     values = parts.rendered(inputs).to(dtype)
@@ -306,7 +301,7 @@ def dense_members(
     decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype
 ) -> MemberOutputs:
     """Outputs of many members."""
-    named, values = layout.unflatten_members(weights.to(dtype)), inputs.to(dtype)
+    named, values = layout.unflatten(weights.to(dtype)), inputs.to(dtype)
     *hidden, last = decoder.stages
     for name in hidden:
         values = torch.relu(linear(named, f"stages.{name}.0", values))
@@ -318,29 +313,18 @@ MemberLayer = Callable[[nn.Module, Weights, str, Tensor], Tensor]
 """A layer's module, all weights, its name and tokens `(member, batch, pixel, width)` to tokens."""
 
 
-def coordinate_members(
-    decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype
+def token_members(
+    layer: MemberLayer, decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype
 ) -> MemberOutputs:
-    """Outputs of many coordinate MLPs."""
-    return _through(_coordinate_layer, decoder, layout.unflatten_members(weights.to(dtype)), inputs.to(dtype))
-
-
-def transformer_members(
-    decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype
-) -> MemberOutputs:
-    """Outputs of many transformers."""
-    return _through(_encoder_layer, decoder, layout.unflatten_members(weights.to(dtype)), inputs.to(dtype))
-
-
-def _through(layer: MemberLayer, decoder: StagedDecoder, weights: Weights, inputs: Tensor) -> MemberOutputs:
-    """Codes to tokens, through all layers, to each token's colour."""
+    """Outputs of many members: codes to tokens, through all layers, to each token's colour."""
+    named = layout.unflatten(weights.to(dtype))
     (first, tokens), *layers, (_, output) = decoder.stages.items()
-    projected = linear(weights, f"stages.{first}.project", inputs)[:, :, None, :]
+    projected = linear(named, f"stages.{first}.project", inputs.to(dtype))[:, :, None, :]
     values = projected + cast(PixelTokens, tokens).position.to(projected.dtype)
     for name, module in layers:
-        values = layer(module, weights, f"stages.{name}", values)
+        values = layer(module, named, f"stages.{name}", values)
     shape = cast(ToImage, output[1]).image_shape  # type: ignore[index]
-    return MemberOutputs(linear(weights, "stages.output.0", values).mT.flatten(-2).unflatten(-1, shape))
+    return MemberOutputs(linear(named, "stages.output.0", values).mT.flatten(-2).unflatten(-1, shape))
 
 
 def _coordinate_layer(module: nn.Module, weights: Weights, name: str, tokens: Tensor) -> Tensor:
@@ -363,27 +347,6 @@ FORWARDS: dict[type[DecoderSpec], Forwards] = {
     CNN: Forwards(cnn_members, cnn_one),
     LowRank: Forwards(low_rank_members, low_rank_one),
     MLP: Forwards(dense_members),
-    CoordinateMLP: Forwards(coordinate_members),
-    Transformer: Forwards(transformer_members),
+    CoordinateMLP: Forwards(partial(token_members, _coordinate_layer)),
+    Transformer: Forwards(partial(token_members, _encoder_layer)),
 }
-
-
-class Dispatch:
-    """The forward passes of one decoder."""
-
-    def __init__(self, spec: DecoderSpec, decoder: StagedDecoder) -> None:
-        self.decoder, self.layout = decoder, FlatLayout(decoder)
-        self.forwards = FORWARDS.get(type(spec), Forwards())
-
-    def members(self, weights: Tensor, inputs: Tensor, dtype: torch.dtype) -> MemberOutputs | None:
-        """Outputs of many members at once; None where there is no way but `vmap`."""
-        if self.forwards.members is None:
-            return None
-        return self.forwards.members(self.decoder, self.layout, weights, inputs, dtype)
-
-    def one(self, weights: Tensor, inputs: Tensor, dtype: torch.dtype) -> MemberOutputs | None:
-        """Outputs of one network on a CPU in float32; None where there is no way but its module."""
-        strict = inputs.device.type == "cpu" and inputs.dtype == dtype == torch.float32
-        if self.forwards.one is None or not strict:
-            return None
-        return self.forwards.one(self.decoder, self.layout, weights, inputs)

@@ -70,9 +70,7 @@ class State:
     square: Float[Tensor, "member parameter"]
     step: Int[Tensor, " member"]
     alive: Bool[Tensor, " member"]
-    """False once a member's loss was not a finite number; it is left as it was then."""
     errors: list[Float[Tensor, " _"]]
-    """Each member's squared error at every step so far."""
 
     def member(self, index: int) -> dict[str, Tensor]:
         """One member's part, on the CPU, for a checkpoint."""

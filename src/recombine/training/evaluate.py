@@ -27,8 +27,6 @@ from recombine.training.tables import Wanted
 Evaluation = dict[str, Tensor]
 SCORES_VERSION = 1
 """Raise it when the scores of a run change, so that Datasets that hold them are measured again."""
-
-
 EXACT = "donot_use_mm_for_euclid_dist"
 """How distances between codes are computed: exactly, not through a matrix product."""
 KEPT_BYTES = 2**28
@@ -55,7 +53,8 @@ class Evaluator:
         self.points = task.grid.points if self.sample is None else task.grid.rows(self.sample)
         bytes_needed = len(self.points) * (Wanted(task, self.points).row_bytes + self.points[0].nbytes)
         self._kept = self._rendered(self.points, device) if bytes_needed <= KEPT_BYTES else None
-        self.blank = torch.cat([self._blank_error(targets) for _, targets, _ in self.chunks()]).cpu()
+        blank = task.blank.to(device)
+        self.blank = torch.cat([squared_error(blank.expand_as(goal), goal) for _, goal, _ in self.chunks()]).cpu()
 
     def _rendered(self, points: Tensor, device: torch.device) -> tuple[Tensor, ...]:
         return tuple(part.to(device) for part in (*self.task.examples(points), points))
@@ -67,9 +66,6 @@ class Evaluator:
             return
         for points in self.points.split(self.chunk):
             yield self._rendered(points, self.device)
-
-    def _blank_error(self, targets: Tensor) -> Tensor:
-        return squared_error(self.task.blank.to(targets.device).expand_as(targets), targets)
 
     @torch.no_grad()
     def of(self, forward: Callable[[Tensor], Tensor], held_out: Tensor) -> Evaluation:

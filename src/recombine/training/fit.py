@@ -105,8 +105,9 @@ class Stepper:
         with arithmetic(self.ensemble.recipe.precision, benchmark=True):
             if self.ensemble.device.type == "cuda":
                 self.replay(span)
-                if not self.table.streamed:
-                    self._ahead = self._predicted(first, alive, span)
+                if not self.table.streamed:  # probably the next batches, made while the device is busy
+                    after = self._after(first, alive, span)
+                    self._ahead = after, batches_of(self.ensemble.schedules, after, min(2 * span, LONGEST_SPAN))
                 torch.cuda.synchronize(self.ensemble.device)
             else:
                 for _ in range(span):
@@ -153,11 +154,6 @@ class Stepper:
         if self._ahead is not None and self._ahead[0] == first and len(self._ahead[1].rows) >= span:
             return self._ahead[1]
         return batches_of(self.ensemble.schedules, first, span)
-
-    def _predicted(self, first: list[int], alive: list[bool], span: int) -> tuple[list[int], Batches]:
-        """The batches that will probably be needed next, made while the device is busy."""
-        after = self._after(first, alive, span)
-        return after, batches_of(self.ensemble.schedules, after, min(2 * span, LONGEST_SPAN))
 
     def _after(self, first: list[int], alive: list[bool], span: int) -> list[int]:
         """The steps that members will probably have taken after so many more."""

@@ -16,7 +16,7 @@ from torch.func import functional_call, vmap
 
 from recombine import kernels
 from recombine.decoders import DecoderSpec, StagedDecoder
-from recombine.training.dispatch import Dispatch, MemberOutputs
+from recombine.training.dispatch import FORWARDS, FlatLayout, Forwards, MemberOutputs
 
 WEIGHTS: tuple[str, ...] = ("entropy", "variance", "absolute")
 """The recipe's weights of the terms beside the squared error, in the order of `Objective.loss`."""
@@ -44,15 +44,20 @@ class Objective:
     """Weights and a batch of one member to its loss."""
 
     def __init__(self, spec: DecoderSpec, decoder: StagedDecoder, precision: str) -> None:
-        self.decoder, self.dispatch = decoder, Dispatch(spec, decoder)
+        self.decoder, self.layout = decoder, FlatLayout(decoder)
+        self.forwards = FORWARDS.get(type(spec), Forwards())
         self.penalties = Penalties(decoder) if spec.penalised else None
-        self.layout = self.dispatch.layout
         self.dtype = torch.bfloat16 if precision == "bf16" else torch.float32
 
     def outputs(self, weights: Float[Tensor, " parameter"], inputs: Tensor, dtype: torch.dtype) -> Tensor:
         """The module's own outputs in float32, computed in another type if asked."""
         named = self.layout.unflatten(weights.to(dtype))
         return functional_call(self.decoder, named, (inputs.to(dtype),)).float()
+
+    def fast_outputs(self, weights: Float[Tensor, " parameter"], inputs: Tensor) -> MemberOutputs | None:
+        """Outputs of one network by kernels, on a CPU in float32; None where there is no way but its module."""
+        strict = inputs.device.type == "cpu" and inputs.dtype == self.dtype == torch.float32
+        return self.forwards.one(self.decoder, self.layout, weights, inputs) if self.forwards.one and strict else None
 
     def loss(
         self,
@@ -66,7 +71,7 @@ class Objective:
 
         Penalties and the loss itself are always in float32.
         """
-        result = self.dispatch.one(weights, inputs, self.dtype)
+        result = self.fast_outputs(weights, inputs)
         if result is None:
             result = MemberOutputs(self.outputs(weights, inputs, self.dtype), self._penalties(weights))
         error, total = _distance(result.outputs, targets, shares, terms)
@@ -88,9 +93,9 @@ class Objective:
         terms: Float[Tensor, "member term"],
     ) -> tuple[Tensor, Tensor]:
         """Every member's total loss and squared error, all members at once."""
-        result = self.dispatch.members(weights, inputs, self.dtype)
-        if result is None:
+        if self.forwards.members is None:
             return vmap(self.loss)(weights, inputs, targets, shares, terms)
+        result = self.forwards.members(self.decoder, self.layout, weights, inputs, self.dtype)
         error, total = _member_distances(result.outputs, targets, shares, terms)
         return _with_penalties(total, result.penalties, terms), error
 

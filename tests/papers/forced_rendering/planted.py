@@ -53,11 +53,6 @@ def equal(count: int, generator: torch.Generator) -> Tensor:
     return torch.full((count,), 0.2 + 0.2 * torch.rand(1, generator=generator).item())
 
 
-def random(count: int, generator: torch.Generator) -> Tensor:
-    """All of them, each as chance has it."""
-    return torch.rand(count, generator=generator)
-
-
 def sparse(count: int, generator: torch.Generator) -> Tensor:
     """Three of them."""
     weights = torch.zeros(count)
@@ -82,7 +77,6 @@ def unlearnt(generator: torch.Generator) -> Tensor:
 NETWORKS: Mapping[str, Callable[[torch.Generator], Tensor]] = {
     "composer": composer,
     "superposer, equal weights": superposer(equal),
-    "superposer, random weights": superposer(random),
     "superposer, sparse weights": superposer(sparse),
     "random features": random_features,
     "did not learn": unlearnt,

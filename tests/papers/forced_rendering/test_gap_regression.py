@@ -38,7 +38,7 @@ def truths(task=TASK, angles=ANGLES):
 # -- which angles ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("angles", [8, 36, 40, 72, 1000])
+@pytest.mark.parametrize("angles", [8, 72])
 def test_middle_angles_are_a_quarter_away_from_the_edges(angles):
     task = RotationTask(angles=angles)
     low, high = gap_edges(task)
@@ -88,16 +88,6 @@ def test_it_is_scipys_least_squares():
     shared = blend_regression(drawn, right, blends)
     images = torch.stack([right, blends]).flatten(1).numpy().T
     assert [shared.truth.item(), shared.blend.item()] == pytest.approx(linalg.lstsq(images, drawn.flatten().numpy())[0])
-
-
-def test_all_angles_may_be_pooled():
-    angles = gap_angles(TASK)
-    right, blend = truths(angles=angles), linear_blend(TASK, angles)
-    drawn = 0.3 * right + 0.6 * blend + 0.05 * random(20, *right.shape)
-    weights = blend_regression(drawn, right, blend)
-    assert weights.edges_less_truth.shape == (20,)
-    assert weights.truth.mean().item() == pytest.approx(0.3, abs=0.02)
-    assert weights.blend.mean().item() == pytest.approx(0.6, abs=0.02)
 
 
 # -- roughness -------------------------------------------------------------------------------------------------

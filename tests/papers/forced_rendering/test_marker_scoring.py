@@ -14,7 +14,6 @@ from recombine.papers.forced_rendering.markers_scoring import (
     aurocs,
     left_out,
     more_telling,
-    overall,
     spearman,
 )
 
@@ -113,17 +112,6 @@ def test_markers_that_only_separate_codes_tell_nothing():
     assert np.mean(modelled) == pytest.approx(0.5, abs=0.05)
 
 
-def test_aurocs_of_arms_together_are_those_of_networks():
-    table = planted()
-    table.values[::7, NOISE, 1] = np.nan
-    found = aurocs(table)[0]
-    for number, name in enumerate(table.scored):
-        own = table.part(table.architecture == name)
-        for marker, position in np.ndindex(6, POSITIONS):
-            known = auroc(own.values[:, marker, position], own.composing, own.code)
-            assert found[number, marker, position] == pytest.approx(known)
-
-
 def test_perfect_markers_of_either_sign_have_one():
     found = scores(planted())
     assert found[PERFECT] == 1
@@ -176,13 +164,6 @@ def test_spearman_is_one_for_accuracy_itself():
     assert found[PERFECT] == pytest.approx(1)
     assert found[REVERSED] == pytest.approx(1)
     assert abs(found[NOISE]) < 0.2
-
-
-def test_position_and_sign_of_all_together():
-    position, sign = overall(aurocs(planted())[0])
-    assert position[PERFECT] == 1
-    assert position[REVERSED] == 2
-    assert (sign[PERFECT], sign[REVERSED]) == (1, -1)
 
 
 def test_more_telling_counts_ties_half_and_leaves_out_what_has_no_score():

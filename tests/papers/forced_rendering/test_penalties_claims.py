@@ -15,7 +15,7 @@ from recombine.papers.forced_rendering.penalties import (
     VARIANCE,
     embedding_scores,
 )
-from recombine.papers.forced_rendering.penalties_claims import CLAIMS, median
+from recombine.papers.forced_rendering.penalties_claims import CLAIMS
 from tests.papers.forced_rendering.planted_remedies import SEEDS, noise, outcomes, verdict_of
 
 C7, C8, C9 = CLAIMS
@@ -158,11 +158,3 @@ def test_conventions_medians_and_misses_stand_beside_the_ablation():
     }
     assert large[0].interval.value == pytest.approx(1.0, abs=0.01)
     assert large[1].interval.value == pytest.approx(np.log10(0.95 / 0.2), abs=0.01)
-
-
-def test_medians_have_the_middle_value_and_an_interval():
-    found = median(np.array([1.0, 2.0, 3.0, 4.0, 100.0]))
-    assert found.value == 3
-    interval = found.interval(0.5)
-    assert 2 <= interval.low <= 3 <= interval.high <= 4
-    assert median(np.zeros(0)).networks == 0

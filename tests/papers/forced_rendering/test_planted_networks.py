@@ -10,7 +10,6 @@ CLAIMS = ("C1", "C2", "C3", "C19")
 VERDICTS = {
     "composer": ("not supported", "not supported", "reversed", "not supported"),
     "superposer, equal weights": ("supported",) * 4,
-    "superposer, random weights": ("supported",) * 4,
     "superposer, sparse weights": ("supported",) * 4,
     "random features": ("supported", "not supported", "not supported", "partly supported"),
     "did not learn": ("not decidable",) * 4,
@@ -21,16 +20,6 @@ VERDICTS = {
 def test_verdicts_on_planted_networks(kind):
     judged = judge([DEFAULT.claims[name] for name in CLAIMS], planted_datasets(kind))
     assert {own.claim: own.verdict for own in judged} == dict(zip(CLAIMS, VERDICTS[kind], strict=True))
-
-
-def test_peaks_of_random_features_are_many_but_not_aligned():
-    [judged] = judge([DEFAULT.claims["C19"]], planted_datasets("random features"))
-    assert [test.outcome for test in judged.tests] == ["supported", "not supported"]
-
-
-def test_a_composer_has_no_peaks_off_the_truth_to_be_aligned():
-    [judged] = judge([DEFAULT.claims["C19"]], planted_datasets("composer"))
-    assert [test.outcome for test in judged.tests] == ["not supported", "not decidable"]
 
 
 def test_alternatives_agree_on_a_plain_superposer():

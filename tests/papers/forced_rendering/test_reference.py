@@ -17,7 +17,6 @@ from recombine.reproduction.results import Results
 ROOT = Path(__file__).parents[3]
 RESULTS = ROOT / "results" / "paper"
 JUDGED = json.loads((RESULTS / "claims.json").read_text())
-TESTS = [(claim["claim"], test) for claim in JUDGED for test in claim["tests"]]
 
 
 def test_reference_verdicts_are_those_of_the_committed_results():
@@ -51,16 +50,17 @@ def test_criteria_are_older_than_the_data():
     assert {test["timing"] for test in tests} == {"before the data"}
 
 
-@pytest.mark.parametrize(("claim", "test"), TESTS, ids=[f"{name} {test['case']}" for name, test in TESTS])
-def test_enough_networks_learnt(claim, test):
+def test_enough_networks_learnt():
     ours = dict.fromkeys((f"C{number}" for number in range(27, 35)), 32)
-    none = claim == "C33" and test["case"].startswith("5 factors")  # said so in docs/reproduction.md
-    assert test["learnt"] >= (0 if none else {"C15": 64, "C11": 24 * 5, **ours}.get(claim, 48))
+    for claim in JUDGED:
+        for test in claim["tests"]:
+            none = claim["claim"] == "C33" and test["case"].startswith("5 factors")  # said so in docs/reproduction.md
+            fewest = 0 if none else {"C15": 64, "C11": 24 * 5, **ours}.get(claim["claim"], 48)
+            assert test["learnt"] >= fewest, (claim["claim"], test["case"])
 
 
-@pytest.mark.parametrize("study", Results(RESULTS).studies)
-def test_seeds_begin_at_100(study):
-    assert Results(RESULTS).settings(study)["first_seed"] == 100
+def test_seeds_begin_at_100():
+    assert {Results(RESULTS).settings(study)["first_seed"] for study in Results(RESULTS).studies} == {100}
 
 
 JUDGE = """

@@ -11,7 +11,6 @@ import torch
 import xarray
 
 from recombine.papers import DEFAULT
-from recombine.papers.forced_rendering.rotation import MANY, ONE
 from recombine.papers.forced_rendering.rotation_figure import embeddings
 from recombine.papers.forced_rendering.rotation_measures import (
     gap_edges,
@@ -50,7 +49,7 @@ def test_code_is_cosine_and_sine_and_comes_back_after_a_turn():
     assert torch.dist(first, second).item() == pytest.approx(torch.dist(first, last).item())
 
 
-@pytest.mark.parametrize("angles", [8, 36, 50, 360, 1000])
+@pytest.mark.parametrize("angles", [8, 50, 360])
 def test_the_gap_is_open_at_both_ends(angles):
     task = RotationTask(angles=angles)
     held = [k for k in range(angles) if 160 * angles < 360 * k < 200 * angles]
@@ -141,22 +140,9 @@ def test_scores_keep_all_distances():
     assert lengths[0] / lengths[1] == pytest.approx(3, rel=1e-2)
 
 
-def test_arms_share_the_recipe_and_many_digits_can_be_left_out():
-    study, preset = DEFAULT.studies["rotation"], DEFAULT.preset_named("paper")
-    one, many = study.arms(preset)
-    assert (one.labels, many.labels) == ((ONE,), (MANY,))
-    assert (one.seeds, many.extra) == (64, True)
-    assert len(study.specs(preset)) == 64 + preset.extra_seeds
-    assert min(spec.seed for spec in study.specs(preset)) == preset.first_seed
-    assert one.spec.recipe == many.spec.recipe
-    assert (one.spec.recipe.absolute, one.spec.recipe.weight_decay) == (0.1, 1e-4)
-    assert many.spec.task.grid.shape == (10, 100)
-    assert len(study.arms(preset.changed(["digits=1"]))) == 1
-
-
 @pytest.fixture(scope="module")
 def result(tmp_path_factory):
-    """Two seeds of each arm, a hundred steps long, measured and read back from a file."""
+    """Two seeds of each arm, a few steps long, measured and read back from a file."""
     study, folder = DEFAULT.studies["rotation"], tmp_path_factory.mktemp("rotation")
     small = [
         "rotation_seeds=2",
@@ -165,7 +151,7 @@ def result(tmp_path_factory):
         "digits=2",
         "depth=2",
         "rotation_width=8",
-        "rotation_steps=100",
+        "rotation_steps=20",
     ]
     preset = DEFAULT.preset_named("quick").changed(small)
     runs = {run.key: run for run in train(study.specs(preset), folder / "store", device="cpu")}
@@ -193,11 +179,3 @@ def test_study_measures_what_it_says(result):
     own = result.isel(stage=slice(1, None))
     for name in ("stage_roughness", "roughness_held", "roughness_kept"):
         assert (own[name] > 0).all()
-
-
-def test_pictures_run_from_edge_to_edge(result):
-    assert result["shown"].values[[0, -1]].tolist() == pytest.approx([153, 207], abs=9)
-    for edge in (0, -1):
-        assert np.array_equal(result["blend_image"][edge], result["truth_image"][edge])
-    assert not np.array_equal(result["blend_image"][4], result["truth_image"][4])
-    assert result["output_image"].dtype == np.uint8

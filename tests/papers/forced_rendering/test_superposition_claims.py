@@ -6,7 +6,6 @@ import xarray
 
 from recombine.papers import DEFAULT
 from recombine.papers.forced_rendering.controls import CONTROLS
-from recombine.papers.forced_rendering.samples import Majority
 from recombine.papers.forced_rendering.superposition import (
     CNN_ARM,
     CONTRASTS,
@@ -17,7 +16,6 @@ from recombine.papers.forced_rendering.superposition import (
     SUPERPOSITION_COORDS,
 )
 from recombine.reproduction.claims import judge
-from recombine.reproduction.intervals import Share
 
 SEEDS = 12
 SUPERPOSING = {
@@ -83,13 +81,6 @@ def test_additive_outputs_of_untrained_networks_are_no_evidence():
     assert outcomes.pop("less stripes and 100 bumps") == "supported"
     assert set(outcomes.values()) == {"not supported"}
     assert len(outcomes) == 5
-
-
-def test_a_share_of_seeds_is_counted_from_a_half():
-    assert Majority.of([1] * 9 + [0] * 3).value == 0.25
-    own, share = Majority.of([1] * 9 + [0] * 3).interval(), Share(9, 12).interval()
-    assert (own.low, own.high) == (share.low - 0.5, share.high - 0.5)
-    assert Majority.of([1] * 9 + [0] * 3).tail(0.2) == Share(9, 12).tail(0.7)
 
 
 # -- C3 --------------------------------------------------------------------------------------------------------------

@@ -37,29 +37,7 @@ def theory(failing=None, others=None):
 
 
 @pytest.mark.parametrize(
-    ("claim", "failing"),
-    [
-        (C27, {"held_products": 2.0}),
-        (C28, {"linear_factorization": 0.1}),
-        (C29, {"factor_recovery_held": 0.6}),
-        (C30, {"additivity": 0.3, "hole_openness": 0.4}),
-    ],
-    ids=lambda own: getattr(own, "name", ""),
-)
-def test_planted_differences_are_found_in_every_architecture(claim, failing):
-    found = verdict_of(claim, theory(failing))
-    assert found.verdict == "supported"
-    assert outcomes(found.tests) == ["supported"] * (3 * len(claim.statements))
-    assert outcomes(found.controls) == ["supported"] * (6 * len(claim.statements))
-
-
-@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
-def test_networks_that_are_alike_support_nothing(claim):
-    assert verdict_of(claim, theory()).verdict == "not supported"
-
-
-@pytest.mark.parametrize(
-    ("claim", "others"),
+    ("claim", "changed"),
     [
         (C27, {"held_products": 3.0}),
         (C28, {"linear_factorization": 0.1}),
@@ -68,9 +46,14 @@ def test_networks_that_are_alike_support_nothing(claim):
     ],
     ids=lambda own: getattr(own, "name", ""),
 )
-def test_the_opposite_is_reversed(claim, others):
-    found = verdict_of(claim, theory(others=others))
-    assert outcomes(found.tests) == ["reversed"] * (3 * len(claim.statements))
+def test_planted_differences_are_found_in_every_architecture(claim, changed):
+    found = verdict_of(claim, theory(changed))
+    assert found.verdict == "supported"
+    assert outcomes(found.tests) == ["supported"] * (3 * len(claim.statements))
+    assert outcomes(found.controls) == ["supported"] * (6 * len(claim.statements))
+    assert verdict_of(claim, theory()).verdict == "not supported"
+    opposite = verdict_of(claim, theory(others=changed))
+    assert outcomes(opposite.tests) == ["reversed"] * (3 * len(claim.statements))
 
 
 def test_a_prediction_that_is_worse_than_none_counts_as_none():

@@ -31,11 +31,6 @@ def test_change_along_stages_against_networks_that_fail(alone, striped, outcome)
     assert outcomes(found.tests) == [outcome, outcome]
 
 
-def test_a_change_that_failing_networks_have_too_is_no_support():
-    found = verdict_of(C13, tuned(0.5, 0.5))
-    assert found.verdict == NO
-
-
 @pytest.mark.parametrize(("slope", "outcome"), [(0.05, YES), (0.01, NO), (-0.05, "reversed")])
 def test_slope_of_localisation_against_the_logarithm_of_bumps(slope, outcome):
     found = verdict_of(C24, tuned(0.2, 0.4, slope))

@@ -57,18 +57,10 @@ class NotBuilt(Exception):
 
 def call(name: str, *arguments: Any) -> None:
     """Call a kernel by name; tensors are handed over as addresses (`data_ptr()`), or None."""
-    function = getattr(library(), f"recombine_{name}")
+    function = getattr(library_or_reason(), f"recombine_{name}")
     if function.argtypes is None:
         function.argtypes, function.restype = SIGNATURES[name], None
     function(*arguments)
-
-
-def library() -> ctypes.CDLL:
-    """The compiled kernels."""
-    kernels = library_or_reason()
-    if isinstance(kernels, str):
-        raise NotBuilt(kernels)
-    return kernels
 
 
 @cache
@@ -120,11 +112,6 @@ def find_compiler() -> list[str]:
     raise NotBuilt(f"no C++ compiler ({shlex.join(named) if named else ', '.join(COMPILERS)})")
 
 
-def compiler_version(compiler: list[str]) -> str:
-    """What the compiler says of itself."""
-    return _run([*compiler, "--version"]).stdout
-
-
 def _compile(compiler: list[str], path: Path) -> None:
     """Compile under a temporary name, then rename: processes that compile at once do not meet."""
     sources = [str(source) for source in _sources() if source.suffix == ".cpp"]
@@ -149,7 +136,7 @@ def _sources() -> list[Path]:
 
 def _digest(compiler: list[str]) -> str:
     """Of sources, flags, compiler and processor: machines of several kinds may share a cache."""
-    parts = [*FLAGS, *compiler, compiler_version(compiler), _processor()]
+    parts = [*FLAGS, *compiler, _run([*compiler, "--version"]).stdout, _processor()]
     whole = [*(path.read_bytes() for path in _sources()), *(part.encode(errors="replace") for part in parts)]
     return hashlib.sha256(b"\0".join(whole)).hexdigest()[:16]
 

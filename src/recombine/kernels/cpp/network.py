@@ -27,7 +27,11 @@ class TransposedConvolutions(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weights: Tensor, codes: Tensor, shapes: Shapes, dtype: torch.dtype) -> Tensor:
         plan, weights, codes, batch = Plan.of(shapes), weights.contiguous(), codes.contiguous(), len(codes)
-        _check(plan, weights, codes, dtype)
+        fits = weights.ndim == 1 and len(weights) >= plan.parameters and codes.shape == (batch, plan.code)
+        if not fits or {dtype, weights.dtype, codes.dtype} != {torch.float32}:  # kernels would read past them
+            raise ValueError(
+                f"weights of {tuple(weights.shape)} and codes of {tuple(codes.shape)} must fit, in float32"
+            )
         sizes = plan.sizes(batch)
         prepared, stages = take_buffer(sizes.prepared), take_buffer(sizes.stages)
         images = codes.new_empty(batch, sizes.image, sizes.image)
@@ -65,13 +69,3 @@ class TransposedConvolutions(torch.autograd.Function):
         for buffer in (prepared, stages, below, sums):
             return_buffer(buffer)
         return plan.cropped(padded, ctx.size), None, None, None
-
-
-def _check(plan: Plan, weights: Tensor, codes: Tensor, dtype: torch.dtype) -> None:
-    """Refuse what the kernels would read past, or as something else."""
-    if dtype != torch.float32:
-        raise ValueError(f"dtype: {dtype}; expected: float32")
-    if weights.dtype != torch.float32 or weights.ndim != 1 or len(weights) < plan.parameters:
-        raise ValueError(f"weights: {weights.dtype} of {tuple(weights.shape)}; expected: {plan.parameters} in float32")
-    if codes.dtype != torch.float32 or codes.shape != (len(codes), plan.code):
-        raise ValueError(f"codes: {codes.dtype} of {tuple(codes.shape)}; expected: (batch, {plan.code}) in float32")

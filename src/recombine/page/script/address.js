@@ -9,10 +9,7 @@ import { clamped } from "./grid.js";
  *   varies most
  */
 
-/**
- * @param {PageData} data
- * @returns {State} in the middle of the grid, where a hold-out usually is
- */
+/** @param {PageData} data @returns {State} in the middle of the grid, where a hold-out usually is */
 export function initialState(data) {
   return {
     at: data.factors.map((factor) => Math.floor((factor.count - 1) / 2)),
@@ -25,10 +22,7 @@ export function initialState(data) {
   };
 }
 
-/**
- * @param {State} state
- * @returns {string} what follows # in the address
- */
+/** @param {State} state @returns {string} what follows # in the address */
 export function written({ at, decoder, beside, plane, stage, unit, snap }) {
   const numbers = at.map((position) => Math.round(position * 1000) / 1000);
   return `at=${numbers}&decoder=${decoder}&beside=${beside}&plane=${plane}&stage=${stage}&unit=${unit}&snap=${+snap}`;

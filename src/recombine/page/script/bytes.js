@@ -1,26 +1,17 @@
 /** Numbers as the page holds them. */
 
-/**
- * @param {string} text base64
- * @returns {Uint8Array}
- */
+/** @param {string} text base64 @returns {Uint8Array} */
 export function decoded(text) {
   return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 }
 
-/**
- * @param {Uint8Array} bytes as zlib writes them
- * @returns {Promise<Uint8Array>}
- */
+/** @param {Uint8Array} bytes as zlib writes them @returns {Promise<Uint8Array>} */
 export async function inflated(bytes) {
   const stream = new Blob([/** @type {BlobPart} */ (bytes)]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-/**
- * @param {Uint8Array} bytes of float16 numbers, lowest byte first
- * @returns {Float32Array}
- */
+/** @param {Uint8Array} bytes of float16 numbers, lowest byte first @returns {Float32Array} */
 export function fromHalf(bytes) {
   const numbers = new Float32Array(bytes.length / 2);
   for (let k = 0; k < numbers.length; k += 1) {

@@ -41,10 +41,7 @@ export class Decoder {
     return this.#program;
   }
 
-  /**
-   * @param {number[]} positions
-   * @returns {Float32Array} a copy
-   */
+  /** @param {number[]} positions @returns {Float32Array} a copy */
   output(positions) {
     if (!this.program) return this.#row(this.data.table, nearestPoint(this.factors, positions));
     return this.program.run(this.input(positions)).slice();
@@ -93,10 +90,7 @@ export class Decoder {
     return this.program.run(mixed).slice();
   }
 
-  /**
-   * The sum of the halves over the background.
-   * @param {Float32Array[]} halves
-   */
+  /** The sum of the halves over the background. @param {Float32Array[]} halves */
   superposed(halves) {
     const { background } = this.data;
     return halves[0].map((_, k) => halves.reduce((sum, half) => sum + half[k] - background, background));
@@ -149,11 +143,7 @@ export class Decoder {
     return best.map((one) => one.point);
   }
 
-  /**
-   * Mean squared error over that of an empty image.
-   * @param {Float32Array} output
-   * @param {Float32Array} truth
-   */
+  /** Mean squared error over that of an empty image. @param {Float32Array} output @param {Float32Array} truth */
   error(output, truth) {
     let [wrong, blank] = [0, 0];
     for (let k = 0; k < truth.length; k += 1) {

@@ -34,29 +34,17 @@ export function valueText(factor, position) {
   return value.toFixed(digits);
 }
 
-/**
- * @param {Factor} factor
- * @param {number} position
- */
+/** @param {Factor} factor @param {number} position */
 export function clamped(factor, position) {
   return Math.max(0, Math.min(factor.count - 1, position));
 }
 
-/**
- * The number of the grid point that is nearest.
- * @param {Factor[]} factors
- * @param {number[]} positions
- */
+/** The number of the grid point that is nearest. @param {Factor[]} factors @param {number[]} positions */
 export function nearestPoint(factors, positions) {
   return factors.reduce((flat, factor, k) => flat * factor.count + Math.round(clamped(factor, positions[k])), 0);
 }
 
-/**
- * Positions of a grid point.
- * @param {Factor[]} factors
- * @param {number} point
- * @returns {number[]}
- */
+/** Positions of a grid point. @param {Factor[]} factors @param {number} point @returns {number[]} */
 export function positionsOf(factors, point) {
   const positions = new Array(factors.length).fill(0);
   for (let k = factors.length - 1; k >= 0; k -= 1) {
@@ -108,18 +96,12 @@ export function wayThrough(factors, positions, plane, bits) {
   return [[0, 0], middle, [ends[0], ends[1]], [ends[0], 0], middle, [0, ends[1]], [0, 0]];
 }
 
-/**
- * @param {number} count
- * @param {(k: number) => number} activity
- */
+/** @param {number} count @param {(k: number) => number} activity */
 function neurons(count, activity) {
   return Array.from({ length: count }, (_, k) => activity(k));
 }
 
-/**
- * @param {Factor} factor
- * @param {number} value
- */
+/** @param {Factor} factor @param {number} value */
 function radians(factor, value) {
   return (value * 2 * Math.PI) / (factor.period ?? 360);
 }

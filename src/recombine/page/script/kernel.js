@@ -20,10 +20,7 @@ export class Arena {
   /** Numbers in use or once used. */
   top = 8;
 
-  /**
-   * @param {number} count how many numbers
-   * @returns {number} the place of the first
-   */
+  /** @param {number} count how many numbers @returns {number} the place of the first */
   take(count) {
     const size = rounded(count);
     const k = this.free.findIndex(([start, end]) => end - start >= size);
@@ -34,20 +31,14 @@ export class Arena {
     return start;
   }
 
-  /**
-   * A place that nobody had before, for numbers that stay from one run to the next.
-   * @param {number} count
-   */
+  /** A place that nobody had before, for numbers that stay from one run to the next. @param {number} count */
   keep(count) {
     const start = this.top;
     this.top += rounded(count);
     return start;
   }
 
-  /**
-   * @param {number} start
-   * @param {number} count as it was taken
-   */
+  /** @param {number} start @param {number} count as it was taken */
   give(start, count) {
     const end = start + rounded(count);
     let k = this.free.findIndex((other) => other[0] > start);
@@ -62,10 +53,7 @@ export class Arena {
 }
 
 export class Kernel {
-  /**
-   * @param {BufferSource} code of `matmul.wasm`
-   * @param {number} numbers of float32 memory, all 0
-   */
+  /** @param {BufferSource} code of `matmul.wasm` @param {number} numbers of float32 memory, all 0 */
   constructor(code, numbers) {
     const memory = new WebAssembly.Memory({ initial: Math.ceil((numbers * 4) / PAGE) });
     const instance = new WebAssembly.Instance(new WebAssembly.Module(code), { page: { memory } });
@@ -134,11 +122,7 @@ export class Kernel {
   }
 }
 
-/**
- * Numbers of a packed matrix.
- * @param {number} depth
- * @param {number} columns
- */
+/** Numbers of a packed matrix. @param {number} depth @param {number} columns */
 export function packedSize(depth, columns) {
   return Math.ceil(columns / PANEL) * depth * PANEL;
 }

@@ -14,7 +14,7 @@ import { Switches } from "./switches.js";
 /** @typedef {import("./address.js").State} State */
 
 const BUDGET = 16; // milliseconds of a frame that details may begin in
-const PATIENCE = 6; // frames after which one detail is drawn all the same
+const PATIENCE = 6; // frames of which one draws a detail all the same
 const PACE = 7; // steps of the grid a second, along the way
 const QUIET = 350; // milliseconds without a change before the address and the spoken text follow
 
@@ -23,6 +23,17 @@ function byId(id) {
   const found = document.getElementById(id);
   if (!found) throw new Error(`no ${id}`);
   return found;
+}
+
+/**
+ * A list from another place on.
+ * @template T
+ * @param {T[]} list
+ * @param {number} by
+ */
+function rotated(list, by) {
+  const place = by % (list.length || 1);
+  return [...list.slice(place), ...list.slice(0, place)];
 }
 
 class Explorer {
@@ -35,11 +46,8 @@ class Explorer {
   /** Length of the way gone, in steps; null while nothing plays. @type {number | null} */
   #gone = null;
   #clock = 0;
-  /** Frames without a detail. */
-  #starved = 0;
-  /** Details that were drawn because nothing else had been for long. */
-  #turn = 0;
-  #lead = 0;
+  /** Frames in which something had moved. */
+  #frames = 0;
   /** When something was last moved. */
   #touched = 0;
   #viewsChanged = true;
@@ -81,11 +89,7 @@ class Explorer {
     this.set({});
   }
 
-  /**
-   * Positions with those of the plane's two factors changed.
-   * @param {number} across
-   * @param {number} down
-   */
+  /** Positions with those of the plane's two factors changed. @param {number} across @param {number} down */
   #moved(across, down) {
     const at = this.state.at.slice();
     const [first, second] = this.state.plane;
@@ -148,10 +152,7 @@ class Explorer {
     }
   }
 
-  /**
-   * @param {HTMLSelectElement} select
-   * @param {string[]} names
-   */
+  /** @param {HTMLSelectElement} select @param {string[]} names */
   #options(select, names) {
     select.replaceChildren(...names.map((name) => {
       const option = document.createElement("option");
@@ -193,10 +194,7 @@ class Explorer {
     return !this.state.snap && this.sides.every((side) => side.decoder.data.smooth[factor]);
   }
 
-  /**
-   * Changes the state, and draws.
-   * @param {Partial<State>} change
-   */
+  /** Changes the state, and draws. @param {Partial<State>} change */
   set(change) {
     Object.assign(this.state, change);
     this.#touched = performance.now();
@@ -284,17 +282,11 @@ class Explorer {
     if (this.#gone !== null && !this.calm.matches) this.#advance((Math.min(time - this.#clock, 100) / 1000) * PACE);
     this.#clock = time;
     const moving = this.#changed;
-    if (moving) {
-      this.#changed = false;
-      const late = this.#drawInTurn(start);
-      const details = this.sides.flatMap((side) => side.details(this.state.at, this.state.stage));
-      this.#tasks = [...late.map((side) => () => side.draw(this.state.at)), ...details];
-    }
-    this.#starved = moving ? this.#starved + 1 : PATIENCE;
-    while (this.#tasks.length && (this.#starved >= PATIENCE || performance.now() - start < BUDGET)) {
-      const next = this.#starved >= PATIENCE && moving ? this.#turn++ % this.#tasks.length : 0; // each in its turn
-      this.#starved = 0;
-      this.#tasks.splice(next, 1)[0]();
+    if (moving) this.#draw();
+    let due = !moving || this.#frames % PATIENCE === 0;
+    while (this.#tasks.length && (due || performance.now() - start < BUDGET)) {
+      due = false;
+      this.#tasks.shift()?.();
     }
     if (moving || this.#viewsChanged) {
       this.#viewsChanged = false;
@@ -305,19 +297,16 @@ class Explorer {
     if (this.#tasks.length || this.#gone !== null) this.#request();
   }
 
-  /**
-   * Draws sides as far as a frame has time, another one first each time.
-   * @param {number} start
-   * @returns {Side[]} those that are left
-   */
-  #drawInTurn(start) {
-    this.#lead += 1;
-    const order = this.sides.map((_, k) => this.sides[(k + this.#lead) % this.sides.length]);
-    return order.filter((side, k) => {
-      if (k && performance.now() - start >= BUDGET) return true;
-      side.draw(this.state.at);
-      return false;
-    });
+  /** Draws one side, another one each time, and leaves the rest to what time there is: late sides, and details. */
+  #draw() {
+    this.#changed = false;
+    this.#frames += 1;
+    const { at, stage } = this.state;
+    const [side, ...late] = rotated(this.sides, this.#frames);
+    const sides = late.map((other) => () => other.draw(at));
+    const details = rotated(this.sides.flatMap((own) => own.details(at, stage)), this.#frames);
+    side.draw(at);
+    this.#tasks = this.#frames % PATIENCE === 0 ? [...details, ...sides] : [...sides, ...details];
   }
 
   #drawPlane() {
@@ -363,10 +352,7 @@ class Explorer {
     byId("play").setAttribute("aria-pressed", String(this.#gone !== null && !this.calm.matches));
   }
 
-  /**
-   * Goes on along the way.
-   * @param {number} steps
-   */
+  /** Goes on along the way. @param {number} steps */
   #advance(steps) {
     if (this.#gone === null) return;
     const way = this.#way();

@@ -194,23 +194,14 @@ const REDUCTIONS = {
   var: (heap, from, n, correction) => squares(heap, from, n) / Math.max(0, n - correction),
 };
 
-/**
- * @param {Float32Array} heap
- * @param {number} from
- * @param {number} n
- */
+/** @param {Float32Array} heap @param {number} from @param {number} n */
 function total(heap, from, n) {
   let sum = 0;
   for (let k = 0; k < n; k += 1) sum += heap[from + k];
   return sum;
 }
 
-/**
- * Sum of squared distances from the mean.
- * @param {Float32Array} heap
- * @param {number} from
- * @param {number} n
- */
+/** Sum of squared distances from the mean. @param {Float32Array} heap @param {number} from @param {number} n */
 function squares(heap, from, n) {
   const mean = total(heap, from, n) / n;
   let sum = 0;
@@ -320,10 +311,7 @@ export const RUN = {
   },
 };
 
-/**
- * How many numbers an array of this shape has.
- * @param {number[]} shape
- */
+/** How many numbers an array of this shape has. @param {number[]} shape */
 export function volume(shape) {
   return shape.reduce((product, count) => product * count, 1);
 }

@@ -2,21 +2,13 @@
 
 const GAP = 1;
 
-/**
- * Grey from black to white.
- * @param {number} share 0 … 1
- * @returns {[number, number, number]}
- */
+/** Grey from black to white. @param {number} share 0 … 1 @returns {[number, number, number]} */
 export function grey(share) {
   const level = 255 * Math.max(0, Math.min(1, share));
   return [level, level, level];
 }
 
-/**
- * Blue below the middle, white there, red above.
- * @param {number} share 0 … 1
- * @returns {[number, number, number]}
- */
+/** Blue below the middle, white there, red above. @param {number} share 0 … 1 @returns {[number, number, number]} */
 export function diverging(share) {
   const t = Math.max(-1, Math.min(1, 2 * share - 1));
   const end = t < 0 ? [33, 102, 172] : [178, 24, 43];
@@ -27,10 +19,7 @@ export function diverging(share) {
 /** Colours in 256 steps, as four bytes each, by the function that gives them. @type {Map<Function, Uint32Array>} */
 const PALETTES = new Map();
 
-/**
- * @param {(share: number) => [number, number, number]} colour
- * @returns {Uint32Array}
- */
+/** @param {(share: number) => [number, number, number]} colour @returns {Uint32Array} */
 function palette(colour) {
   let steps = PALETTES.get(colour);
   if (!steps) {
@@ -42,10 +31,7 @@ function palette(colour) {
   return steps;
 }
 
-/**
- * @param {number} share
- * @returns {number} the step of a palette: 0 … 255
- */
+/** @param {number} share @returns {number} the step of a palette: 0 … 255 */
 function stepOf(share) {
   return share > 0 ? Math.min(255, Math.round(255 * share)) : 0;
 }
@@ -191,6 +177,28 @@ export function twice(pen, under, over, width = 1.5) {
     pen.strokeStyle = colour;
     pen.lineWidth = wide;
     pen.stroke();
+  }
+}
+
+/**
+ * The path between cells of a grid of which one is marked, such as held out, and its neighbour is not.
+ * @param {CanvasRenderingContext2D} pen
+ * @param {number} columns
+ * @param {number} rows
+ * @param {number} dx width of a cell
+ * @param {number} dy
+ * @param {(column: number, row: number) => boolean} isMarked
+ */
+export function outline(pen, columns, rows, dx, dy, isMarked) {
+  const marked = (/** @type {number} */ i, /** @type {number} */ j) =>
+    i >= 0 && j >= 0 && i < columns && j < rows && isMarked(i, j);
+  pen.beginPath();
+  for (let j = 0; j <= rows; j += 1) {
+    for (let i = 0; i <= columns; i += 1) {
+      const own = marked(i, j);
+      if (own !== marked(i - 1, j)) pen.rect(i * dx, j * dy, 0, dy);
+      if (own !== marked(i, j - 1)) pen.rect(i * dx, j * dy, dx, 0);
+    }
   }
 }
 

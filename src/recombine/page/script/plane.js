@@ -116,11 +116,7 @@ export class Plane {
     }
   }
 
-  /**
-   * @param {CanvasRenderingContext2D} pen
-   * @param {number[][]} points
-   * @param {string} colour
-   */
+  /** @param {CanvasRenderingContext2D} pen @param {number[][]} points @param {string} colour */
   #way(pen, points, colour) {
     pen.save();
     pen.strokeStyle = colour;

@@ -37,11 +37,7 @@ export class Program {
     for (const prepare of this.preparations) prepare();
   }
 
-  /**
-   * The output for an input, valid until the next run.
-   * @param {ArrayLike<number>} input
-   * @returns {Float32Array}
-   */
+  /** The output for an input, valid until the next run. @param {ArrayLike<number>} input @returns {Float32Array} */
   run(input) {
     return this.upTo(this.data.output, input, this.steps.length);
   }
@@ -59,10 +55,7 @@ export class Program {
     return this.value(number);
   }
 
-  /**
-   * A value as the last run left it: the output, or a stage.
-   * @param {number} number
-   */
+  /** A value as the last run left it: the output, or a stage. @param {number} number */
   value(number) {
     const start = this.places[number];
     return this.heap.subarray(start, start + volume(this.data.shapes[number]));
@@ -81,10 +74,7 @@ export class Program {
     }
   }
 
-  /**
-   * Gives places to all values in the order in which they are written.
-   * @returns {(() => void)[]}
-   */
+  /** Gives places to all values in the order in which they are written. @returns {(() => void)[]} */
   #plan() {
     const { operations, shapes, output, stages } = this.data;
     const root = shapes.map((_, number) => number);

@@ -60,11 +60,7 @@ export class Side {
     this.error = /** @type {number | null} */ (null);
   }
 
-  /**
-   * @param {string} title
-   * @param {Picture[]} pictures
-   * @param {string} [text]
-   */
+  /** @param {string} title @param {Picture[]} pictures @param {string} [text] */
   #row(title, pictures, text = "") {
     if (title) this.root.append(element("h3", "", title));
     if (text) this.root.append(element("p", "soft", text));
@@ -73,10 +69,7 @@ export class Side {
     this.root.append(row);
   }
 
-  /**
-   * Runs the decoder and draws what cannot wait: output, truth, difference.
-   * @param {number[]} at
-   */
+  /** Runs the decoder and draws what cannot wait: output, truth, difference. @param {number[]} at */
   draw(at) {
     const { decoder } = this;
     const { image, low, high } = decoder.data;
@@ -143,10 +136,7 @@ export class Side {
     return tasks;
   }
 
-  /**
-   * @param {number[]} at
-   * @param {number} factor
-   */
+  /** @param {number[]} at @param {number} factor */
   #drawHalf(at, factor) {
     const { image, low, high, background } = this.decoder.data;
     const { factors } = this.decoder;

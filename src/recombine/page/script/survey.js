@@ -132,11 +132,7 @@ export class Survey {
     this.varying = this.#mostVarying();
   }
 
-  /**
-   * @param {number} i
-   * @param {number} j
-   * @param {Float32Array} target
-   */
+  /** @param {number} i @param {number} j @param {Float32Array} target */
   #evaluate(i, j, target) {
     const { decoder, units, stride } = this;
     if (!decoder.program) return;
@@ -196,10 +192,7 @@ export class Survey {
     return Math.min(Math.floor(asked / this.stride), this.units - 1) * this.stride;
   }
 
-  /**
-   * A unit's activity at every point, row by row.
-   * @param {number} unit
-   */
+  /** A unit's activity at every point, row by row. @param {number} unit */
   map(unit) {
     const kept = Math.floor(unit / this.stride);
     return Float32Array.from({ length: this.count }, (_, point) => this.activity[point * this.units + kept]);

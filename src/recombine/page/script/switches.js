@@ -78,11 +78,7 @@ class Switch {
     return list;
   }
 
-  /**
-   * Whether a decoder has the present one's label.
-   * @param {number} number
-   * @param {number} label
-   */
+  /** Whether a decoder has the present one's label. @param {number} number @param {number} label */
   #shares(number, label) {
     return this.labels[number][label] === this.labels[this.present][label];
   }
@@ -103,11 +99,7 @@ class Switch {
 }
 
 export class Switches {
-  /**
-   * @param {HTMLElement} root
-   * @param {PageData} data
-   * @param {(change: Partial<State>) => void} change
-   */
+  /** @param {HTMLElement} root @param {PageData} data @param {(change: Partial<State>) => void} change */
   constructor(root, data, change) {
     this.root = root;
     const names = data.labels ?? [];

@@ -1,7 +1,7 @@
 /** Views of a stage over the plane: its volume element, and the tuning of one of its units. */
 
 import { clamped, isHeldOut, nearestPoint, valueText } from "./grid.js";
-import { Picture, diverging, drawImage, element, penOf, twice } from "./pictures.js";
+import { Picture, diverging, drawImage, element, outline, penOf, twice } from "./pictures.js";
 import { ellipse, surveyOf } from "./survey.js";
 
 /** @typedef {import("./survey.js").Survey} Survey */
@@ -42,20 +42,14 @@ export class StageViews {
     this.appeared = () => {};
   }
 
-  /**
-   * What is shown in a state.
-   * @param {State} state
-   */
+  /** What is shown in a state. @param {State} state */
   survey(state) {
     const stages = this.decoder.data.program?.stages ?? [];
     const { value } = stages[Math.min(state.stage, stages.length - 1)];
     return surveyOf(this.decoder, value, state.at, state.plane);
   }
 
-  /**
-   * Draws what is known so far.
-   * @param {State} state
-   */
+  /** Draws what is known so far. @param {State} state */
   draw(state) {
     const survey = this.survey(state);
     this.progress.textContent = this.#words(survey);
@@ -73,10 +67,7 @@ export class StageViews {
     return `Running the decoder over the plane while nothing moves: ${share} %`;
   }
 
-  /**
-   * @param {Survey} survey
-   * @param {State} state
-   */
+  /** @param {Survey} survey @param {State} state */
   #drawVolume(survey, { at }) {
     const bounds = range(survey.volume);
     drawMap(this.volume.canvas, survey, survey.volume, bounds, sequential, at, true);
@@ -86,10 +77,7 @@ export class StageViews {
     this.volume.caption(words.filter(Boolean).join("; ") || "log10 dv");
   }
 
-  /**
-   * @param {Survey} survey
-   * @param {State} state
-   */
+  /** @param {Survey} survey @param {State} state */
   #drawTuning(survey, { at, unit }) {
     for (const { figure } of [this.activity, ...this.curves]) figure.hidden = !survey.done;
     this.curves[1].figure.hidden ||= survey.alone;
@@ -109,11 +97,7 @@ export class StageViews {
     }
   }
 
-  /**
-   * Where a unit is, in stages of maps.
-   * @param {Survey} survey
-   * @param {number} unit
-   */
+  /** Where a unit is, in stages of maps. @param {Survey} survey @param {number} unit */
   #place(survey, unit) {
     const shape = this.decoder.data.program?.shapes[survey.value].slice(1) ?? [];
     if (shape.length !== 3) return "";
@@ -163,7 +147,7 @@ export function range(numbers) {
  * @param {number[]} at
  * @param {boolean} withEllipse
  */
-export function drawMap(canvas, survey, numbers, [low, high], palette, at, withEllipse) {
+function drawMap(canvas, survey, numbers, [low, high], palette, at, withEllipse) {
   const { columns, rows } = survey;
   const { pen, wide, tall, colour } = penOf(canvas, survey.alone ? 8 : 1);
   if (!pen) return;
@@ -175,71 +159,45 @@ export function drawMap(canvas, survey, numbers, [low, high], palette, at, withE
     pen.imageSmoothingEnabled = false;
     pen.drawImage(scratch, 0, 0, wide, complete * dy);
   }
-  frameHeldOut(pen, survey, at, dx, dy);
   const [across, down] = survey.plane;
+  const point = at.slice();
+  outline(pen, columns, rows, dx, dy, (i, j) => {
+    point[across] = i;
+    if (!survey.alone) point[down] = j;
+    return isHeldOut(survey.decoder.held, nearestPoint(survey.decoder.factors, point));
+  });
+  twice(pen, "#000a", "#fffc");
   const [x, y] = [(at[across] + 0.5) * dx, survey.alone ? tall / 2 : (at[down] + 0.5) * dy];
-  if (withEllipse) drawEllipse(pen, survey, at, x, y, dx, dy);
+  if (withEllipse) {
+    pen.save();
+    pen.translate(x, y);
+    pen.scale(dx, dy);
+    const drawn = ellipsePath(pen, survey, at);
+    pen.restore();
+    if (drawn) twice(pen, "#000c", "#fff");
+  }
   mark(pen, x, y, colour("--accent"));
 }
 
 /**
- * Lines between cells of which one is held out.
- * @param {CanvasRenderingContext2D} pen
- * @param {Survey} survey
- * @param {number[]} at
- * @param {number} dx
- * @param {number} dy
- */
-function frameHeldOut(pen, survey, at, dx, dy) {
-  const { decoder, columns, rows, plane: [across, down] } = survey;
-  const point = at.slice();
-  const held = (/** @type {number} */ i, /** @type {number} */ j) => {
-    if (i < 0 || j < 0 || i >= columns || j >= rows) return false;
-    point[across] = i;
-    if (!survey.alone) point[down] = j;
-    return isHeldOut(decoder.held, nearestPoint(decoder.factors, point));
-  };
-  pen.beginPath();
-  for (let j = 0; j <= rows; j += 1) {
-    for (let i = 0; i <= columns; i += 1) {
-      const own = held(i, j);
-      if (own !== held(i - 1, j)) pen.rect(i * dx, j * dy, 0, dy);
-      if (own !== held(i, j - 1)) pen.rect(i * dx, j * dy, dx, 0);
-    }
-  }
-  twice(pen, "#000a", "#fffc");
-}
-
-/**
  * Steps that change the stage equally: as large as CELLS where the volume is the mean of the plane.
- * @param {CanvasRenderingContext2D} pen
+ * @param {CanvasRenderingContext2D} pen that counts in steps of the grid, from the present point
  * @param {Survey} survey
  * @param {number[]} at
- * @param {number} x
- * @param {number} y
- * @param {number} dx
- * @param {number} dy
+ * @returns {boolean} whether there are any
  */
-function drawEllipse(pen, survey, at, x, y, dx, dy) {
+function ellipsePath(pen, survey, at) {
   const metric = survey.metricAt(at);
-  if (!metric || survey.alone || !survey.done) return;
+  if (!metric || survey.alone || !survey.done) return false;
   const { factors } = survey.decoder;
   const [wide, tall] = survey.plane.map((k) => (factors[k].high - factors[k].low) / Math.max(1, factors[k].count - 1));
   const known = survey.volume.reduce((sum, number) => sum + number, 0) / survey.count;
   const size = CELLS * Math.sqrt(10 ** known * wide * tall); // in units of the stage
-  const perStep = /** @type {import("./survey.js").Metric} */ ([
-    metric[0] * wide * wide, metric[1] * wide * tall, metric[2] * tall * tall,
-  ]);
-  const { half, angle } = ellipse(perStep, size);
+  const { half, angle } = ellipse([metric[0] * wide * wide, metric[1] * wide * tall, metric[2] * tall * tall], size);
   const most = Math.max(survey.columns, survey.rows);
-  pen.save();
-  pen.translate(x, y);
-  pen.scale(dx, dy);
-  pen.rotate(angle);
   pen.beginPath();
-  pen.ellipse(0, 0, Math.min(half[0], most), Math.min(half[1], most), 0, 0, 2 * Math.PI);
-  pen.restore();
-  twice(pen, "#000c", "#fff");
+  pen.ellipse(0, 0, Math.min(half[0], most), Math.min(half[1], most), angle, 0, 2 * Math.PI);
+  return true;
 }
 
 /**
@@ -248,7 +206,7 @@ function drawEllipse(pen, survey, at, x, y, dx, dy) {
  * @param {number} y
  * @param {string} colour
  */
-export function mark(pen, x, y, colour) {
+function mark(pen, x, y, colour) {
   pen.beginPath();
   pen.arc(x, y, 4, 0, 2 * Math.PI);
   pen.fillStyle = colour;
@@ -272,7 +230,7 @@ export function short(number) {
  * @param {0 | 1} axis of the plane
  * @param {number[]} at
  */
-export function drawCurve(canvas, survey, map, axis, at) {
+function drawCurve(canvas, survey, map, axis, at) {
   const { pen, wide, tall, colour } = penOf(canvas, 1.45);
   if (!pen) return;
   const factor = survey.plane[axis];
@@ -283,7 +241,17 @@ export function drawCurve(canvas, survey, map, axis, at) {
     FRAME.left + (k / Math.max(1, count - 1)) * (wide - FRAME.left - FRAME.right);
   const y = (/** @type {number} */ number) =>
     tall - FRAME.bottom - ((number - low) / (high - low || 1)) * (tall - FRAME.top - FRAME.bottom);
-  shadeHeldOut(pen, survey, axis, at, x, tall, colour("--held"));
+  const { decoder: { factors, held } } = survey;
+  const point = at.slice();
+  pen.fillStyle = colour("--held");
+  pen.globalAlpha = 0.45;
+  for (let k = 0; k < count; k += 1) {
+    point[factor] = k;
+    if (!isHeldOut(held, nearestPoint(factors, point))) continue;
+    const [left, right] = [x(Math.max(0, k - 0.5)), x(Math.min(count - 1, k + 0.5))];
+    pen.fillRect(left, FRAME.top, right - left, tall - FRAME.top - FRAME.bottom);
+  }
+  pen.globalAlpha = 1;
   pen.strokeStyle = colour("--line");
   pen.lineWidth = 1;
   pen.strokeRect(FRAME.left, FRAME.top, wide - FRAME.left - FRAME.right, tall - FRAME.top - FRAME.bottom);
@@ -299,7 +267,6 @@ export function drawCurve(canvas, survey, map, axis, at) {
   line(through, colour("--accent"), [4, 3]);
   line(mean, colour("--ink"), []);
   mark(pen, x(at[factor]), y(through[Math.round(at[factor])]), colour("--accent"));
-  const { factors } = survey.decoder;
   pen.fillStyle = colour("--soft");
   pen.font = "11px system-ui, sans-serif";
   pen.textAlign = "right";
@@ -308,30 +275,6 @@ export function drawCurve(canvas, survey, map, axis, at) {
   pen.fillText(valueText(factors[factor], count - 1), wide - FRAME.right, tall - 6);
   pen.textAlign = "left";
   pen.fillText(valueText(factors[factor], 0), FRAME.left, tall - 6);
-}
-
-/**
- * @param {CanvasRenderingContext2D} pen
- * @param {Survey} survey
- * @param {0 | 1} axis
- * @param {number[]} at
- * @param {(k: number) => number} x
- * @param {number} tall
- * @param {string} colour
- */
-function shadeHeldOut(pen, survey, axis, at, x, tall, colour) {
-  const { decoder, plane } = survey;
-  const point = at.slice();
-  const { count } = decoder.factors[plane[axis]];
-  pen.fillStyle = colour;
-  pen.globalAlpha = 0.45;
-  for (let k = 0; k < count; k += 1) {
-    point[plane[axis]] = k;
-    if (!isHeldOut(decoder.held, nearestPoint(decoder.factors, point))) continue;
-    const [left, right] = [x(Math.max(0, k - 0.5)), x(Math.min(count - 1, k + 0.5))];
-    pen.fillRect(left, FRAME.top, right - left, tall - FRAME.top - FRAME.bottom);
-  }
-  pen.globalAlpha = 1;
 }
 
 /**

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+import xarray
 from torch.utils.flop_counter import FlopCounterMode
 
 from recombine.decoders import CoordinateMLP, DecoderSpec, Transformer
@@ -41,10 +42,6 @@ from recombine.reproduction.measuring import (
 from recombine.reproduction.preset import AnyNumber, Count
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.specs import RunSpec
-
-if TYPE_CHECKING:
-    import xarray
-
 
 COORDINATE, TRANSFORMER, PLAIN = "coordinate MLP", "transformer", "CNN"
 ARCHITECTURES = (COORDINATE, TRANSFORMER)
@@ -145,49 +142,43 @@ class AttentionStudy(Study[Settings]):
 
     def arms(self, preset: Settings) -> list[Arm]:
         plain = preset.spec(size=preset.attention_size)
-        return [*_coordinate_arms(preset), *_transformer_arms(preset), Arm((PLAIN, BASE), plain, extra=True)]
+
+        def coordinate(width: int = preset.coordinate_width, depth: int = preset.coordinate_depth) -> CoordinateMLP:
+            return CoordinateMLP(width=width, depth=depth)
+
+        def transformer(width: int = preset.attention_width, depth: int = preset.attention_depth) -> Transformer:
+            return Transformer(width=width, depth=depth, feedforward=4 * width)
+
+        return [
+            *_arms(preset, COORDINATE, coordinate, preset.coordinate_depths, preset.coordinate_steps),
+            *_arms(preset, TRANSFORMER, transformer, preset.attention_depths, preset.attention_steps),
+            Arm((PLAIN, BASE), plain, extra=True),
+        ]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
         def measured(batch: Batch) -> Measured:
             return {**batch.scores, "drawing": drawings(batch)}
 
+        def looked_into(batch: Batch) -> dict[str, np.ndarray]:
+            return {**stage_profile(batch, maps=False), **superposition_scores_of(batch)}
+
         result = tabulate(trials, ("decoder", "variant"), measured, {"drawing": DRAWING})
         few = {labels: trials[labels][: trials.preset.extra_seeds] for labels in trials if labels[1] == BASE}
-        looked_into = tabulate(
-            Trials(trials.preset, trials.device, few), ("decoder", "variant"), partial(one_by_one, _looked_into),
+        found = tabulate(
+            Trials(trials.preset, trials.device, few), ("decoder", "variant"), partial(one_by_one, looked_into),
             {**SUPERPOSITION_DIMS, **stage_dims()},
         ).isel(variant=0, drop=True)  # fmt: skip
         attributes = base_attributes(trials, size=trials.preset.attention_size)
-        found = result.merge(looked_into.drop_vars(TRAINED), join="left").assign_coords(SUPERPOSITION_COORDS)
-        return with_positions(found, trials.first.spec).assign_attrs(attributes)
+        merged = result.merge(found.drop_vars(TRAINED), join="left").assign_coords(SUPERPOSITION_COORDS)
+        return with_positions(merged, trials.first.spec).assign_attrs(attributes)
 
 
-def _coordinate_arms(preset: Settings) -> Iterator[Arm]:
-    def decoder(width: int = preset.coordinate_width, depth: int = preset.coordinate_depth) -> CoordinateMLP:
-        return CoordinateMLP(width=width, depth=depth)
-
-    task: Task = partial(preset.spec, size=preset.attention_size, steps=preset.coordinate_steps)
-    yield Arm((COORDINATE, BASE), task(decoder=decoder()))
-    yield from _other_arms(preset, COORDINATE, decoder, preset.coordinate_depths, task)
-
-
-def _transformer_arms(preset: Settings) -> Iterator[Arm]:
-    def decoder(width: int = preset.attention_width, depth: int = preset.attention_depth) -> Transformer:
-        return Transformer(width=width, depth=depth, feedforward=4 * width)
-
-    task: Task = partial(preset.spec, size=preset.attention_size, steps=preset.attention_steps)
-    yield Arm((TRANSFORMER, BASE), task(decoder=decoder()))
-    yield from _other_arms(preset, TRANSFORMER, decoder, preset.attention_depths, task)
-
-
-Task = Callable[..., RunSpec]
-"""A run from a decoder and fields of the task."""
-
-
-def _other_arms(
-    preset: Settings, name: str, decoder: Callable[..., DecoderSpec], depths: tuple[int, ...], task: Task
+def _arms(
+    preset: Settings, name: str, decoder: Callable[..., DecoderSpec], depths: tuple[int, ...], steps: int
 ) -> Iterator[Arm]:
-    """Other depths and, if asked for, other codes, hold-outs and widths."""
+    """The paper's task, other depths and, if asked for, other codes, hold-outs and widths."""
+    task: Callable[..., RunSpec] = partial(preset.spec, size=preset.attention_size, steps=steps)
+    yield Arm((name, BASE), task(decoder=decoder()))
     for depth in depths:
         yield Arm((name, of_depth(depth)), task(decoder=decoder(depth=depth)), extra=True)
     if not preset.attention_variants:
@@ -200,11 +191,6 @@ def _other_arms(
     for label, count in ((SAME_PARAMETERS, parameters), (SAME_OPERATIONS, operations)):
         width = matched(decoder, preset.cnn(preset.depth), interface, count)
         yield Arm((name, label), task(decoder=decoder(width)), extra=True)
-
-
-def _looked_into(batch: Batch) -> dict[str, np.ndarray]:
-    """Stages, superposition and kernel of networks on the paper's task."""
-    return {**stage_profile(batch, maps=False), **superposition_scores_of(batch)}
 
 
 def one_by_one(measure: Callable[[Batch], Mapping[str, np.ndarray]], batch: Batch) -> dict[str, np.ndarray]:

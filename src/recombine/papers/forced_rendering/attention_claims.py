@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from recombine.papers.forced_rendering.attention import ARCHITECTURES, BASE
 from recombine.papers.forced_rendering.encodings_claims import COMPOSING_ACCURACY, FAILING_ERROR
-from recombine.papers.forced_rendering.samples import sample, trained
+from recombine.papers.forced_rendering.samples import measured, trained
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, below
 
 
 def _by_decoder(data: Data, score: str) -> dict[str, Sample]:
     base = data["attention"].sel(variant=BASE)
-    return {decoder: sample(base[score].sel(decoder=decoder), base.sel(decoder=decoder)) for decoder in ARCHITECTURES}
+    return {decoder: measured(base.sel(decoder=decoder), score) for decoder in ARCHITECTURES}
 
 
 def _variants(data: Data, score: str) -> dict[str, Sample]:
@@ -20,7 +20,7 @@ def _variants(data: Data, score: str) -> dict[str, Sample]:
         for variant in (str(name) for name in result["variant"].values if name != BASE):
             networks = result.sel(decoder=decoder, variant=variant)
             if trained(networks).any():
-                samples[f"{decoder}, {variant}"] = sample(networks[score], networks)
+                samples[f"{decoder}, {variant}"] = measured(networks, score)
     return samples
 
 

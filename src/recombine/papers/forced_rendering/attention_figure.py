@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import xarray
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
@@ -11,11 +10,7 @@ from matplotlib.figure import Figure, SubFigure
 from recombine.papers.forced_rendering.attention import ARCHITECTURES, BASE, PLAIN
 from recombine.papers.forced_rendering.superposition import COSINE, FAMILIES
 from recombine.reproduction.figures import FigureSpec
-from recombine.reproduction.panels import COLORS, band, bar_groups, divided, drawn_image, seed_count, styled
-
-if TYPE_CHECKING:
-    import xarray
-
+from recombine.reproduction.panels import COLORS, band, bar_groups, divided, held_out_drawing, seed_count, styled
 
 DECODERS = (*ARCHITECTURES, PLAIN)
 ROWS = 3
@@ -59,8 +54,7 @@ def _drawings(figure: SubFigure, result: xarray.Dataset) -> None:
     for column, decoder in enumerate(DECODERS):
         own = result.sel(decoder=decoder, variant=BASE)
         for row in range(ROWS):
-            image, place = own["drawing"].isel(sample=row).values, result["place"].values[row]
-            drawn_image(axes[row, column], image, result["held_out"].values, place)
+            held_out_drawing(axes[row, column], own["drawing"].isel(sample=row).values, result, row)
         axes[0, column].set_title(decoder, fontsize=8)
         axes[-1, column].set_xlabel(f"{own['ood_over_blank'].mean().item():.2f} blank", fontsize=8)
 

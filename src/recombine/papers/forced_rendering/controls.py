@@ -9,12 +9,14 @@ has one-hot codes, which have finite differences only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import xarray
 
 from recombine.papers.forced_rendering.penalties import BOTH, NONE, penalised_spec
 from recombine.papers.forced_rendering.penalties import Settings as PenaltySettings
-from recombine.papers.forced_rendering.samples import sample
+from recombine.papers.forced_rendering.samples import Statistic, difference
 from recombine.papers.forced_rendering.scores import training_fit
 from recombine.papers.forced_rendering.stripes import Settings as StripeSettings
 from recombine.papers.forced_rendering.superposition import (
@@ -28,12 +30,6 @@ from recombine.reproduction.measuring import TRAINED, Batch, base_attributes, st
 from recombine.reproduction.study import Arm, Labels, Study, Trials, initial_runs
 from recombine.specs import RunSpec
 from recombine.store import Run
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import xarray
-
 
 STRIPE_BUMPS = 100
 """Bumps beside the stripes of the composing CNN."""
@@ -106,7 +102,7 @@ def _measured(batch: Batch) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def less_controls(data: Data, statistic: Callable[[xarray.Dataset], xarray.DataArray]) -> dict[str, Sample]:
+def less_controls(data: Data, statistic: Statistic) -> dict[str, Sample]:
     """A number of failing networks less that of each control, seed by seed, by the control's name.
 
     Failing networks must have learnt, and controls too unless they are untrained. Without the control study's Dataset
@@ -115,14 +111,11 @@ def less_controls(data: Data, statistic: Callable[[xarray.Dataset], xarray.DataA
     if "controls" not in data:
         return {}
     arms = data["controls"]
-    samples = {}
-    for failing, others in CONTROLS.items():
-        own = arms.sel(arm=failing)
-        for other in others:
-            control = arms.sel(arm=other)
-            networks = (own,) if other in INITIAL else (own, control)
-            samples[f"less {other}"] = sample(statistic(own) - statistic(control), *networks)
-    return samples
+    return {
+        f"less {other}": difference(statistic, arms.sel(arm=failing), arms.sel(arm=other), untrained=other in INITIAL)
+        for failing, others in CONTROLS.items()
+        for other in others
+    }
 
 
 STUDY = ControlStudy()

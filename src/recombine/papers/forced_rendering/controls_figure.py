@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import isfinite
-from typing import TYPE_CHECKING
 
+import xarray
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
@@ -19,10 +19,6 @@ from recombine.papers.forced_rendering.depth_claims import (
 from recombine.papers.forced_rendering.superposition_claims import superposed
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.panels import COLORS, bar_groups, seed_count, styled
-
-if TYPE_CHECKING:
-    import xarray
-
 
 STATISTICS: dict[str, tuple[str, Callable[[xarray.Dataset], xarray.DataArray]]] = {
     "fall of held-out\nprobe R²": ("fall of the held-out probe's R²", probe_fall),

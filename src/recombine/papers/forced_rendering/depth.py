@@ -6,10 +6,11 @@ CNNs of several depths, bump and rate codes: scores, and geometry, probes and tu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+import xarray
 
 from recombine.papers.forced_rendering.presets import CODES, BumpPreset
 from recombine.reproduction.measuring import (
@@ -24,9 +25,6 @@ from recombine.reproduction.measuring import (
 )
 from recombine.reproduction.preset import AnyNumber, Seeds, Several
 from recombine.reproduction.study import Arm, Study, Trials
-
-if TYPE_CHECKING:
-    import xarray
 
 
 class Settings(BumpPreset):

@@ -7,11 +7,12 @@ are the hidden ones and the output.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+import xarray
 
 from recombine.papers.forced_rendering.controls import less_controls
 from recombine.papers.forced_rendering.presets import CODES
-from recombine.papers.forced_rendering.samples import sample, trained
+from recombine.papers.forced_rendering.samples import Statistic, difference, measured, sample, trained
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, below, effect
 from recombine.reproduction.tables import (
@@ -25,100 +26,53 @@ from recombine.reproduction.tables import (
 )
 from recombine.reproduction.tables import output as at_output
 
-if TYPE_CHECKING:
-    import xarray
+
+def networks_of(data: Data, code: str, depth: int) -> xarray.Dataset:
+    """The part of one code and depth."""
+    return data["depth"].sel(encoding=code, depth=depth)
 
 
-# -- C4: probes ------------------------------------------------------------------------------------------------------
+def trained_depths(data: Data, code: str) -> list[int]:
+    """Depths that were trained with this code."""
+    own = data["depth"].sel(encoding=code)
+    return [int(depth) for depth in own["depth"].values if bool(trained(own.sel(depth=depth)).any())]
 
 
-# -- C5: factorization -----------------------------------------------------------------------------------------------
-
-
-def factorization_alternatives(data: Data) -> dict[str, Sample]:
-    """Other conventions, stages and depths."""
+def by_depth(data: Data, statistic: Statistic) -> dict[str, Sample]:
+    """By code and depth."""
     return {
-        **with_measure(data, "finite differences", lambda own: fall(own["factorization_differences"])),
-        **with_measure(data, "ratio of means", lambda own: fall(own["factorization_of_means"])),
-        **at_each_stage(
-            data,
-            "to stage",
-            lambda own, stage: first_hidden(own["factorization"]) - own["factorization"].isel(stage=stage, drop=True),
-            first=2,
-        ),
-        **at_other_depths(data, factorization_fall),
+        f"{code}, depth {depth}": measured(networks_of(data, code, depth), statistic)
+        for code in CODES
+        for depth in trained_depths(data, code)
     }
 
 
-def _sharper(data: Data, name: str, code: str, shallow: int, deep: int) -> Sample:
-    """Largest drop of a shallow network less that of a deep one of the same seed."""
-    pair = [networks_of(data, code, depth) for depth in (shallow, deep)]
-    return sample(largest_drop(pair[0][name]) - largest_drop(pair[1][name]), *pair)
+def at_usual_depth(data: Data, statistic: Statistic, words: str = "") -> dict[str, Sample]:
+    """By code, at the depth that tests are about; with the measure in words."""
+    usual = int(data["depth"].attrs["shown"])
+    return {f"{code}{words}": measured(networks_of(data, code, usual), statistic) for code in CODES}
 
 
-def sharper_cases(data: Data) -> dict[str, Sample]:
-    """The rate code, shallowest less deepest of the depths that Fig. 2 compares."""
-    depths = listed_attribute(data["depth"], "compared")
-    shallow, deep = min(depths), max(depths)
-    if shallow == deep:
-        return {}
-    return {f"rate, depth {shallow} less depth {deep}": _sharper(data, "factorization", "rate", shallow, deep)}
+def at_other_depths(data: Data, statistic: Statistic) -> dict[str, Sample]:
+    """By code and depth, at all but the usual depth."""
+    usual = f", depth {data['depth'].attrs['shown']}"
+    return {case: own for case, own in by_depth(data, statistic).items() if not case.endswith(usual)}
 
 
-def sharper_alternatives(data: Data) -> dict[str, Sample]:
-    """Other conventions and depths, and the shallowest rate-coded networks less bump-coded ones."""
-    depths = listed_attribute(data["depth"], "compared")
-    shallow, deep, deepest = min(depths), max(depths), max(trained_depths(data, "rate"))
-    if shallow == deep:
-        return {}
-    rate, bump = (networks_of(data, code, shallow) for code in ("rate", "bump"))
-    drops = [largest_drop(own["factorization"]) for own in (rate, bump)]
-    cases = {
-        "rate, finite differences": _sharper(data, "factorization_differences", "rate", shallow, deep),
-        "rate, ratio of means": _sharper(data, "factorization_of_means", "rate", shallow, deep),
-        f"depth {shallow}, rate less bump": sample(drops[0] - drops[1], rate, bump),
-    }
-    others = [depth for depth in depths if shallow < depth < deep] + ([deepest] if deepest > deep else [])
-    return cases | {
-        f"rate, depth {shallow} less depth {depth}": _sharper(data, "factorization", "rate", shallow, depth)
-        for depth in others
-    }
-
-
-# -- C6: volume ------------------------------------------------------------------------------------------------------
-
-
-def volume_alternatives(data: Data) -> dict[str, Sample]:
-    """Along stages, at each stage, and at other depths."""
-    return {
-        **with_measure(data, "rise of the whole grid's spread along stages", spread_rise),
-        **at_each_stage(data, "stage", lambda own, stage: own["spread_excess"].isel(stage=stage, drop=True)),
-        **at_other_depths(data, spread_excess),
-    }
-
-
-# -- C16: every depth ------------------------------------------------------------------------------------------------
-
-
-def _by_depth(data: Data, score: str) -> dict[str, Sample]:
+def at_each_stage(
+    data: Data, words: str, number: Callable[[xarray.Dataset, int], xarray.DataArray], first: int = 1
+) -> dict[str, Sample]:
+    """By code and stage, at the usual depth: all stages from the first on but the output."""
     cases = {}
     for code in CODES:
-        for depth in trained_depths(data, code):
-            networks = networks_of(data, code, depth)
-            cases[f"{code}, depth {depth}"] = sample(networks[score], networks)
+        networks = networks_of(data, code, int(data["depth"].attrs["shown"]))
+        stages = int(networks["factorization"].notnull().any("seed").sum())
+        for stage in range(first, stages - 1):
+            cases[f"{code}, {words} {stage}"] = sample(number(networks, stage), networks)
     return cases
 
 
-# -- C20: cross-terms ------------------------------------------------------------------------------------------------
-
-
-def cross_term_alternatives(data: Data) -> dict[str, Sample]:
-    """Other conventions and depths."""
-    return {
-        **with_measure(data, "held-out points", lambda own: last_two_less_others(own["cross_term_held"])),
-        **with_measure(data, "over g_xx + g_yy", lambda own: last_two_less_others(1 - own["factorization"])),
-        **at_other_depths(data, late_cross_terms),
-    }
+# -- C4: probes, C5: factorization -------------------------------------------------------------------------------------
 
 
 def probe_fall(networks: xarray.Dataset) -> xarray.DataArray:
@@ -132,6 +86,53 @@ def factorization_fall(networks: xarray.Dataset) -> xarray.DataArray:
     return fall(networks["factorization"])
 
 
+def factorization_alternatives(data: Data) -> dict[str, Sample]:
+    """Other conventions, stages and depths."""
+    return {
+        **at_usual_depth(data, lambda own: fall(own["factorization_differences"]), ", finite differences"),
+        **at_usual_depth(data, lambda own: fall(own["factorization_of_means"]), ", ratio of means"),
+        **at_each_stage(
+            data,
+            "to stage",
+            lambda own, stage: first_hidden(own["factorization"]) - own["factorization"].isel(stage=stage, drop=True),
+            first=2,
+        ),
+        **at_other_depths(data, factorization_fall),
+    }
+
+
+def _sharper(data: Data, shallow: int, deep: int, name: str = "factorization") -> Sample:
+    """Largest drop of a shallow rate-coded network less that of a deep one of the same seed."""
+    pair = (networks_of(data, "rate", depth) for depth in (shallow, deep))
+    return difference(lambda own: largest_drop(own[name]), *pair)
+
+
+def sharper_cases(data: Data) -> dict[str, Sample]:
+    """The rate code, shallowest less deepest of the depths that Fig. 2 compares."""
+    depths = listed_attribute(data["depth"], "compared")
+    shallow, deep = min(depths), max(depths)
+    return {f"rate, depth {shallow} less depth {deep}": _sharper(data, shallow, deep)} if shallow < deep else {}
+
+
+def sharper_alternatives(data: Data) -> dict[str, Sample]:
+    """Other conventions and depths, and the shallowest rate-coded networks less bump-coded ones."""
+    depths = listed_attribute(data["depth"], "compared")
+    shallow, deep, deepest = min(depths), max(depths), max(trained_depths(data, "rate"))
+    if shallow == deep:
+        return {}
+    rate, bump = (networks_of(data, code, shallow) for code in ("rate", "bump"))
+    others = [depth for depth in depths if shallow < depth < deep] + ([deepest] if deepest > deep else [])
+    return {
+        "rate, finite differences": _sharper(data, shallow, deep, "factorization_differences"),
+        "rate, ratio of means": _sharper(data, shallow, deep, "factorization_of_means"),
+        f"depth {shallow}, rate less bump": difference(lambda own: largest_drop(own["factorization"]), rate, bump),
+        **{f"rate, depth {shallow} less depth {depth}": _sharper(data, shallow, depth) for depth in others},
+    }
+
+
+# -- C6: volume, C20: cross-terms --------------------------------------------------------------------------------------
+
+
 def spread_excess(networks: xarray.Dataset) -> xarray.DataArray:
     """Spread of log10 dv about its own region's mean at the output, held-out less kept."""
     return at_output(networks["spread_excess"])
@@ -143,67 +144,27 @@ def spread_rise(networks: xarray.Dataset) -> xarray.DataArray:
     return stage_slope(own) * (own.notnull().sum("stage") - 1)
 
 
+def volume_alternatives(data: Data) -> dict[str, Sample]:
+    """Along stages, at each stage, and at other depths."""
+    return {
+        **at_usual_depth(data, spread_rise, ", rise of the whole grid's spread along stages"),
+        **at_each_stage(data, "stage", lambda own, stage: own["spread_excess"].isel(stage=stage, drop=True)),
+        **at_other_depths(data, spread_excess),
+    }
+
+
 def late_cross_terms(networks: xarray.Dataset) -> xarray.DataArray:
     """Normalised |g_xy|, last two stages less the others."""
     return last_two_less_others(networks["cross_term"])
 
 
-Statistic = Callable[["xarray.Dataset"], "xarray.DataArray"]
-"""One number per seed, from the Dataset of one code and depth."""
-
-
-def usual_depth(data: Data) -> int:
-    """The depth that tests are about."""
-    return int(data["depth"].attrs["shown"])
-
-
-def networks_of(data: Data, code: str, depth: int) -> xarray.Dataset:
-    """The part of one code and depth."""
-    return data["depth"].sel(encoding=code, depth=depth)
-
-
-def trained_depths(data: Data, code: str) -> list[int]:
-    """Depths that were trained with this code."""
-    own = data["depth"].sel(encoding=code)
-    return [int(depth) for depth in own["depth"].values if bool(trained(own.sel(depth=depth)).any())]
-
-
-def at_usual_depth(data: Data, statistic: Statistic) -> dict[str, Sample]:
-    """By code, at the usual depth."""
-    cases = {}
-    for code in CODES:
-        networks = networks_of(data, code, usual_depth(data))
-        cases[code] = sample(statistic(networks), networks)
-    return cases
-
-
-def at_other_depths(data: Data, statistic: Statistic) -> dict[str, Sample]:
-    """By code and depth, at all but the usual depth."""
-    cases = {}
-    for code in CODES:
-        for depth in trained_depths(data, code):
-            if depth != usual_depth(data):
-                networks = networks_of(data, code, depth)
-                cases[f"{code}, depth {depth}"] = sample(statistic(networks), networks)
-    return cases
-
-
-def with_measure(data: Data, words: str, statistic: Statistic) -> dict[str, Sample]:
-    """By code, at the usual depth, with the measure in words."""
-    return {f"{code}, {words}": one for code, one in at_usual_depth(data, statistic).items()}
-
-
-def at_each_stage(
-    data: Data, words: str, number: Callable[[xarray.Dataset, int], xarray.DataArray], first: int = 1
-) -> dict[str, Sample]:
-    """By code and stage, at the usual depth: all stages from the first on but the output."""
-    cases = {}
-    for code in CODES:
-        networks = networks_of(data, code, usual_depth(data))
-        stages = int(networks["factorization"].notnull().any("seed").sum())
-        for stage in range(first, stages - 1):
-            cases[f"{code}, {words} {stage}"] = sample(number(networks, stage), networks)
-    return cases
+def cross_term_alternatives(data: Data) -> dict[str, Sample]:
+    """Other conventions and depths."""
+    return {
+        **at_usual_depth(data, lambda own: last_two_less_others(own["cross_term_held"]), ", held-out points"),
+        **at_usual_depth(data, lambda own: last_two_less_others(1 - own["factorization"]), ", over g_xx + g_yy"),
+        **at_other_depths(data, late_cross_terms),
+    }
 
 
 CLAIMS = (
@@ -216,7 +177,7 @@ CLAIMS = (
                 effect("fall of held-out probe R², first to last hidden stage", 0.1),
                 lambda data: at_usual_depth(data, probe_fall),
                 lambda data: {
-                    **with_measure(data, "to the output", lambda own: fall(own["probe_held_out"])),
+                    **at_usual_depth(data, lambda own: fall(own["probe_held_out"]), ", to the output"),
                     **at_other_depths(data, probe_fall),
                 },
                 lambda data: less_controls(data, probe_fall),
@@ -265,8 +226,8 @@ CLAIMS = (
         "CNNs of every depth fail to compose",
         "App. E.3, Fig. 10–12",
         statements=(
-            Statement(above("held-out error over blank", 0.5), lambda data: _by_depth(data, "ood_over_blank")),
-            Statement(below("held-out accuracy", 0.9), lambda data: _by_depth(data, "ood_accuracy")),
+            Statement(above("held-out error over blank", 0.5), lambda data: by_depth(data, "ood_over_blank")),
+            Statement(below("held-out accuracy", 0.9), lambda data: by_depth(data, "ood_accuracy")),
         ),
         studies=("depth",),
     ),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
+import xarray
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -15,7 +16,7 @@ from recombine.reproduction.panels import (
     band,
     bare,
     divided,
-    drawn_image,
+    held_out_drawing,
     letter,
     seed_count,
     styled,
@@ -23,9 +24,6 @@ from recombine.reproduction.panels import (
     volume_rows,
 )
 from recombine.reproduction.tables import listed_attribute
-
-if TYPE_CHECKING:
-    import xarray
 
 
 def _depths(result: xarray.Dataset, encoding: str, name: str) -> list[int]:
@@ -110,8 +108,7 @@ def drawings_figure(result: xarray.Dataset) -> Figure:
             for ax, depth in zip(line, depths, strict=True):
                 image = result["drawing"].sel(encoding=code, depth=depth).isel(sample=k).values
                 if np.isfinite(image).all():
-                    place = result["place"].values[k]
-                    drawn_image(ax, image, result["held_out"].values, place, float(result.attrs["background"]))
+                    held_out_drawing(ax, image, result, k)
                 else:
                     bare(ax)
                     ax.set_visible(False)
@@ -167,14 +164,21 @@ def volumes_caption(result: xarray.Dataset) -> str:
 
 def profiles_figure(result: xarray.Dataset) -> Figure:
     """Fig. 12: probes and factorization, all depths."""
+    return probes_and_factorization(
+        lambda ax, code, name: _profiles(ax, result, code, name, _depths(result, code, "factorization"))
+    )
+
+
+def probes_and_factorization(lines: Callable[[Axes, str, str], None]) -> Figure:
+    """A column per code; `lines` draws those of a code and a variable."""
+    shown = {"probe_held_out": "probe R² on held-out points", "factorization": "factorization"}
     with styled():
         figure, axes = pyplot.subplots(2, 2, figsize=(8.6, 5.4), layout="constrained", sharey="row")
         for column, code in enumerate(CODES):
-            depths = _depths(result, code, "factorization")
-            _profiles(axes[0, column], result, code, "probe_held_out", depths)
-            _profiles(axes[1, column], result, code, "factorization", depths)
-            axes[0, column].set_title(f"{code} code: probe R² on held-out points")
-            axes[1, column].set_title(f"{code} code: factorization")
+            for ax, (name, title) in zip(axes[:, column], shown.items(), strict=True):
+                lines(ax, code, name)
+                ax.set_title(f"{code} code: {title}")
+                ax.set_xlabel("stage (0: input)")
         axes[0, 0].set_ylim(max(-0.5, axes[0, 0].get_ylim()[0]), 1.05)
         axes[1, 0].legend(fontsize=7, ncols=2)
     return figure

@@ -6,10 +6,11 @@ distance from the kept region, a linear read-out of the last hidden stage, and e
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from recombine.decoders import ConvEncoder
@@ -18,9 +19,6 @@ from recombine.papers.forced_rendering.presets import CODES, BumpPreset
 from recombine.papers.forced_rendering.scores import DISTANCE_DIMS, DISTANCE_METRICS, errors_by_distance
 from recombine.reproduction.measuring import Batch, Measured, base_attributes, grid_maps, grid_variables, tabulate
 from recombine.reproduction.study import Arm, Study, Trials
-
-if TYPE_CHECKING:
-    import xarray
 
 
 class EncoderStudy(Study[BumpPreset]):

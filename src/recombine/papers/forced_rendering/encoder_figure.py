@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import xarray
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -12,9 +11,6 @@ from matplotlib.ticker import MaxNLocator
 from recombine.papers.forced_rendering.samples import decades
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.panels import COLORS, band, grid_image, seed_count, styled
-
-if TYPE_CHECKING:
-    import xarray
 
 
 def encoder_figure(result: xarray.Dataset) -> Figure:

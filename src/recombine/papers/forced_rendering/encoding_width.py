@@ -6,16 +6,15 @@ The bump code's variance s² from 1 to 11 squared neuron spacings.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+import xarray
 
 from recombine.encodings import Bump
 from recombine.papers.forced_rendering.presets import BumpPreset
 from recombine.reproduction.measuring import DRAWING, Batch, base_attributes, drawings, tabulate, with_positions
 from recombine.reproduction.preset import Several
 from recombine.reproduction.study import Arm, Study, Trials
-
-if TYPE_CHECKING:
-    import xarray
 
 
 class Settings(BumpPreset):

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import xarray
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 from recombine.reproduction.figures import FigureSpec
-from recombine.reproduction.panels import COLORS, divided, drawn_image, seed_count, styled
-
-if TYPE_CHECKING:
-    import xarray
+from recombine.reproduction.panels import COLORS, divided, held_out_drawing, seed_count, styled
 
 
 def encoding_width_figure(result: xarray.Dataset) -> Figure:
@@ -34,7 +30,7 @@ def encoding_width_figure(result: xarray.Dataset) -> Figure:
         for column, variance in enumerate(variances):
             for row in range(2):
                 image = result["drawing"].sel(variance=variance).isel(sample=row).values
-                drawn_image(axes[row, column], image, result["held_out"].values, result["place"].values[row])
+                held_out_drawing(axes[row, column], image, result, row)
             axes[0, column].set_title(f"s² = {variance}", fontsize=8)
     return figure
 

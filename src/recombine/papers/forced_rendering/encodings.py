@@ -8,9 +8,10 @@ positions.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
+import xarray
 
 from recombine.papers.forced_rendering.presets import ALL_CODES, CODES, BumpPreset
 from recombine.papers.forced_rendering.scores import DISTANCE_DIMS, DISTANCE_METRICS, errors_by_distance
@@ -26,10 +27,6 @@ from recombine.reproduction.measuring import (
 )
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.reproduction.tables import keep_first
-
-if TYPE_CHECKING:
-    import xarray
-
 
 BOX, CORNER, CROSS, DARK = "box", "corner", "cross", "box, dark bumps"
 

@@ -6,18 +6,13 @@ Beside the box stand other hold-outs, its interior, distances from the kept regi
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING
 
 from recombine.papers.forced_rendering.attention import ARCHITECTURES, BASE
 from recombine.papers.forced_rendering.encodings import BOX
 from recombine.papers.forced_rendering.mlp import MLP_ARM
-from recombine.papers.forced_rendering.samples import sample, some_distances, trained
+from recombine.papers.forced_rendering.samples import measured, sample, some_distances, trained
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, below
-
-if TYPE_CHECKING:
-    import xarray
-
 
 FAILING_ERROR = 0.5
 """Over that of a blank image."""
@@ -26,18 +21,14 @@ COMPOSING_ACCURACY = 0.9
 
 def _by_encoding(data: Data, score: str) -> dict[str, Sample]:
     boxed = data["encodings"].sel(holdout=BOX)
-    return {str(code): _one(boxed.sel(encoding=code), score) for code in boxed["encoding"].values}
-
-
-def _one(networks: xarray.Dataset, score: str) -> Sample:
-    return sample(networks[score], networks)
+    return {str(code): measured(boxed.sel(encoding=code), score) for code in boxed["encoding"].values}
 
 
 def _beside(data: Data, score: str) -> dict[str, Sample]:
     result = data["encodings"]
     boxed, samples = result.sel(holdout=BOX), {}
     for code in boxed["encoding"].values:
-        samples[f"{code}, interior"] = _one(boxed.sel(encoding=code), f"interior_{score}")
+        samples[f"{code}, interior"] = measured(boxed.sel(encoding=code), f"interior_{score}")
     bump = boxed.sel(encoding="bump")
     for distance in some_distances(bump[f"distance_{score}"]):
         values = bump[f"distance_{score}"].sel(distance=distance)
@@ -46,7 +37,7 @@ def _beside(data: Data, score: str) -> dict[str, Sample]:
         for code in result["encoding"].values:
             networks = result.sel(holdout=holdout, encoding=code)
             if trained(networks).any():
-                samples[f"{code}, {holdout}"] = _one(networks, f"ood_{score}")
+                samples[f"{code}, {holdout}"] = measured(networks, f"ood_{score}")
     return {**samples, **_other_decoders(data, f"ood_{score}")}
 
 
@@ -58,10 +49,10 @@ def _other_decoders(data: Data, score: str) -> dict[str, Sample]:
         for code, depth in product(own["encoding"].values, own["depth"].values):
             networks = own.sel(encoding=code, depth=depth)
             if trained(networks).any():
-                samples[f"{code}, MLP of depth {depth}"] = _one(networks, score)
+                samples[f"{code}, MLP of depth {depth}"] = measured(networks, score)
     if "attention" in data:
         for decoder in ARCHITECTURES:
-            samples[f"bump, {decoder}"] = _one(data["attention"].sel(decoder=decoder, variant=BASE), score)
+            samples[f"bump, {decoder}"] = measured(data["attention"].sel(decoder=decoder, variant=BASE), score)
     return samples
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import xarray
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
@@ -36,10 +35,6 @@ from recombine.reproduction.panels import (
     seed_count,
     styled,
 )
-
-if TYPE_CHECKING:
-    import xarray
-
 
 TOP = 1.5
 """Errors are shown up to this many times blank."""
@@ -146,21 +141,14 @@ def _superposition_row(figure: SubFigure, result: xarray.Dataset) -> None:
 
 def _threshold_sweep(ax: Axes, result: xarray.Dataset) -> None:
     """How much better the OR kernel describes the overlap than its rivals do, against the threshold."""
-    networks = _failing(result)
+    networks, along = _failing(result), xarray.DataArray(list(THRESHOLDS), dims="threshold", name="threshold")
     for label, statistic, color in (("product", over_product, COLORS[0]), ("radial", over_radial, COLORS[1])):
-        values = _over_thresholds([statistic(networks, overlap(t)) for t in THRESHOLDS])
+        values = xarray.concat([statistic(networks, overlap(threshold)) for threshold in THRESHOLDS], along)
         band(ax, values, f"less {label}", color, markersize=2.5)
     ax.axhline(0, color="0.7", linewidth=0.8)
     ax.set_xlabel("threshold", fontsize=7)
     ax.set_title("OR's correlation", loc="left", fontsize=8)
     ax.legend(fontsize=5)
-
-
-def _over_thresholds(values: list[xarray.DataArray]) -> xarray.DataArray:
-    """Values at each threshold as one array."""
-    import xarray
-
-    return xarray.concat(values, xarray.DataArray(list(THRESHOLDS), dims="threshold", name="threshold"))
 
 
 def _failing(superposition: xarray.Dataset) -> xarray.Dataset:
@@ -251,15 +239,6 @@ def conventions_caption(encodings: xarray.Dataset, depth: xarray.Dataset) -> str
     )
 
 
-CONVENTIONS = FigureSpec(
-    "conventions",
-    "Paper's conventions against the published scripts'",
-    ("encodings", "depth"),
-    conventions_figure,
-    conventions_caption,
-)
-
-
 FIGURES = (
     FigureSpec(
         "fig1",
@@ -268,5 +247,11 @@ FIGURES = (
         encodings_figure,
         encodings_caption,
     ),
-    CONVENTIONS,
+    FigureSpec(
+        "conventions",
+        "Paper's conventions against the published scripts'",
+        ("encodings", "depth"),
+        conventions_figure,
+        conventions_caption,
+    ),
 )

@@ -15,9 +15,10 @@ an output shows (`nearest_values`), and of a few networks the number of products
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
+import xarray
 from torch import Tensor
 
 from recombine.decoders import CNN, CoordinateMLP, DecoderSpec, LowRank
@@ -33,10 +34,6 @@ from recombine.specs import RunSpec
 from recombine.tasks import BumpsTask
 from recombine.tasks.training_sets import Each
 from recombine.theory.learnt import pixel_ranks
-
-if TYPE_CHECKING:
-    import xarray
-
 
 CNN_ALONE, CNN_ISOLATED, CNN_PAIRS = "CNN", "CNN, isolated factors", "CNN, isolated pairs"
 LOW_RANK, LOW_RANK_PENALISED = "low-rank", "low-rank, penalties"
@@ -129,7 +126,7 @@ class FactorsStudy(Study[Settings]):
         arms = [Arm((arm, count, ALL_KEPT), spec, seeds=seeds)
                 for count in preset.factors_counts for arm, spec in _remedies(preset, count)]  # fmt: skip
         return arms + [
-            Arm((arm, count, data), _with_data(spec, data), seeds=seeds)
+            Arm((arm, count, data), spec.replace(task=spec.task.replace(training=f"pick:{data}")), seeds=seeds)
             for count in preset.factors_counts
             for arm, spec in _remedies(preset, count) if arm in (CNN_ISOLATED, COORDINATE)
             for data in preset.factors_data if data < kept_combinations(spec)
@@ -171,11 +168,6 @@ def _remedies(preset: Settings, count: int) -> Iterator[tuple[str, RunSpec]]:
         low_rank, one_hot, entropy=ENTROPY_WEIGHT, variance=VARIANCE_WEIGHT, **exact
     )  # fmt: skip
     yield COORDINATE, preset.factors_spec(coordinate, task)
-
-
-def _with_data(spec: RunSpec, data: int) -> RunSpec:
-    """The same on so many different combinations."""
-    return spec.replace(task=spec.task.replace(training=f"pick:{data}"))
 
 
 # -- what is measured ---------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ right, the stricter one was made the test.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import xarray
 
 from recombine.papers.forced_rendering.factors import (
     ALL_KEPT,
@@ -20,13 +20,9 @@ from recombine.papers.forced_rendering.factors import (
     LOW_RANK,
     LOW_RANK_PENALISED,
 )
-from recombine.papers.forced_rendering.samples import sample
+from recombine.papers.forced_rendering.samples import difference, measured
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, below, effect
-
-if TYPE_CHECKING:
-    import xarray
-
 
 COMPOSES, LEAST_GAIN = 0.9, 0.3
 RIGHT, IN_PLACE = "all_values_accuracy", ", in place"
@@ -39,14 +35,13 @@ def _networks(data: Data, arm: str) -> dict[str, xarray.Dataset]:
 
 
 def _of(data: Data, arm: str, name: str, words: str = "") -> dict[str, Sample]:
-    return {f"{case}{words}": sample(own[name], own) for case, own in _networks(data, arm).items()}
+    return {f"{case}{words}": measured(own, name) for case, own in _networks(data, arm).items()}
 
 
 def _gain(data: Data, arm: str, other: str) -> dict[str, Sample]:
     """One arm less another, seed by seed."""
     others = _networks(data, other)
-    return {case: sample(own[RIGHT] - others[case][RIGHT], own, others[case])
-            for case, own in _networks(data, arm).items()}  # fmt: skip
+    return {case: difference(RIGHT, own, others[case]) for case, own in _networks(data, arm).items()}
 
 
 # -- C32: isolated factors -----------------------------------------------------------------------------------------

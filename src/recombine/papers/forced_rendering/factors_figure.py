@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import xarray
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -12,10 +11,6 @@ from matplotlib.figure import Figure
 from recombine.papers.forced_rendering.factors import ALL_KEPT, ARMS, CNN_ISOLATED, COORDINATE
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.panels import COLORS, bare, divided, letter, seed_count, styled
-
-if TYPE_CHECKING:
-    import xarray
-
 
 SHARES = {"all_values_accuracy": "every value right, held out", "ood_accuracy": "bumps in place, held out"}
 RIGHT = 0.9

@@ -7,18 +7,15 @@ values), and against centred boxes from small to large on small and large grids.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+import xarray
 
 from recombine.papers.forced_rendering.presets import BumpPreset
 from recombine.reproduction.measuring import Batch, base_attributes, grid_maps, grid_variables, tabulate
 from recombine.reproduction.preset import Several
 from recombine.reproduction.study import DONE, Arm, Study, Trials
-
-if TYPE_CHECKING:
-    import xarray
-
 
 SHAPES = ("center", "corner", "L", "cross", "random")
 SHAPE, SIZE = "shape", "size"
@@ -54,8 +51,6 @@ class HoldoutStudy(Study[Settings]):
         return arms
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
-        import xarray
-
         scores = tabulate(trials, ("kind", "size", "holdout"), lambda batch: batch.scores)
         base, sizes = trials.preset.size, list(trials.preset.holdout_sizes)
         percents = [str(percent) for percent in trials.preset.holdout_percents]

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import xarray
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.panels import COLORS, divided, grid_image, seed_count, styled
-
-if TYPE_CHECKING:
-    import xarray
 
 
 def holdouts_figure(result: xarray.Dataset) -> Figure:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+import xarray
 
 from recombine.papers.forced_rendering import (
     attention,
@@ -37,16 +38,8 @@ from recombine.reproduction.measuring import TRAINED, base_attributes, tabulate
 from recombine.reproduction.preset import Count, Seeds
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.specs import RunSpec
+from recombine.store import Run
 from recombine.tasks import Task
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import xarray
-
-    from recombine.specs import RunSpec
-    from recombine.store import Run
-
 
 # -- arms ------------------------------------------------------------------------------------------------------------
 # Networks that differ in decoder, depth, code, hold-out, data and remedy: nearly all of them are of other studies.
@@ -224,8 +217,6 @@ class MarkerStudy(Study[Settings]):
         return super().trials(own, device, runs)
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
-        import xarray
-
         result = tabulate(trials, ("arm",), measured, marker_dims())
         table = xarray.Dataset({"value": at_positions(result), **{name: result[name] for name in NETWORK}})
         stacked = table.stack(network=("arm", "seed"))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from math import isfinite
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -16,10 +16,6 @@ from recombine.papers.forced_rendering.markers_scoring import counted, never_sho
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.intervals import Interval
 from recombine.reproduction.panels import COLORS, styled
-
-if TYPE_CHECKING:
-    import xarray
-
 
 SHOWN = 2
 """Markers that are drawn against OOD accuracy."""

@@ -7,11 +7,12 @@ the covariance over the grid, as `diagnose` has it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from recombine.metrics import (
@@ -33,12 +34,6 @@ from recombine.papers.forced_rendering.scores import training_fit
 from recombine.reproduction import tables
 from recombine.reproduction.measuring import Batch, stage_dims, stage_profile
 from recombine.tasks import Task
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import xarray
-
 
 COMPOSING = 0.9
 """OOD accuracy from which on a network composes; below it, it fails."""
@@ -203,8 +198,6 @@ PLACES: dict[str, Callable[[xarray.DataArray], xarray.DataArray]] = {
 
 def at_positions(result: xarray.Dataset) -> xarray.DataArray:
     """Markers at positions, `(…, marker, position)`, from the variables that `measured` gives."""
-    import xarray
-
     rows = []
     for name, marker in MARKERS.items():
         values = result[name]

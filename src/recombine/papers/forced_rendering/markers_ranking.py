@@ -12,9 +12,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xarray
 
 import recombine.metrics  # noqa: F401  registers the stage metrics
 from recombine.errors import InvalidValue
@@ -40,10 +41,6 @@ from recombine.reproduction.claims import Judgement
 from recombine.reproduction.intervals import Interval, Resampled
 from recombine.reproduction.report.verdicts import sentence
 from recombine.reproduction.results import Results
-
-if TYPE_CHECKING:
-    import xarray
-
 
 RANKING_RESAMPLES = 2000
 

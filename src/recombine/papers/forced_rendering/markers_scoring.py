@@ -12,18 +12,14 @@ No torch here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray
 
 from recombine.papers.forced_rendering.markers_measuring import COMPOSING, WHOLE_GRID
 from recombine.papers.forced_rendering.samples import learnt, trained
-
-if TYPE_CHECKING:
-    import xarray
-
 
 FEWEST = 2
 """Composing, and failing, networks of one code that an architecture must have to be scored."""
@@ -52,10 +48,6 @@ class Table:
             self.values[chosen], self.composing[chosen], self.accuracy[chosen], self.architecture[chosen],
             self.code[chosen], self.arm[chosen],
         )  # fmt: skip
-
-    def markers(self, chosen: np.ndarray | slice) -> Table:
-        """Some of the markers."""
-        return replace(self, values=self.values[:, chosen])
 
     @cached_property
     def scored(self) -> tuple[str, ...]:

@@ -12,7 +12,9 @@ values have codes that differ little.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+import xarray
 
 from recombine.decoders import MLP
 from recombine.encodings import Rate
@@ -22,10 +24,6 @@ from recombine.reproduction.preset import Count, Positive, Several
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.reproduction.tables import keep_first
 from recombine.specs import RunSpec
-
-if TYPE_CHECKING:
-    import xarray
-
 
 CNN_ARM, MLP_ARM = "CNN", "MLP"
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import xarray
 from matplotlib import pyplot
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from recombine.papers.forced_rendering.depth_figure import probes_and_factorization
 from recombine.papers.forced_rendering.mlp import CNN_ARM, MLP_ARM
 from recombine.papers.forced_rendering.presets import CODES
 from recombine.reproduction.figures import FigureSpec
-from recombine.reproduction.panels import band, seed_count, styled, volume_rows
+from recombine.reproduction.panels import band, seed_count, volume_rows
 from recombine.reproduction.tables import listed_attribute
-
-if TYPE_CHECKING:
-    import xarray
-
 
 CNN_COLOR = "#D55E00"
 
@@ -58,24 +55,17 @@ def mlp_volumes_caption(result: xarray.Dataset) -> str:
 
 def mlp_profiles_figure(result: xarray.Dataset) -> Figure:
     """Fig. 14: probes and factorization of MLPs, a CNN beside them."""
-    depths = _depths(result)
+    depths, cnn_depth = _depths(result), result.attrs["cnn_depth"]
     shades = pyplot.get_cmap("viridis")(np.linspace(0.05, 0.9, len(depths)))
-    with styled():
-        figure, axes = pyplot.subplots(2, 2, figsize=(8.6, 5.4), layout="constrained", sharey="row")
-        for column, code in enumerate(CODES):
-            for row, (name, title) in enumerate(
-                (("probe_held_out", "probe R² on held-out points"), ("factorization", "factorization"))
-            ):
-                ax, own = axes[row, column], result[name].sel(encoding=code)
-                for depth, color in zip(depths, shades, strict=True):
-                    band(ax, own.sel(decoder=MLP_ARM, depth=depth), f"MLP {depth}", color)
-                cnn = own.sel(decoder=CNN_ARM, depth=result.attrs["cnn_depth"])
-                band(ax, cnn, f"CNN {result.attrs['cnn_depth']}", CNN_COLOR, linestyle="--", marker="s")
-                ax.set_title(f"{code} code: {title}")
-                ax.set_xlabel("stage (0: input)")
-        axes[0, 0].set_ylim(max(-0.5, axes[0, 0].get_ylim()[0]), 1.05)
-        axes[1, 0].legend(fontsize=7, ncols=2)
-    return figure
+
+    def lines(ax: Axes, code: str, name: str) -> None:
+        own = result[name].sel(encoding=code)
+        for depth, color in zip(depths, shades, strict=True):
+            band(ax, own.sel(decoder=MLP_ARM, depth=depth), f"MLP {depth}", color)
+        cnn = own.sel(decoder=CNN_ARM, depth=cnn_depth)
+        band(ax, cnn, f"CNN {cnn_depth}", CNN_COLOR, linestyle="--", marker="s")
+
+    return probes_and_factorization(lines)
 
 
 def mlp_profiles_caption(result: xarray.Dataset) -> str:

@@ -7,10 +7,11 @@ with the published scripts' convention (variance of the raw vectors), and, for a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
-from torch import Tensor, nn
+import xarray
+from torch import Tensor
 
 from recombine.decoders import LowRank
 from recombine.decoders.low_rank import LowRankEmbedding
@@ -22,10 +23,6 @@ from recombine.reproduction.study import Arm, Study, Trials
 from recombine.reproduction.tables import keep_first
 from recombine.specs import RunSpec
 from recombine.tasks import BumpTask
-
-if TYPE_CHECKING:
-    import xarray
-
 
 NONE, ENTROPY, VARIANCE, BOTH = "none", "entropy", "variance", "both"
 ARMS = {NONE: "no penalty", ENTROPY: "entropy", VARIANCE: "variance", BOTH: "both"}
@@ -152,15 +149,11 @@ def embedding_scores(images: Tensor) -> dict[str, Tensor]:
     }
 
 
+@torch.no_grad()
 def _embeddings(batch: Batch) -> Tensor:
     """Every run's embeddings as images: `[member, factor, value, row, column]`."""
-    return torch.stack([_images(module.stages["embedding"]) for module in batch.modules])
-
-
-@torch.no_grad()
-def _images(embedding: nn.Module) -> Tensor:
-    assert isinstance(embedding, LowRankEmbedding)
-    return torch.stack(embedding.images())
+    stages = [cast("LowRankEmbedding", module.stages["embedding"]) for module in batch.modules]
+    return torch.stack([torch.stack(stage.images()) for stage in stages])
 
 
 STUDY = PenaltyStudy()

@@ -11,20 +11,16 @@ variance (above 0.5) and of both (above 0.1).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray
 
 from recombine.papers.forced_rendering.controls import LOW_RANK_UNTRAINED, LOW_RANK_WHOLE, UNPENALISED
 from recombine.papers.forced_rendering.penalties import BOTH, ENTROPY, NONE, OTHER_SIZE, RAW, UNIT, VARIANCE
-from recombine.papers.forced_rendering.samples import decades, sample
+from recombine.papers.forced_rendering.samples import difference, measured, ratio, sample
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import Criterion, above, below, effect, within
 from recombine.reproduction.intervals import Resampled
-
-if TYPE_CHECKING:
-    import xarray
-
 
 STAGES = {1: "embedding", 2: "first convolution", 3: "second convolution", 4: "output"}
 """Of the low-rank decoder, after the input code."""
@@ -72,8 +68,7 @@ def _rank_ratio(data: Data, arm: str, convention: str) -> Sample:
 
 
 def _alignment_gain(data: Data, arm: str, convention: str, name: str = "aligned") -> Sample:
-    own, none = networks(data, arm, convention), networks(data, NONE, convention)
-    return sample(own[name] - none[name], own, none)
+    return difference(name, networks(data, arm, convention), networks(data, NONE, convention))
 
 
 # -- C8: a smoother manifold -------------------------------------------------------------------------------------------
@@ -88,7 +83,7 @@ def smoothing_otherwise(data: Data) -> dict[str, Sample]:
     """Spread instead, each stage by itself, and other conventions."""
     none, both = networks(data, NONE), networks(data, BOTH)
     by_stage = {
-        f"{name} alone": sample(decades(*(own["roughness"].isel(stage=stage) for own in (none, both))), none, both)
+        f"{name} alone": ratio("roughness", none.isel(stage=stage), both.isel(stage=stage))
         for stage, name in STAGES.items()
         if stage < data["penalties"].sizes["stage"]
     }
@@ -103,14 +98,14 @@ def smoothing_of_controls(data: Data) -> dict[str, Sample]:
     arms = (UNPENALISED, LOW_RANK_WHOLE, LOW_RANK_UNTRAINED)
     failing, whole, untrained = (data["controls"].sel(arm=arm) for arm in arms)
     return {
-        "no penalty over whole grid": sample(decades(mean_roughness(failing), mean_roughness(whole)), failing, whole),
-        "no penalty over untrained": sample(decades(mean_roughness(failing), mean_roughness(untrained)), failing),
+        "no penalty over whole grid": ratio(mean_roughness, failing, whole),
+        "no penalty over untrained": ratio(mean_roughness, failing, untrained, untrained=True),
     }
 
 
 def _smoothing(data: Data, convention: str, name: str) -> Sample:
     none, both = (networks(data, arm, convention) for arm in (NONE, BOTH))
-    return sample(decades(mean_roughness(none, name), mean_roughness(both, name)), none, both)
+    return ratio(lambda own: mean_roughness(own, name), none, both)
 
 
 # -- C9: the ablation --------------------------------------------------------------------------------------------------
@@ -127,11 +122,9 @@ def compared(criterion: Criterion, region: str, larger: str, smaller: str) -> St
 
     def alternatives(data: Data) -> Mapping[str, Sample]:
         pair = f"{larger} over {smaller}"
-        usual = _decades(data, UNIT, region, larger, smaller)
-        worse, better = networks(data, larger), networks(data, smaller)
-        missed = sample(decades(_misses(worse), _misses(better)), worse, better)
+        missed = ratio(_misses, networks(data, larger), networks(data, smaller))
         return {
-            f"{pair}, medians": Sample(usual.values, usual.learnt, usual.trained, median),
+            f"{pair}, medians": _with_median(_decades(data, UNIT, region, larger, smaller)),
             **({f"{pair}, bumps out of place": missed} if region == "ood" else {}),
             **{
                 f"{pair}, {name}": _decades(data, convention, region, larger, smaller)
@@ -144,9 +137,8 @@ def compared(criterion: Criterion, region: str, larger: str, smaller: str) -> St
 
 def accuracy_otherwise(data: Data) -> dict[str, Sample]:
     """Other conventions."""
-    usual = _accuracy(data, UNIT)
     return {
-        "median": Sample(usual.values, usual.learnt, usual.trained, median),
+        "median": _with_median(_accuracy(data, UNIT)),
         **{name: _accuracy(data, convention) for name, convention in conventions(data).items()},
     }
 
@@ -160,8 +152,11 @@ def median(values: np.ndarray) -> Resampled:
 
 
 def _decades(data: Data, convention: str, region: str, larger: str, smaller: str) -> Sample:
-    worse, better = networks(data, larger, convention), networks(data, smaller, convention)
-    return sample(decades(worse[f"{region}_mse"], better[f"{region}_mse"]), worse, better)
+    return ratio(f"{region}_mse", networks(data, larger, convention), networks(data, smaller, convention))
+
+
+def _with_median(usual: Sample) -> Sample:
+    return Sample(usual.values, usual.learnt, usual.trained, median)
 
 
 def _misses(own: xarray.Dataset) -> xarray.DataArray:
@@ -170,8 +165,7 @@ def _misses(own: xarray.Dataset) -> xarray.DataArray:
 
 
 def _accuracy(data: Data, convention: str) -> Sample:
-    own = networks(data, BOTH, convention)
-    return sample(own["ood_accuracy"], own)
+    return measured(networks(data, BOTH, convention), "ood_accuracy")
 
 
 CLAIMS = (

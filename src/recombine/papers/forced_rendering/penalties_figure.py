@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -25,10 +25,6 @@ from recombine.reproduction.panels import (
     styled,
     volume_line,
 )
-
-if TYPE_CHECKING:
-    import xarray
-
 
 AUTHORS_SIGMA = 1.5
 

@@ -7,8 +7,9 @@ of outputs over the background, so that brightness does not count.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+import xarray
 from torch import Tensor
 
 from recombine.metrics import effective_rank, gram_matrix, partial_factorization, schmidt_spectrum
@@ -18,10 +19,6 @@ from recombine.papers.forced_rendering.scores import training_fit
 from recombine.papers.forced_rendering.stripes import Settings as StripeSettings
 from recombine.reproduction.measuring import Batch, base_attributes, tabulate
 from recombine.reproduction.study import Arm, Study, Trials
-
-if TYPE_CHECKING:
-    import xarray
-
 
 FAILING, STRIPES, STRIPES_BUMPS = "bumps alone", "stripes only", "stripes and bumps"
 UNPENALISED, PENALISED = "low-rank, no penalty", "low-rank, both penalties"

@@ -9,24 +9,18 @@ verdict, each composing arm against the same network without the remedy.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from recombine.papers.forced_rendering.regimes import RIVALS
-from recombine.papers.forced_rendering.samples import sample
+from recombine.papers.forced_rendering.samples import difference
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
-
-if TYPE_CHECKING:
-    pass
 
 
 def _less_failing(data: Data, name: str, sign: int, words: str = "") -> dict[str, Sample]:
     """A number of composing networks less that of failing ones, or the other way round for a sign of −1."""
-    result, samples = data["regimes"], {}
-    for arm, rival in RIVALS.items():
-        own, failing = result.sel(arm=arm), result.sel(arm=rival)
-        samples[f"{arm}{words}"] = sample(sign * (own[name] - failing[name]), own, failing)
-    return samples
+    pairs = {
+        arm: [data["regimes"].sel(arm=own) for own in pair] for arm, pair in zip(RIVALS, RIVALS.items(), strict=True)
+    }
+    return {f"{arm}{words}": difference(name, *own[::sign]) for arm, own in pairs.items()}
 
 
 CLAIMS = (

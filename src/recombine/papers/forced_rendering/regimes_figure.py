@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import xarray
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.panels import COLORS, bar_groups, seed_count, styled
-
-if TYPE_CHECKING:
-    import xarray
 
 
 def regimes_figure(result: xarray.Dataset) -> Figure:

@@ -15,10 +15,11 @@ components, from which figures are drawn (`reduction`). Numbers of several digit
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from recombine.decoders import CNN
@@ -43,10 +44,6 @@ from recombine.reproduction.preset import Count, Positive, Seeds
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.specs import RunSpec
 from recombine.tasks.rotation import RotationTask
-
-if TYPE_CHECKING:
-    import xarray
-
 
 ONE, MANY = "one digit", "many digits"
 INPUT = "input"

@@ -11,18 +11,13 @@ tasks are paired by their numbers, which have nothing to do with one another.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import xarray
 
 from recombine.papers.forced_rendering.rotation import INPUT_STAGES, MANY, ONE
-from recombine.papers.forced_rendering.samples import sample
+from recombine.papers.forced_rendering.samples import difference, measured
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, effect
-
-if TYPE_CHECKING:
-    import xarray
-
 
 FAILING = "failing"
 """Arm of the control study with the bump-coded CNN."""
@@ -33,24 +28,23 @@ def otherwise_blended(data: Data) -> dict[str, Sample]:
     """Other angles and regressions, several digits, and stages beside those of the bump task."""
     own, many = data["rotation"], _many(data)
     samples = {
-        "inner angles": sample(own["edges_less_truth_inner"], own),
-        "whole gap, on truth and linear blend": sample(own["blend_less_truth"], own),
+        "inner angles": measured(own, "edges_less_truth_inner"),
+        "whole gap, on truth and linear blend": measured(own, "blend_less_truth"),
     }
     if many is not None:
-        samples[MANY] = sample(many["edges_less_truth"], many)
+        samples[MANY] = measured(many, "edges_less_truth")
     if "controls" in data and FAILING in data["controls"]["arm"].values:
-        bumps, rotations = _paired(data["controls"].sel(arm=FAILING), own)
-        rougher = _rougher_inside(bumps) - _rougher_inside(rotations)
-        samples["roughness of stages, bump task's less rotation's (decades)"] = sample(rougher, bumps, rotations)
+        pair = _paired(data["controls"].sel(arm=FAILING), own)
+        samples["roughness of stages, bump task's less rotation's (decades)"] = difference(_rougher_inside, *pair)
     return samples
 
 
 def otherwise_failed(data: Data) -> dict[str, Sample]:
     """The whole gap, and several digits."""
     own, many = data["rotation"], _many(data)
-    samples = {"whole gap": sample(own["ood_over_blank"], own)}
+    samples = {"whole gap": measured(own, "ood_over_blank")}
     if many is not None:
-        samples[MANY] = sample(many["mid_gap_error"], many)
+        samples[MANY] = measured(many, "mid_gap_error")
     return samples
 
 
@@ -64,8 +58,6 @@ def _many(data: Data) -> xarray.Dataset | None:
 
 def _rougher_inside(networks: xarray.Dataset) -> xarray.DataArray:
     """log10 of the roughness of log10 volume inside the hold-out over outside, mean over stages but the input."""
-    import xarray
-
     ratio = (networks["roughness_held"] / networks["roughness_kept"]).isel(stage=slice(INPUT_STAGES, None))
     decades: xarray.DataArray = xarray.apply_ufunc(np.log10, ratio)
     return decades.mean("stage")
@@ -85,12 +77,12 @@ CLAIMS = (
         statements=(
             Statement(
                 effect("weight of the images at the edges less that of the truth, in outputs inside the gap", 0.1),
-                lambda data: {ONE: sample(data["rotation"]["edges_less_truth"], data["rotation"])},
+                lambda data: {ONE: measured(data["rotation"], "edges_less_truth")},
                 alternatives=otherwise_blended,
             ),
             Statement(
                 above("error at mid-gap over blank", 0.3),
-                lambda data: {ONE: sample(data["rotation"]["mid_gap_error"], data["rotation"])},
+                lambda data: {ONE: measured(data["rotation"], "mid_gap_error")},
                 alternatives=otherwise_failed,
             ),
         ),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
@@ -15,10 +15,6 @@ from matplotlib.figure import Figure, SubFigure
 from recombine.papers.forced_rendering.rotation import BLEND, INPUT, OUTPUT, TRUTH
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.panels import HOLDOUT_COLOR, divided, seed_count, styled
-
-if TYPE_CHECKING:
-    import xarray
-
 
 CYCLE = "twilight"
 """Colours that come back to where they began, told apart by lightness."""
@@ -44,7 +40,9 @@ def rotation_figure(result: xarray.Dataset) -> Figure:
 
 def rotation_caption(result: xarray.Dataset) -> str:
     """What the figure shows, with numbers from the data."""
-    shown, fastest = result["shown"].values, gap_speed(result)
+    shown = result["shown"].values
+    own_stages = result["stage"] != INPUT  # at the input the ratio is 1 whatever the network does
+    fastest = result["stage_speed"].sel(stage=own_stages).max("stage")
     by = "UMAP and principal components" if UMAP in embeddings() else "principal components (UMAP is not installed)"
     text = (
         f"A digit turned by every angle but those strictly between {shown[0]:.0f}° and {shown[-1]:.0f}° (shaded). (a) "
@@ -190,14 +188,6 @@ def embeddings() -> dict[str, Embed]:
 def first_components(scores: np.ndarray) -> np.ndarray:
     """The two leading ones."""
     return scores[:, :2]
-
-
-def gap_speed(result: xarray.Dataset) -> xarray.DataArray:
-    """The largest ratio, over the network's own stages, of the speed inside the gap to that outside.
-
-    The input is left out: it is 1 there whatever the network does.
-    """
-    return result["stage_speed"].sel(stage=result["stage"] != INPUT).max("stage")
 
 
 FIGURES = (FigureSpec("fig9", "A gap in rotation", ("rotation",), rotation_figure, rotation_caption),)

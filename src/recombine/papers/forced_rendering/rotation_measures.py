@@ -95,8 +95,6 @@ class BlendWeights:
 
     truth: Float[Tensor, "*member"]
     blend: Float[Tensor, "*member"]
-    explained: Float[Tensor, "*member"]
-    """Share of the outputs' square that the two account for; NaN where nothing is drawn."""
 
     @property
     def edges_less_truth(self) -> Float[Tensor, "*member"]:
@@ -133,8 +131,8 @@ def blend_regression(
 ) -> BlendWeights:
     """Regress all outputs together on truths and linear blends (`linear_blend`): one weight per network and image."""
     known = torch.stack([truths, blends]).flatten(1).to(drawn.device)
-    (truth, blend), explained = _least_squares(drawn.flatten(-3), known)
-    return BlendWeights(truth, blend, explained)
+    (truth, blend), _ = _least_squares(drawn.flatten(-3), known)
+    return BlendWeights(truth, blend)
 
 
 def _least_squares(

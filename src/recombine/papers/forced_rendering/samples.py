@@ -10,18 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray
 from numpy.typing import ArrayLike
 
 from recombine.reproduction.claims import Sample
 from recombine.reproduction.criteria import Learnt
 from recombine.reproduction.intervals import CONFIDENCE, Estimate, Interval, Share
-
-if TYPE_CHECKING:
-    import xarray
-
 
 LEARNT_ERROR, LEARNT_ACCURACY = Learnt().largest_error, Learnt().smallest_accuracy
 """As criteria declare them; the error is over that of a blank image."""
@@ -64,9 +60,32 @@ def _everywhere(parts: Iterable[xarray.DataArray]) -> np.ndarray:
     return np.asarray(np.logical_and.reduce([np.asarray(part.values, dtype=bool) for part in parts]))
 
 
-def share(values: xarray.DataArray, *networks: xarray.Dataset) -> Sample:
-    """A share of seeds, from what is true (1) or not (0) of each."""
-    return sample(values, *networks, estimated=Share.of)
+PerSeed = Callable[[xarray.Dataset], xarray.DataArray]
+"""One number per seed, from the Dataset's part of one arm."""
+Statistic = str | PerSeed
+"""Such a function, or the name of a variable."""
+
+
+def number(networks: xarray.Dataset, statistic: Statistic) -> xarray.DataArray:
+    """A statistic of some networks."""
+    return networks[statistic] if isinstance(statistic, str) else statistic(networks)
+
+
+def measured(networks: xarray.Dataset, statistic: Statistic) -> Sample:
+    """A statistic of the networks that learnt."""
+    return sample(number(networks, statistic), networks)
+
+
+def difference(statistic: Statistic, own: xarray.Dataset, other: xarray.Dataset, *, untrained: bool = False) -> Sample:
+    """A statistic of some networks less that of others, seed by seed; `untrained` others need not have learnt."""
+    values = number(own, statistic) - number(other, statistic)
+    return sample(values, own) if untrained else sample(values, own, other)
+
+
+def ratio(statistic: Statistic, own: xarray.Dataset, other: xarray.Dataset, *, untrained: bool = False) -> Sample:
+    """The same as log10 of one over the other."""
+    values = decades(number(own, statistic), number(other, statistic))
+    return sample(values, own) if untrained else sample(values, own, other)
 
 
 def some_distances(values: xarray.DataArray) -> list[int]:
@@ -79,6 +98,11 @@ def decades(above: xarray.DataArray, below: xarray.DataArray) -> xarray.DataArra
     """log10 of one number over another."""
     ratio = above / below
     return ratio.copy(data=np.log10(ratio.values))
+
+
+def majority(values: xarray.DataArray, networks: xarray.Dataset) -> Sample:
+    """Share of the networks whose value is above 0, less a half."""
+    return sample((values > 0).astype(float).where(values.notnull()), networks, estimated=Majority.of)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ once. Accuracy is that of the bumps; without any it is NaN, for a stripe has no 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -21,9 +20,6 @@ from torch import Tensor
 from recombine.metrics import distance_inside, extreme_pixel, hits, interior, squared_error
 from recombine.reproduction.measuring import Batch
 from recombine.tasks import Task
-
-if TYPE_CHECKING:
-    from recombine.reproduction.measuring import Batch
 
 
 def training_fit(batch: Batch, outputs: Tensor | None = None) -> dict[str, Tensor]:

@@ -7,10 +7,11 @@ cent of the kept combinations; those too with and without stripes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from recombine.metrics import band_position, features, interior, mean_band_index, stripe_superposition
@@ -31,10 +32,6 @@ from recombine.reproduction.preset import Several
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.specs import RunSpec
 from recombine.tasks import Task
-
-if TYPE_CHECKING:
-    import xarray
-
 
 WITH, WITHOUT, PERCENT, PERCENT_ALONE, FULL = FAMILIES = (
     "stripes", "bumps alone", "stripes, per cent", "bumps alone, per cent", "all training bumps",

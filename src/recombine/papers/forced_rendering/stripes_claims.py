@@ -7,20 +7,16 @@ training examples (`recombine.papers.forced_rendering.fit`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import xarray
 
 from recombine.papers.forced_rendering.controls import FAILING, UNTRAINED, WHOLE
-from recombine.papers.forced_rendering.samples import decades, sample
+from recombine.papers.forced_rendering.depth_claims import spread_excess
+from recombine.papers.forced_rendering.samples import Statistic, difference, measured, ratio, sample
 from recombine.papers.forced_rendering.stripes import FULL, PERCENT, PERCENT_ALONE, WITH, WITHOUT
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, below, effect
-from recombine.reproduction.tables import first_hidden, listed_attribute, output
-
-if TYPE_CHECKING:
-    import xarray
-
+from recombine.reproduction.tables import first_hidden, listed_attribute
 
 FEW_PERCENT = 5
 """Up to which per cent of the bumps stripes are claimed to help."""
@@ -65,8 +61,8 @@ def additivity_otherwise(data: Data) -> dict[str, Sample]:
         return {}
     own = striped(data, 0)
     return {
-        "interior only": sample(own["additive_inside"], own),
-        "unweighted D(x, ∅) + D(∅, y)": sample(own["additive_unweighted"], own),
+        "interior only": measured(own, "additive_inside"),
+        "unweighted D(x, ∅) + D(∅, y)": measured(own, "additive_unweighted"),
     }
 
 
@@ -76,37 +72,31 @@ def gain_with_other_numbers(data: Data) -> dict[str, Sample]:
     Shares of stripes and bump (`conjunctions`) are 1 together, so that one falls by what the other rises. A change by
     half of the output is asked for, as a gain by half of the bumps is.
     """
-    own, full = striped(data, many(data)), all_bumps(data)
-    against_all = sample(own["ood_accuracy"] - full["ood_accuracy"], own, full)
-    return {
-        **_gain(data, [bumps for bumps in added(data) if bumps != many(data)]),
-        f"{with_bumps(many(data))} against all training bumps": against_all,
-        **_change_of_shares(data),
-    }
-
-
-def _change_of_shares(data: Data) -> dict[str, Sample]:
-    """From the fewest bumps to the most: fall of the stripes' share, which is the rise of the bump's."""
+    cases = _gain(data, [bumps for bumps in added(data) if bumps != many(data)])
+    cases[f"{with_bumps(many(data))} against all training bumps"] = _less_all_bumps(data, "ood_accuracy", many(data))
     fewest, most = min(added(data)), max(added(data))
-    if fewest == most:
-        return {}
-    first, last = striped(data, fewest), striped(data, most)
-    name = f"share of outputs that goes from the stripes to a bump where they cross, {fewest} to {most} bumps"
-    return {name: sample(first["stripe_share"] - last["stripe_share"], first, last)}
+    if fewest < most:
+        name = f"share of outputs that goes from the stripes to a bump where they cross, {fewest} to {most} bumps"
+        cases[name] = difference("stripe_share", striped(data, fewest), striped(data, most))
+    return cases
 
 
 def _score(data: Data, name: str, numbers: list[int]) -> dict[str, Sample]:
-    chosen = [bumps for bumps in numbers if bumps in added(data)]
-    return {with_bumps(bumps): sample(striped(data, bumps)[name], striped(data, bumps)) for bumps in chosen}
+    return {with_bumps(bumps): measured(striped(data, bumps), name) for bumps in numbers if bumps in added(data)}
 
 
 def _gain(data: Data, numbers: list[int]) -> dict[str, Sample]:
-    cases = {}
-    for bumps in numbers:
-        if bumps:
-            own, alone = striped(data, bumps), data["stripes"].sel(family=WITHOUT, bumps=bumps)
-            cases[with_bumps(bumps)] = sample(own["ood_accuracy"] - alone["ood_accuracy"], own, alone)
-    return cases
+    alone = data["stripes"].sel(family=WITHOUT)
+    return {
+        with_bumps(bumps): difference("ood_accuracy", striped(data, bumps), alone.sel(bumps=bumps))
+        for bumps in numbers
+        if bumps
+    }
+
+
+def _less_all_bumps(data: Data, statistic: Statistic, bumps: int) -> Sample:
+    """With stripes and so many bumps less with all training bumps and no stripes."""
+    return difference(statistic, striped(data, bumps), all_bumps(data))
 
 
 # -- C12: a smooth manifold --------------------------------------------------------------------------------------------
@@ -116,11 +106,10 @@ def excess_otherwise(data: Data) -> dict[str, Sample]:
     """Other numbers of bumps, the hidden stages, and roughness instead of spread."""
     full, own = all_bumps(data), striped(data, some(data))
     cases = {with_bumps(bumps): _excess(data, bumps) for bumps in added(data) if bumps != some(data)}
-    difference = full["spread_excess"] - own["spread_excess"]
-    for stage in _hidden(difference):
-        cases[f"layer {stage - 1}"] = sample(difference.isel(stage=stage), full, own)
-    ratio = decades(_roughness_held(full), _roughness_held(own))
-    return {**cases, "median |Laplacian| in the hold-out, log10 ratio": sample(ratio, full, own)}
+    excess = full["spread_excess"] - own["spread_excess"]
+    for stage in hidden_stages(excess):
+        cases[f"layer {stage - 1}"] = sample(excess.isel(stage=stage), full, own)
+    return {**cases, "median |Laplacian| in the hold-out, log10 ratio": ratio(_roughness_held, full, own)}
 
 
 def excess_of_controls(data: Data) -> dict[str, Sample]:
@@ -128,17 +117,15 @@ def excess_of_controls(data: Data) -> dict[str, Sample]:
     if "controls" not in data:
         return {}
     failing, whole, untrained = (data["controls"].sel(arm=arm) for arm in (FAILING, WHOLE, UNTRAINED))
-    excess = output(failing["spread_excess"])
     return {
-        "failing less whole grid": sample(excess - output(whole["spread_excess"]), failing, whole),
-        "failing less untrained": sample(excess - output(untrained["spread_excess"]), failing),
+        "failing less whole grid": difference(spread_excess, failing, whole),
+        "failing less untrained": difference(spread_excess, failing, untrained, untrained=True),
     }
 
 
 def _excess(data: Data, bumps: int) -> Sample:
     """The excess of spread at the output, of bumps alone less that of stripes and so many bumps."""
-    full, own = all_bumps(data), striped(data, bumps)
-    return sample(output(full["spread_excess"]) - output(own["spread_excess"]), full, own)
+    return difference(spread_excess, all_bumps(data), striped(data, bumps))
 
 
 def _roughness_held(networks: xarray.Dataset) -> xarray.DataArray:
@@ -146,7 +133,7 @@ def _roughness_held(networks: xarray.Dataset) -> xarray.DataArray:
     return networks["roughness_held"].isel(stage=slice(1, None)).mean("stage")
 
 
-def _hidden(values: xarray.DataArray) -> list[int]:
+def hidden_stages(values: xarray.DataArray) -> list[int]:
     """Numbers of the hidden stages that any network has."""
     present = np.flatnonzero(values.notnull().any("seed").values)
     return [int(stage) for stage in present if 0 < stage < present[-1]]
@@ -157,20 +144,13 @@ def _hidden(values: xarray.DataArray) -> list[int]:
 
 def first_stage_otherwise(data: Data) -> dict[str, Sample]:
     """Orientation and alignment, a plain mean over units, and other numbers of bumps."""
-    full, own = all_bumps(data), striped(data, some(data))
-    plain = first_hidden(own["stripe_index"]) - first_hidden(full["stripe_index"])
+    others = [bumps for bumps in added(data) if bumps != some(data)]
     return {
-        "orientation": _first_stage(data, "first_orientation", some(data)),
-        "alignment": _first_stage(data, "first_alignment", some(data)),
-        "all units alike": sample(plain, own, full),
-        **{with_bumps(bumps): _first_stage(data, "first_band", bumps) for bumps in added(data) if bumps != some(data)},
+        "orientation": _less_all_bumps(data, "first_orientation", some(data)),
+        "alignment": _less_all_bumps(data, "first_alignment", some(data)),
+        "all units alike": _less_all_bumps(data, lambda own: first_hidden(own["stripe_index"]), some(data)),
+        **{with_bumps(bumps): _less_all_bumps(data, "first_band", bumps) for bumps in others},
     }
-
-
-def _first_stage(data: Data, name: str, bumps: int) -> Sample:
-    """With stripes less with bumps alone."""
-    own, full = striped(data, bumps), all_bumps(data)
-    return sample(own[name] - full[name], own, full)
 
 
 # -- C23: per cent -----------------------------------------------------------------------------------------------------
@@ -181,8 +161,7 @@ def gain_otherwise(data: Data) -> dict[str, Sample]:
     more = {f"{percent} %": _percent_gain(data, percent) for percent in _percents(data) if percent > FEW_PERCENT}
     for percent in _percents(data):
         own, alone = _at_percent(data, percent)
-        ratio = decades(alone["ood_mse"], own["ood_mse"])
-        more[f"{percent} %, error without over with stripes, decades"] = sample(ratio, own, alone)
+        more[f"{percent} %, error without over with stripes, decades"] = ratio("ood_mse", alone, own)
     return more
 
 
@@ -197,8 +176,7 @@ def _at_percent(data: Data, percent: int) -> tuple[xarray.Dataset, xarray.Datase
 
 
 def _percent_gain(data: Data, percent: int) -> Sample:
-    own, alone = _at_percent(data, percent)
-    return sample(own["ood_accuracy"] - alone["ood_accuracy"], own, alone)
+    return difference("ood_accuracy", *_at_percent(data, percent))
 
 
 CLAIMS = (
@@ -255,7 +233,7 @@ CLAIMS = (
         statements=(
             Statement(
                 effect("band index of first-stage maps, stripes and bumps less bumps alone", 0.1),
-                lambda data: {with_bumps(some(data)): _first_stage(data, "first_band", some(data))},
+                lambda data: {with_bumps(some(data)): _less_all_bumps(data, "first_band", some(data))},
                 first_stage_otherwise,
             ),
         ),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import xarray
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,6 +17,7 @@ from recombine.reproduction.panels import (
     divided,
     drawn_image,
     grid_image,
+    held_out_drawing,
     letter,
     of_shared_seeds,
     seed_count,
@@ -25,9 +25,6 @@ from recombine.reproduction.panels import (
     volume_line,
 )
 from recombine.reproduction.tables import listed_attribute, output
-
-if TYPE_CHECKING:
-    import xarray
 
 
 def stripes_figure(result: xarray.Dataset, threshold: xarray.Dataset, tuning: xarray.Dataset) -> Figure:
@@ -69,7 +66,7 @@ def _samples(axes: np.ndarray, result: xarray.Dataset, added: list[int]) -> None
         for sample in range(2):
             ax = axes[2 + 2 * k + sample]
             image = result["drawing"].sel(family=WITH, bumps=bumps).isel(sample=sample).values
-            drawn_image(ax, image, result["held_out"].values, result["place"].values[sample], background)
+            held_out_drawing(ax, image, result, sample)
         axes[2 + 2 * k].set_title(f"+ {bumps} bumps", loc="left", fontsize=8)
     letter(axes[2], "b", f"+ {added[0]} bumps")
 
@@ -149,7 +146,7 @@ def percents_figure(result: xarray.Dataset) -> Figure:
         for line, (family, bumps) in zip(panels, arms, strict=True):
             for k, ax in enumerate(line):
                 image = result["drawing"].sel(family=family, bumps=bumps).isel(sample=k).values
-                drawn_image(ax, image, result["held_out"].values, result["place"].values[k], background)
+                held_out_drawing(ax, image, result, k)
             line[0].set_ylabel(f"{bumps} %")
         letter(panels[0, 0], "b", "held-out drawings, stripes + p % of the kept bumps")
     return figure

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from recombine.metrics import (
@@ -34,10 +35,6 @@ from recombine.reproduction.measuring import TRAINED, Batch, Measured, base_attr
 from recombine.reproduction.preset import AnyNumber
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.tasks import Task
-
-if TYPE_CHECKING:
-    import xarray
-
 
 CNN_ARM, MLP_ARM, DARK = "CNN", "MLP", "CNN, dark bumps"
 

@@ -5,22 +5,17 @@ All numbers are of the hold-out's interior. The first case of a claim is the bum
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+
+import xarray
 
 from recombine.papers.forced_rendering.controls import less_controls
 from recombine.papers.forced_rendering.presets import CODES
-from recombine.papers.forced_rendering.samples import Majority, sample, trained
+from recombine.papers.forced_rendering.samples import Statistic, difference, majority, measured, trained
 from recombine.papers.forced_rendering.superposition import CNN_ARM, CONTRASTS, COSINE, DARK, SIMILARITIES
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, effect
 
-if TYPE_CHECKING:
-    import xarray
-
-
-Statistic = Callable[["xarray.Dataset"], "xarray.DataArray"]
 SUPERPOSED = 0.2
 """Smallest difference of variance explained that matters."""
 
@@ -30,8 +25,7 @@ def _networks(data: Data, code: str = "bump", decoder: str = CNN_ARM) -> xarray.
 
 
 def _of(data: Data, statistic: Statistic, code: str = "bump") -> Sample:
-    networks = _networks(data, code)
-    return sample(statistic(networks), networks)
+    return measured(_networks(data, code), statistic)
 
 
 def _others(data: Data, statistic: Statistic, *besides: str) -> dict[str, Sample]:
@@ -42,7 +36,7 @@ def _others(data: Data, statistic: Statistic, *besides: str) -> dict[str, Sample
     for decoder in (str(name) for name in result["decoder"].values if name not in (CNN_ARM, DARK)):
         networks = _networks(data, decoder=decoder)
         if trained(networks).any():
-            samples[f"bump, {decoder}"] = sample(statistic(networks), networks)
+            samples[f"bump, {decoder}"] = measured(networks, statistic)
     return samples
 
 
@@ -55,15 +49,13 @@ def superposition_alternatives(data: Data) -> dict[str, Sample]:
         "of the network's own outputs": lambda own: own["own_matched"] - own["own_mismatched"],
         "equal weights": lambda own: own["memorised"] - own["memorised_null"],
         "D(x̄) + D(ȳ)": lambda own: own["averaged"] - own["averaged_null"],
-        "beyond the truth": lambda own: own["beyond_truth"],
+        "beyond the truth": "beyond_truth",
         "less the truth": lambda own: own["matched"] - own["truth"],
     }
     samples = {f"{code}, {words}": _of(data, form, code) for code in CODES for words, form in forms.items()}
     for code in CODES:
         networks = _networks(data, code)
-        values = superposed(networks)
-        many = (values > SUPERPOSED).astype(float).where(values.notnull())
-        samples[f"{code}, share of seeds less a half"] = sample(many, networks, estimated=Majority.of)
+        samples[f"{code}, share of seeds less a half"] = majority(superposed(networks) - SUPERPOSED, networks)
     return {**samples, **_others(data, superposed, *CODES)}
 
 
@@ -93,11 +85,7 @@ def block_alternatives(data: Data) -> dict[str, Sample]:
 
 
 def _bump_less_rate(data: Data, statistic: Statistic, decoder: str = CNN_ARM) -> Sample:
-    bump, rate = (_networks(data, code, decoder) for code in CODES)
-    return sample(statistic(bump) - statistic(rate), bump, rate)
-
-
-# -- C19: artefacts --------------------------------------------------------------------------------------------------
+    return difference(statistic, *(_networks(data, code, decoder) for code in CODES))
 
 
 SHIFT_LEVEL = 0.05
@@ -134,11 +122,6 @@ def binary_kernel(networks: xarray.Dataset) -> xarray.DataArray:
 def contrast(networks: xarray.Dataset, blocks: str = COSINE) -> xarray.DataArray:
     """Block contrast."""
     return networks["block_contrast"].isel(blocks=CONTRASTS.index(blocks))
-
-
-def several_peaks(networks: xarray.Dataset) -> xarray.DataArray:
-    """Share of interior outputs with at least two separate peaks."""
-    return networks["several_peaks"]
 
 
 def aligned_artefacts(networks: xarray.Dataset) -> xarray.DataArray:
@@ -204,8 +187,8 @@ CLAIMS = (
         statements=(
             Statement(
                 above("share of interior outputs with two or more separate peaks", 0.25),
-                lambda data: {"bump": _of(data, several_peaks)},
-                lambda data: _others(data, several_peaks),
+                lambda data: {"bump": _of(data, "several_peaks")},
+                lambda data: _others(data, "several_peaks"),
             ),
             Statement(
                 effect("peaks off the truth within 1 px of its row or column, over chance", 0.2),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import xarray
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
@@ -19,9 +18,6 @@ from recombine.papers.forced_rendering.superposition import (
 from recombine.papers.forced_rendering.superposition_claims import contrast
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.panels import HOLDOUT_COLOR, bare, seed_count, styled
-
-if TYPE_CHECKING:
-    import xarray
 
 
 def kernels_figure(result: xarray.Dataset) -> Figure:

@@ -17,10 +17,11 @@ MLPs have the depth that is nearest to the CNN's number of stages.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from recombine.metrics import landmarks, metric_tensor
@@ -41,10 +42,6 @@ from recombine.specs import RunSpec
 from recombine.tasks import BumpTask
 from recombine.theory.factorization import nonlinear_factorization
 from recombine.theory.learnt import learnt_complexity, pixel_ranks
-
-if TYPE_CHECKING:
-    import xarray
-
 
 CNN_FAILING, CNN_COMPOSING, CNN_WHOLE, CNN_UNTRAINED = "CNN", "CNN, stripes", "CNN, whole grid", "CNN, untrained"
 MLP_FAILING, MLP_COMPOSING, MLP_WHOLE, MLP_UNTRAINED = "MLP", "MLP, stripes", "MLP, whole grid", "MLP, untrained"
@@ -198,13 +195,8 @@ def stage_columns(batch: Batch, flow_steps: int) -> dict[str, np.ndarray]:
         own = {name: value for name, (value,) in registered_profile([stage], STAGE_COLUMNS).columns.items()}
         own[FLOW] = _flow_score(stage, flow_steps) if last else torch.full((len(batch),), torch.nan)
         for name, value in own.items():
-            columns.setdefault(name, []).append(_row(value, len(batch)))
+            columns.setdefault(name, []).append(value.reshape(len(batch), -1).mean(dim=1).cpu())
     return {name: torch.stack(rows, dim=1).float().cpu().numpy() for name, rows in columns.items()}
-
-
-def _row(value: Tensor, members: int) -> Tensor:
-    """One number per member: the mean over factors."""
-    return value.reshape(members, -1).mean(dim=1).cpu()
 
 
 def _with_last_hidden(stages: Iterator[Stage]) -> Iterator[tuple[Stage, bool]]:

@@ -14,55 +14,56 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
-from recombine.papers.forced_rendering.samples import sample
+import xarray
+
+from recombine.papers.forced_rendering.samples import PerSeed, difference
 from recombine.papers.forced_rendering.theory import COMPOSING, FAMILIES, INITIAL
-from recombine.reproduction.claims import Claim, Data, Sample, Samples, Statement
-from recombine.reproduction.criteria import effect
+from recombine.reproduction.claims import Claim, Data, Sample, Statement
+from recombine.reproduction.criteria import Criterion, effect
 from recombine.reproduction.tables import first_hidden, last_hidden, mean_of_hidden
 from recombine.reproduction.tables import output as at_output
 
-if TYPE_CHECKING:
-    import xarray
-
-Statistic = Callable[["xarray.Dataset"], "xarray.DataArray"]
-"""One number per seed, from the Dataset's part of one arm."""
 WHOLE = {family: arms[2] for family, arms in FAMILIES.items()}
 UNTRAINED = {family: arms[3] for family, arms in FAMILIES.items()}
 PRODUCTS, SPLIT, LOSS, MIXING, WIDTH = 0.5, 0.1, 0.1, 0.05, 0.1
 """The smallest differences that matter."""
+Place = Callable[[xarray.DataArray], xarray.DataArray]
+"""From numbers over stages to one per seed."""
 
 
-def _against(others: Mapping[str, str], statistic: Statistic, sign: int, words: str = "") -> Samples:
-    """By architecture, a number of failing networks less that of others, or the other way round for a sign of −1.
+def _against(data: Data, others: Mapping[str, str], statistic: PerSeed, words: str) -> dict[str, Sample]:
+    """By architecture, a number of failing networks less that of others.
 
     Untrained networks need not have learnt; all others must.
     """
-
-    def samples(data: Data) -> dict[str, Sample]:
-        result, found = data["theory"], {}
-        for family, (failing, *_) in FAMILIES.items():
-            own, control = (result.sel(arm=arm) for arm in (failing, others[family]))
-            networks = (own,) if others[family] in INITIAL else (own, control)
-            found[f"{family}{words}"] = sample(sign * (statistic(own) - statistic(control)), *networks)
-        return found
-
-    return samples
-
-
-def _together(*parts: Samples) -> Samples:
-    return lambda data: {case: own for part in parts for case, own in part(data).items()}
+    return {
+        f"{family}{words}": difference(
+            statistic,
+            data["theory"].sel(arm=failing),
+            data["theory"].sel(arm=others[family]),
+            untrained=others[family] in INITIAL,
+        )
+        for family, (failing, *_) in FAMILIES.items()
+    }
 
 
-def _less_whole_and_untrained(statistic: Statistic, sign: int) -> Samples:
-    whole = _against(WHOLE, statistic, sign, " against whole grid")
-    return _together(whole, _against(UNTRAINED, statistic, sign, " against untrained"))
+def _compared(
+    criterion: Criterion, others: Mapping[str, str], statistic: PerSeed, otherwise: Mapping[str, PerSeed]
+) -> Statement:
+    """Failing networks less others; beside it other statistics, and as controls the other kinds of networks."""
+    beside = {"whole grid": WHOLE} if others is COMPOSING else {"composing": COMPOSING}
 
+    def alternatives(data: Data) -> dict[str, Sample]:
+        parts = [_against(data, others, own, f", {words}") for words, own in otherwise.items()]
+        return {case: own for part in parts for case, own in part.items()}
 
-def _less_composing_and_untrained(statistic: Statistic, sign: int) -> Samples:
-    composing = _against(COMPOSING, statistic, sign, " against composing")
-    return _together(composing, _against(UNTRAINED, statistic, sign, " against untrained"))
+    def controls(data: Data) -> dict[str, Sample]:
+        arms = {**beside, "untrained": UNTRAINED}
+        parts = [_against(data, own, statistic, f" against {words}") for words, own in arms.items()]
+        return {case: own for part in parts for case, own in part.items()}
+
+    return Statement(criterion, lambda data: _against(data, others, statistic, ""), alternatives, controls)
 
 
 # -- numbers per seed --------------------------------------------------------------------------------------------------
@@ -83,42 +84,32 @@ def linear_split(networks: xarray.Dataset) -> xarray.DataArray:
     return mean_of_hidden(clipped(networks["linear_factorization"]))
 
 
-def linear_split_of_last(networks: xarray.Dataset) -> xarray.DataArray:
-    """The same at the last hidden stage."""
-    return last_hidden(clipped(networks["linear_factorization"]))
-
-
-def linear_split_of_output(networks: xarray.Dataset) -> xarray.DataArray:
-    """The same at the output."""
-    return at_output(clipped(networks["linear_factorization"]))
-
-
 def nonlinear_split(networks: xarray.Dataset) -> xarray.DataArray:
     """Score of the flow at the last hidden stage, the only one that has it."""
     return clipped(networks["nonlinear_factorization"]).max("stage")
 
 
-def lost(name: str, place: Callable[[xarray.DataArray], xarray.DataArray]) -> Statistic:
+def at(place: Place, name: str) -> PerSeed:
+    """A number at a stage."""
+    return lambda networks: place(networks[name])
+
+
+def lost(place: Place, name: str) -> PerSeed:
     """What a share lacks of 1, at a stage."""
     return lambda networks: 1 - place(networks[name])
 
 
-held_loss = lost("factor_recovery_held", last_hidden)
+def minus(statistic: PerSeed) -> PerSeed:
+    """For what failing networks are said to have less of."""
+    return lambda networks: -statistic(networks)
+
+
+held_loss = lost(last_hidden, "factor_recovery_held")
 """What is lost of the factors at held-out points, at the last hidden stage."""
-mixing = lost("additivity", last_hidden)
+mixing = lost(last_hidden, "additivity")
 """Share of the last hidden stage's variance that is no sum of blocks."""
-placed = lost("hole_misplaced", at_output)
-"""Share of held-out outputs that are not beside those of kept points far away."""
-
-
-def local_loss(networks: xarray.Dataset) -> xarray.DataArray:
-    """Share of points at which a factor moves the output in no direction of its own."""
-    return at_output(networks["local_loss"])
-
-
-def hole_width(networks: xarray.Dataset) -> xarray.DataArray:
-    """Width of the hole at the output, in steps between kept neighbours."""
-    return at_output(networks["hole_openness"])
+hole_width = at(at_output, "hole_openness")
+"""Width of the hole at the output, in steps between kept neighbours."""
 
 
 CLAIMS = (
@@ -128,16 +119,16 @@ CLAIMS = (
         "functions, than what composing ones draw",
         "App. A.1, Eq. 13, 17",
         statements=(
-            Statement(
+            _compared(
                 effect("products per pixel in held-out outputs, failing less composing", PRODUCTS),
-                _against(COMPOSING, held_products, 1),
-                _together(
-                    _against(COMPOSING, itemgetter("held_products_finer"), 1, ", a third of the error"),
-                    _against(COMPOSING, itemgetter("held_products_brightest"), 1, ", brightest pixels"),
-                    _against(COMPOSING, itemgetter("all_products"), 1, ", whole grid, brightest pixels"),
-                    _against(COMPOSING, itemgetter("kept_products"), 1, ", kept points, brightest pixels"),
-                ),
-                _less_whole_and_untrained(held_products, 1),
+                COMPOSING,
+                held_products,
+                {
+                    "a third of the error": itemgetter("held_products_finer"),
+                    "brightest pixels": itemgetter("held_products_brightest"),
+                    "whole grid, brightest pixels": itemgetter("all_products"),
+                    "kept points, brightest pixels": itemgetter("kept_products"),
+                },
             ),
         ),
         studies=("theory",),
@@ -148,17 +139,17 @@ CLAIMS = (
         "Composing networks keep the factors in blocks, up to an invertible map, where failing ones do not",
         "§5, App. A.2, Eq. 24–27",
         statements=(
-            Statement(
+            _compared(
                 effect(
                     "R² of blocks after a linear map, held-out points, hidden stages, composing less failing", SPLIT
                 ),
-                _against(COMPOSING, linear_split, -1),
-                _together(
-                    _against(COMPOSING, linear_split_of_last, -1, ", last hidden stage"),
-                    _against(COMPOSING, nonlinear_split, -1, ", last hidden stage, after a flow"),
-                    _against(COMPOSING, linear_split_of_output, -1, ", output"),
-                ),
-                _less_whole_and_untrained(linear_split, -1),
+                COMPOSING,
+                minus(linear_split),
+                {
+                    "last hidden stage": lambda own: -last_hidden(clipped(own["linear_factorization"])),
+                    "last hidden stage, after a flow": minus(nonlinear_split),
+                    "output": lambda own: -at_output(clipped(own["linear_factorization"])),
+                },
             ),
         ),
         studies=("theory",),
@@ -169,15 +160,15 @@ CLAIMS = (
         "Failing networks mix factors irreversibly: what a decoder finds of them at held-out combinations is lost",
         "App. A.3",
         statements=(
-            Statement(
+            _compared(
                 effect("1 − R² of factors decoded at held-out points, last hidden stage, failing less composing", LOSS),
-                _against(COMPOSING, held_loss, 1),
-                _together(
-                    _against(COMPOSING, lost("factor_recovery_held", at_output), 1, ", output"),
-                    _against(COMPOSING, lost("factor_recovery", last_hidden), 1, ", all points"),
-                    _against(COMPOSING, local_loss, 1, ", rank of the Jacobian at the output"),
-                ),
-                _less_whole_and_untrained(held_loss, 1),
+                COMPOSING,
+                held_loss,
+                {
+                    "output": lost(at_output, "factor_recovery_held"),
+                    "all points": lost(last_hidden, "factor_recovery"),
+                    "rank of the Jacobian at the output": at(at_output, "local_loss"),
+                },
             ),
         ),
         studies=("theory",),
@@ -189,24 +180,21 @@ CLAIMS = (
         "the whole grid, and the hole is narrower",
         "§3.4",
         statements=(
-            Statement(
+            _compared(
                 effect("share of the last hidden stage that is no sum of blocks, failing less whole grid", MIXING),
-                _against(WHOLE, mixing, 1),
-                _together(
-                    _against(WHOLE, lost("additivity", at_output), 1, ", output"),
-                    _against(WHOLE, lost("additivity", first_hidden), 1, ", first hidden stage"),
-                ),
-                _less_composing_and_untrained(mixing, 1),
+                WHOLE,
+                mixing,
+                {"output": lost(at_output, "additivity"), "first hidden stage": lost(first_hidden, "additivity")},
             ),
-            Statement(
+            _compared(
                 effect("width of the hole at the output, in steps, whole grid less failing", WIDTH),
-                _against(WHOLE, hole_width, -1),
-                _together(
-                    _against(WHOLE, lambda own: last_hidden(own["hole_openness"]), -1, ", last hidden stage"),
-                    _against(WHOLE, lambda own: first_hidden(own["hole_openness"]), -1, ", first hidden stage"),
-                    _against(WHOLE, placed, -1, ", share of held-out outputs that are not beside far ones"),
-                ),
-                _less_composing_and_untrained(hole_width, -1),
+                WHOLE,
+                minus(hole_width),
+                {
+                    "last hidden stage": minus(at(last_hidden, "hole_openness")),
+                    "first hidden stage": minus(at(first_hidden, "hole_openness")),
+                    "share of held-out outputs that are not beside far ones": minus(lost(at_output, "hole_misplaced")),
+                },
             ),
         ),
         studies=("theory",),

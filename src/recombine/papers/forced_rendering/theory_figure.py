@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import xarray
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -13,10 +12,6 @@ from recombine.papers.forced_rendering import theory_claims
 from recombine.papers.forced_rendering.theory import FAMILIES
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.panels import COLORS, band, bar_groups, letter, seed_count, styled
-
-if TYPE_CHECKING:
-    import xarray
-
 
 KINDS = ("no remedy", "remedy", "whole grid", "untrained")
 """Of the arms of a family, in order: stripes or penalties are the remedy."""

@@ -3,28 +3,13 @@
 The threshold is the smallest training set with which networks reach 90 % coordinate accuracy; its exponent is the slope
 of ln threshold on ln N. Paper: N³ with bumps alone, N with all 2N stripes and no or few bumps.
 
-**Protocols.** The paper leaves open three choices: bumps drawn over the *whole* grid, or from the *kept* combinations
-only; *integer* or *real* centres; a fixed number of *steps*, or of *epochs*. Bumps are independent draws (an integer
-centre can come twice and counts twice), and accuracy is always evaluated at the integers. The paper's network is
-trained under two of them: the whole grid, on which the exponent is judged, and, as the paper says literally, kept
-combinations only. A small network is trained under all eight, as alternatives.
+Protocols and verdict: docs/reproduction.md, C11. Bumps are independent draws (an integer centre can come twice and
+counts twice), and accuracy is always evaluated at the integers: over the whole grid where bumps are drawn over it, in
+the held-out box alone where they are not. With stripes the size of the set is 2N + n for n ≥ 0 bumps; with n = 0 region
+and centres mean nothing, so these networks are shared by protocols, and where the lower end of the 95 % interval of
+their mean accuracy is at least 90 %, the threshold is 2N, exactly.
 
-**Accuracy.** With bumps over the whole grid it is the accuracy over the whole grid. With kept combinations it is the
-accuracy in the held-out box alone: that is what the paper calls generating in the OOD region, and elsewhere such
-networks have seen in training what is evaluated. Both are stored.
-
-**Families.** *bumps*: n bumps, nothing else. *stripes*: all 2N stripes and n ≥ 0 bumps under the same protocol; the
-size of the set is 2N + n. With n = 0 region and centres mean nothing, so these networks are shared by protocols. When
-the lower end of the 95 % interval of their mean accuracy is at least 90 %, stripes alone suffice: the threshold is 2N,
-exactly. Under fixed epochs few stripes also mean few steps: that is the protocol.
-
-**Networks that count** are those that learnt their own training set (`learning`).
-
-**Threshold.** It is where the curve through these networks (`design`, `psychometric`) crosses the target, its interval
-comes from resampling them, and that of the exponent from resampling them at every N together (`exponents`).
-
-**Not reached.** A threshold beyond the largest affordable set is not reached, and a protocol with such a threshold at
-any N has no exponent. Whether 90 % is reached at all is told by the networks that have the largest affordable set.
+The curve is in `threshold_curves.py`, which networks are trained in `threshold_design.py`.
 """
 
 from __future__ import annotations
@@ -32,10 +17,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
+import xarray
 from numpy.typing import ArrayLike, NDArray
 
 from recombine.errors import InvalidValue
@@ -55,9 +41,6 @@ from recombine.reproduction.intervals import CONFIDENCE, Resampled
 from recombine.reproduction.study import DONE, Arm, Study, Trials
 from recombine.specs import RunSpec
 from recombine.store import Run
-
-if TYPE_CHECKING:
-    import xarray
 
 
 class ThresholdStudy(Study[Settings]):
@@ -89,7 +72,9 @@ class ThresholdStudy(Study[Settings]):
 
     def more(self, preset: Settings, runs: Mapping[str, Run]) -> list[RunSpec]:
         specs = {spec.digest: spec for cell in self.cells(preset) for spec in cell.planned(runs)}
-        return sorted((spec for key, spec in specs.items() if key not in runs), key=_length)
+        new = (spec for key, spec in specs.items() if key not in runs)
+        # networks of one size and of similar length train together best
+        return sorted(new, key=lambda spec: (spec.task.image_shape[0], spec.total_steps, spec.seed))
 
     def trials(self, preset: Settings, device: torch.device, runs: Mapping[str, Run]) -> Trials[Settings]:
         cells = self.cells(preset)
@@ -97,8 +82,6 @@ class ThresholdStudy(Study[Settings]):
         return Trials(preset, device, by_cell)
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
-        import xarray
-
         cells = self.cells(trials.preset)
         runs = {run.key: run for _, own in trials.items() for run in own if run.status == DONE}
         scores = {key: training_scores(run, trials.device) for key, run in runs.items()}
@@ -131,11 +114,6 @@ NETWORK = (
     "learnt",
 )  # fmt: skip
 """What is stored of every network; `accuracy` is the one that the target is about. Those that diverged have none."""
-
-
-def _length(spec: RunSpec) -> tuple[int, int, int]:
-    """Networks of one size and of similar length train together best."""
-    return spec.task.image_shape[0], spec.total_steps, spec.seed
 
 
 def measured(

@@ -15,9 +15,9 @@ construction. It is in the Dataset and the figure.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray
 
 from recombine.papers.forced_rendering.threshold import EXPONENT, LOCAL, estimated_exponent
 from recombine.papers.forced_rendering.threshold_design import (
@@ -31,10 +31,6 @@ from recombine.papers.forced_rendering.threshold_design import (
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above
 from recombine.reproduction.intervals import Estimate, Share
-
-if TYPE_CHECKING:
-    import xarray
-
 
 MOST = 0.5
 """The share of networks above which 90 % counts as reached."""

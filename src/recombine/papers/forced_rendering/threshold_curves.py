@@ -63,11 +63,6 @@ class Curves:
     slope: Floats
     mid: Floats
 
-    def accuracy(self, examples: ArrayLike) -> Floats:
-        """Accuracy at these sizes of the training set: `(curve, size)`."""
-        distance = np.log(np.asarray(examples, dtype=float))[None] - self.mid[:, None]
-        return self.top[:, None] * _logistic(self.slope[:, None] * distance)
-
     def crossing(self, target: float) -> Floats:
         """The size of the training set at which each curve reaches the target; infinite where it never does."""
         reaches = self.top > target
@@ -223,7 +218,3 @@ def _step(system: Tensor, damping: Tensor) -> Tensor:
     scale = (slopes * mids - both**2).clamp(min=TINY)
     step = torch.stack([mids * slope_side - both * mid_side, slopes * mid_side - both * slope_side], dim=1)
     return (step / scale[:, None]).clamp(-LONGEST, LONGEST)
-
-
-def _logistic(values: Floats) -> Floats:
-    return 0.5 * (1 + np.tanh(0.5 * values))

@@ -276,21 +276,17 @@ def _recipe(preset: Settings, protocol: Protocol) -> Recipe:
     return preset.recipe(steps=steps, lr=preset.lr)
 
 
-def _decoder(preset: Settings, protocol: Protocol) -> CNN:
-    if protocol.network == "paper":
-        return CNN(width=preset.threshold_width, depth=preset.threshold_depth)
-    return CNN(width=preset.threshold_small_width, depth=preset.threshold_small_depth)
-
-
 @cache
 def _spec(preset: Settings, protocol: Protocol, family: Family, size: int, bumps: int, seed: int) -> RunSpec:
     """A network of a cell; where there are no bumps, region and centres are left at their defaults."""
+    paper = CNN(width=preset.threshold_width, depth=preset.threshold_depth)
+    small = CNN(width=preset.threshold_small_width, depth=preset.threshold_small_depth)
     training: dict[str, Any] = {"training": "pick:0"}
     if bumps:
         training = {"training": f"draws:{bumps}", "region": protocol.region, "centers": protocol.centers}
     return RunSpec(
         task=BumpTask(size=size, isolated=family == STRIPES, **training),
-        decoder=_decoder(preset, protocol),
+        decoder=paper if protocol.network == "paper" else small,
         recipe=_recipe(preset, protocol),
         seed=seed,
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xarray
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,9 +18,6 @@ from recombine.papers.forced_rendering.threshold_design import BUMPS, CLAIMED, C
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.panels import letter, styled
 
-if TYPE_CHECKING:
-    import xarray
-
 
 def threshold_panel(ax: Axes, result: xarray.Dataset, *, legend: bool = True) -> None:
     """Thresholds against N, log–log: the paper's network bold, others thin; arrows where none was reached."""
@@ -28,8 +26,9 @@ def threshold_panel(ax: Axes, result: xarray.Dataset, *, legend: bool = True) ->
     for number, protocol in reversed(list(enumerate(protocols))):
         for family in result["family"].values:
             here = result.sel(protocol=protocol, family=family)
-            if number and family == STRIPES and is_same_line(here, result.isel(protocol=0).sel(family=family)):
-                continue
+            exact = result["outcome"].sel(protocol=[protocol, protocols[0]], family=family) == "exact"
+            if number and family == STRIPES and bool(exact.all()):
+                continue  # the same to the last example, and so one line
             shift = np.exp(APART * (number - (len(protocols) - 1) / 2)) if number else 1.0
             draw_thresholds(ax, here, sizes * shift, protocol_style(protocol, family))
     ax.set(xscale="log", yscale="log", xlabel="N (pixels a side)")
@@ -287,11 +286,6 @@ def growth(result: xarray.Dataset, power: int) -> np.ndarray:
             if np.isfinite(threshold):
                 return np.asarray(threshold * (sizes / size) ** power)
     return np.full(len(sizes), np.nan)
-
-
-def is_same_line(one: xarray.Dataset, other: xarray.Dataset) -> bool:
-    """Whether two protocols' thresholds are the same to the last example, and so one line."""
-    return bool((one["outcome"] == "exact").all() and (other["outcome"] == "exact").all())
 
 
 def protocol_legend(protocols: list[str]) -> list[Line2D]:

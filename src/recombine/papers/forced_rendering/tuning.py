@@ -6,21 +6,17 @@ channels, at four stages. The indices that claims are judged on are in the strip
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+import xarray
 from torch import Tensor
 
 from recombine.metrics import features
 from recombine.papers.forced_rendering.stripes import Settings
 from recombine.reproduction.measuring import Batch, base_attributes, grid_variables, tabulate
 from recombine.reproduction.study import Arm, Study, Trials
-
-if TYPE_CHECKING:
-    import xarray
-
 
 STRIPES, WITH_BUMPS = ARMS = ("stripes only", "stripes and bumps")
 
@@ -59,17 +55,12 @@ def _shown_stages(depth: int) -> list[int]:
     return sorted({round(k) for k in np.linspace(0, depth, SHOWN_STAGES)})
 
 
-def _stages(batch: Batch) -> Iterator[tuple[str, Tensor]]:
-    """Every stage's activations over the grid."""
-    return features(batch.reader(), batch.task.grid.points.to(batch.device), members=1, memory=batch.memory)
-
-
 def _maps(batch: Batch) -> dict[str, Any]:
     """Maps of neurons at some stages."""
     decoder: Any = batch.spec.decoder
     kept = {f"layer{k}" for k in _shown_stages(decoder.depth)}
-    maps = []
-    for name, stage in _stages(batch):
+    points, maps = batch.task.grid.points.to(batch.device), []
+    for name, stage in features(batch.reader(), points, members=1, memory=batch.memory):
         if name in kept:
             # The most varying neurons of different channels, so that they are not neighbours of one another.
             chosen = _spread_out(stage, getattr(decoder, "width", 1))

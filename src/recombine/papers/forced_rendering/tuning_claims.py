@@ -8,22 +8,18 @@ and needs all of a seed's networks with bumps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray
 
-from recombine.papers.forced_rendering.samples import sample
-from recombine.papers.forced_rendering.stripes_claims import added, all_bumps, many, striped, with_bumps
+from recombine.papers.forced_rendering.samples import PerSeed, difference, sample
+from recombine.papers.forced_rendering.stripes_claims import added, all_bumps, hidden_stages, many, striped, with_bumps
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
 from recombine.reproduction.tables import fall, first_hidden, last_hidden, output
-
-if TYPE_CHECKING:
-    import xarray
-
 
 STRIPE, LOCAL = "stripe_index", "localisation_index"
 
@@ -33,25 +29,18 @@ STRIPE, LOCAL = "stripe_index", "localisation_index"
 
 def _change(data: Data, bumps: int, name: str, *, falling: bool) -> Sample:
     """Fall or rise from the first hidden stage to the output, of stripes and bumps less that of bumps alone."""
-    own, full = striped(data, bumps), all_bumps(data)
-    difference = fall(own[name]) - fall(full[name])
-    return sample(difference if falling else -difference, own, full)
+    sign = 1 if falling else -1
+    return difference(lambda own: sign * fall(own[name]), striped(data, bumps), all_bumps(data))
 
 
 def _change_otherwise(data: Data, name: str, *, falling: bool) -> dict[str, Sample]:
     cases = {with_bumps(bumps): _change(data, bumps, name, falling=falling) for bumps in added(data) if not bumps}
     own, full = striped(data, many(data)), all_bumps(data)
-    difference = own[name] - full[name]
-    for stage in _later_hidden(difference):
-        rise = difference.isel(stage=stage) - first_hidden(difference)
+    gap = own[name] - full[name]
+    for stage in hidden_stages(gap)[1:]:
+        rise = gap.isel(stage=stage) - first_hidden(gap)
         cases[f"to layer {stage - 1}"] = sample(-rise if falling else rise, own, full)
     return cases
-
-
-def _later_hidden(values: xarray.DataArray) -> list[int]:
-    """Numbers of the hidden stages after the first that any network has."""
-    present = np.flatnonzero(values.notnull().any("seed").values)
-    return [int(stage) for stage in present if 1 < stage < present[-1]]
 
 
 # -- C24: with more bumps ----------------------------------------------------------------------------------------------
@@ -73,7 +62,7 @@ def _late(values: xarray.DataArray) -> xarray.DataArray:
     return (last_hidden(values) + output(values)) / 2
 
 
-def _slopes(data: Data, readings: Mapping[str, Callable[[xarray.Dataset], xarray.DataArray]]) -> dict[str, Sample]:
+def _slopes(data: Data, readings: Mapping[str, PerSeed]) -> dict[str, Sample]:
     """Least-squares slopes of numbers against the logarithm of the bumps, seed by seed."""
     numbers = np.array([bumps for bumps in added(data) if bumps])
     if len(numbers) < 2:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import xarray
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
@@ -13,9 +12,6 @@ from recombine.papers.forced_rendering.tuning import ARMS, STRIPES
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.panels import COLORS, band, color_limits, divided, grid_image, seed_count, styled
 from recombine.reproduction.tables import listed_attribute
-
-if TYPE_CHECKING:
-    import xarray
 
 
 def tuning_figure(result: xarray.Dataset, stripes: xarray.Dataset) -> Figure:

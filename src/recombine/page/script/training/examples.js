@@ -41,11 +41,7 @@ export function examplesOf(settings, rows) {
   return { count: rows.length, codes, images };
 }
 
-/**
- * The values of every grid point in order: x changes last.
- * @param {number} size
- * @returns {number[][]}
- */
+/** The values of every grid point in order: x changes last. @param {number} size @returns {number[][]} */
 export function gridRows(size) {
   return Array.from({ length: size * size }, (_, point) => [Math.floor(point / size), point % size]);
 }

@@ -114,10 +114,7 @@ class Stage {
 }
 
 export class Network {
-  /**
-   * @param {Settings} settings
-   * @param {BufferSource} code of the compiled product
-   */
+  /** @param {Settings} settings @param {BufferSource} code of the compiled product */
   constructor({ convolutions, size, recipe }, code) {
     const sizes = convolutions.map(({ inputs, outputs, kernel }) => (inputs * kernel ** 2 + 1) * outputs);
     this.count = sizes.reduce((sum, own) => sum + own, 0);
@@ -160,10 +157,7 @@ export class Network {
     this.weights.set(this.#reordered(values));
   }
 
-  /**
-   * Weights, or what belongs to each of them, in torch's order.
-   * @param {Float32Array} values
-   */
+  /** Weights, or what belongs to each of them, in torch's order. @param {Float32Array} values */
   stored(values) {
     return this.#reordered(values);
   }

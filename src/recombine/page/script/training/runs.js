@@ -1,6 +1,6 @@
 /** What is known of a training, in words and in pictures. */
 
-import { penOf, twice } from "../pictures.js";
+import { outline, penOf, twice } from "../pictures.js";
 
 /** @typedef {import("../types.js").Progress} Progress */
 
@@ -10,10 +10,7 @@ const FRAME = { left: 40, right: 10, top: 8, bottom: 20 };
 const SMOOTHED = 8; // steps whose losses become one point of the curve
 
 export class Run {
-  /**
-   * @param {number} seed
-   * @param {boolean} stripes
-   */
+  /** @param {number} seed @param {boolean} stripes */
   constructor(seed, stripes) {
     this.seed = seed;
     this.stripes = stripes;
@@ -86,15 +83,7 @@ export function drawHits(canvas, size, held, hits, chosen) {
     pen.fillStyle = colours[hits ? hits[point] : 2];
     pen.fillRect(edge(x), edge(y), edge(x + 1) - edge(x) - gap, edge(y + 1) - edge(y) - gap);
   }
-  pen.beginPath();
-  const isHeld = (/** @type {number} */ x, /** @type {number} */ y) =>
-    x >= 0 && y >= 0 && x < size && y < size && held[x * size + y] === "1";
-  for (let x = 0; x <= size; x += 1) {
-    for (let y = 0; y <= size; y += 1) {
-      if (isHeld(x, y) !== isHeld(x - 1, y)) pen.rect(edge(x) - gap / 2, edge(y), 0, edge(y + 1) - edge(y));
-      if (isHeld(x, y) !== isHeld(x, y - 1)) pen.rect(edge(x), edge(y) - gap / 2, edge(x + 1) - edge(x), 0);
-    }
-  }
+  outline(pen, size, size, wide / size, wide / size, (x, y) => held[x * size + y] === "1");
   twice(pen, colour("--paper"), colour("--ink"), 2);
   const center = [Math.floor(chosen / size), chosen % size].map((k) => (edge(k) + edge(k + 1) - gap) / 2);
   pen.beginPath();

@@ -53,11 +53,7 @@ export class Trainer {
     return this.#order.subarray(first, Math.min(first + batch, count));
   }
 
-  /**
-   * One step.
-   * @param {ArrayLike<number>} rows
-   * @returns {number} the error of the batch before it
-   */
+  /** One step. @param {ArrayLike<number>} rows @returns {number} the error of the batch before it */
   advance(rows = this.batch()) {
     const { network, examples } = this;
     const error = network.learn(examples.codes, examples.images, rows);
@@ -66,10 +62,7 @@ export class Trainer {
     return error;
   }
 
-  /**
-   * Evaluates some grid points: is the bump drawn in place?
-   * @param {number[]} points
-   */
+  /** Evaluates some grid points: is the bump drawn in place? @param {number[]} points */
   evaluate(points) {
     const { network, grid, settings } = this;
     for (let first = 0; first < points.length; first += network.batch) {
@@ -121,10 +114,7 @@ export function initialWeights({ convolutions }, seed) {
 
 /** AdamW, as `recombine.training.adamw` has it. */
 export class AdamW {
-  /**
-   * @param {import("../types.js").Recipe} recipe
-   * @param {number} count of weights
-   */
+  /** @param {import("../types.js").Recipe} recipe @param {number} count of weights */
   constructor(recipe, count) {
     this.recipe = recipe;
     this.mean = new Float32Array(count);
@@ -132,11 +122,7 @@ export class AdamW {
     this.step = 0;
   }
 
-  /**
-   * One step, in place.
-   * @param {Float32Array} weights
-   * @param {Float32Array} gradient
-   */
+  /** One step, in place. @param {Float32Array} weights @param {Float32Array} gradient */
   update(weights, gradient) {
     const { lr, weight_decay: weightDecay, beta1, beta2, epsilon } = this.recipe;
     const { mean, square } = this;
@@ -173,11 +159,7 @@ export function stream(seed, name) {
   return next;
 }
 
-/**
- * 32 bits that depend on every letter (FNV-1a, and a last mix).
- * @param {string} text
- * @param {number} salt
- */
+/** 32 bits that depend on every letter (FNV-1a, and a last mix). @param {string} text @param {number} salt */
 function hashed(text, salt) {
   let bits = 2166136261 ^ salt;
   for (let k = 0; k < text.length; k += 1) bits = Math.imul(bits ^ text.charCodeAt(k), 16777619);
