@@ -50,7 +50,10 @@ def assert_same(found, expected):
         np.testing.assert_allclose(found[name], values, rtol=rounding, atol=rounding / 5, err_msg=name)
 
 
-@pytest.mark.parametrize("kind", DECODERS)
+@pytest.mark.parametrize(
+    "kind",
+    ["mlp", "low_rank", "coordinate", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("cnn", "transformer"))],
+)
 def test_three_runs_in_little_memory_measure_as_each_alone(kind, runs_of):
     runs = runs_of(kind)
     together, alone = measured(Batch(runs, CPU, LITTLE)), [measured(Batch([run], CPU, MUCH)) for run in runs]
