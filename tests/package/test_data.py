@@ -10,7 +10,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
 GLOBS = PYPROJECT["tool"]["setuptools"]["package-data"]["recombine"]
 NEEDED = (
-    "py.typed", "__init__.pyi", "page/page.html.j2", "page/matmul.wasm", "page/matmul.wat", "page/widget.js",
+    "py.typed", "__init__.pyi", "page/page.html.j2", "page/matmul.wasm", "page/widget.js",
     "page/script/training/worker.js", "reproduction/recombine.mplstyle", "reproduction/report/page.css",
     "reproduction/report/page.js", "kernels/cpp/network.cpp", "kernels/cpp/layers.h", "diagnosis/telling.json",
     "papers/forced_rendering/reference.json", "tasks/digits/digits.npy", "tasks/digits/PROVENANCE.md",
