@@ -17,7 +17,7 @@ from recombine.reproduction.report.verdicts import (
     escaped,
     markdown_table,
     provenance_table,
-    row,
+    table,
 )
 from recombine.reproduction.results import Results
 from tests.command import run
@@ -69,7 +69,7 @@ def test_verdicts_in_brief_are_by_section_and_leave_none_out():
 
 @given(st.text(alphabet=st.sampled_from("<>!&;lt#|`\\[]():/ab \n*_-"), max_size=30))
 def test_no_text_at_all_becomes_markup(text):
-    assert not markup(row([text, "x", text]))
+    assert not markup(table(("a", "b", "c"), [[text, "x", text]]))
     assert not markup(f"Caption: {escaped(text)}")
 
 

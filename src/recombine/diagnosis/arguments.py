@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -144,29 +144,18 @@ def shaped_targets(targets: Tensor, outputs: Tensor) -> Tensor:
 # -- a user's data -----------------------------------------------------------------------------------------------------
 
 
-class OwnData(NamedTuple):
-    """What `diagnose` takes, of data; images are read where they are needed, some at a time."""
-
-    grid: FactorGrid
-    encode: Encode | Encoding | str | None
-    held_out: Tensor
-    targets: TargetFunction
-    background: float
-    present: Tensor
-
-
 def array_task(data: Any) -> ArrayTask:
     """The task itself, or that of a file, which holds nothing out."""
     return data if isinstance(data, ArrayTask) else ArrayTask(data=data, holdout="none")
 
 
-def own_data(data: Any, encode: Any, holdout: Any) -> OwnData:
-    """What an `ArrayTask`, or the file of one, is diagnosed with; a task has codes and a hold-out of its own."""
+def own_data(data: Any, encode: Any, holdout: Any) -> tuple[FactorGrid, Any, Tensor, TargetFunction, float, Tensor]:
+    """Grid, codes, hold-out, targets, background and present points of an `ArrayTask`, or the file of one."""
     task = array_task(data)
     if task is data and encode is None:
         encode = task.encoding
     held_out = task.held_out if holdout is None else holdout_mask(holdout, task.grid) & task.present
-    return OwnData(task.grid, encode, held_out, task.render, task.background, task.present)
+    return task.grid, encode, held_out, task.render, task.background, task.present
 
 
 # -- which numbers are computed ----------------------------------------------------------------------------------------
@@ -174,12 +163,10 @@ def own_data(data: Any, encode: Any, holdout: Any) -> OwnData:
 
 @dataclass(frozen=True)
 class Selection:
-    """What is measured."""
+    """What is measured: registered metrics by name, and whether any of them needs the metric tensor."""
 
     stage_metrics: list[str]
-    """Registered metrics by name."""
     metric_tensor: bool = True
-    """Whether any of them needs the metric tensor."""
     kernels: bool = True
     superposition: bool = True
 

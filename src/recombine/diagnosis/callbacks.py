@@ -1,11 +1,5 @@
 """The diagnosis during one's own training: an object that is called with the module, every so many steps or epochs.
 
-    callback = DiagnosisCallback("x=0:27,y=0:27", encode="bump", holdout="center", targets=images, every=10)
-    for epoch in range(100):
-        train_an_epoch(module)
-        callback(module, epoch)
-    callback.history["ood_error"].plot()
-
 The module is left exactly as it was, flags, hooks, gradients, buffers and random state, so that training with the
 callback and without it gives the same bits. Only the numbers that are logged are computed.
 """
@@ -15,6 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
@@ -124,7 +119,8 @@ class DiagnosisCallback:
         """
         step = self.calls if step is None else step
         self.calls += 1
-        if step % self.every or not _is_first_process():
+        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+        if step % self.every or (distributed and torch.distributed.get_rank() != 0):
             return None
         result = diagnose(unwrapped(module), self.grid, metrics=self.names, **self.settings)
         chosen = self._chosen(result)
@@ -138,11 +134,8 @@ class DiagnosisCallback:
         """The variables that were asked for; one that is not there is refused, unless nobody named it."""
         for name in self.required or ():
             if name not in result:
-                metric = next(
-                    (own.name for own in STAGE_METRICS.values() if name in [column.name for column in own.columns]),
-                    name,
-                )
-                needed = result.left_out.get(metric, "targets and a hold-out")
+                metrics = {column.name: own.name for own in STAGE_METRICS.values() for column in own.columns}
+                needed = result.left_out.get(metrics.get(name, name), "targets and a hold-out")
                 raise InvalidValue("metrics", name, f"variables that can be measured here ({name} needs {needed})")
         return result.drop_vars([name for name in result.data_vars if name not in self.names])
 
@@ -185,7 +178,10 @@ class DiagnosisCallback:
         """
         if each not in ("epoch", "step"):
             raise InvalidValue("each", each, "epoch or step")
-        return _lightning_class(_lightning_package())(self, module, each)
+        for name in sorted(LIGHTNING, key=lambda name: name not in sys.modules):  # the one that is in use first
+            with suppress(ImportError):
+                return _lightning_class(import_module(name))(self, module, each)
+        raise RecombineError("lightning: it is not installed; pip install lightning")
 
 
 def _cases(name: str, variable: xarray.DataArray) -> Iterator[tuple[str, float]]:
@@ -201,28 +197,11 @@ def _cases(name: str, variable: xarray.DataArray) -> Iterator[tuple[str, float]]
         yield f"{name}/{case}", float(value)
 
 
-def _is_first_process() -> bool:
-    distributed = torch.distributed
-    return not (distributed.is_available() and distributed.is_initialized()) or distributed.get_rank() == 0
-
-
-def _lightning_package() -> str:
-    """The library that is in use, else the first that is installed."""
-    for name in sorted(LIGHTNING, key=lambda name: name not in sys.modules):
-        try:
-            import_module(name)
-        except ImportError:
-            continue
-        return name
-    raise RecombineError("lightning: it is not installed; pip install lightning")
-
-
 @cache
-def _lightning_class(package: str) -> Any:
+def _lightning_class(package: Any) -> Any:
     """Made when it is asked for: Lightning is no dependency."""
-    base: Any = import_module(package).Callback
 
-    class LightningDiagnosis(base):
+    class LightningDiagnosis(package.Callback):  # type: ignore[misc]
         """Calls a `DiagnosisCallback` at the end of epochs or batches, and logs its numbers."""
 
         def __init__(self, callback: DiagnosisCallback, path: str | None, each: str) -> None:
@@ -233,9 +212,7 @@ def _lightning_class(package: str) -> Any:
             if self.each == "epoch":
                 self._measure(pl_module, trainer.current_epoch)
 
-        def on_train_batch_end(
-            self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
-        ) -> None:  # fmt: skip
+        def on_train_batch_end(self, trainer: Any, pl_module: Any, *batch: Any) -> None:
             if self.each == "step":
                 self._measure(pl_module, trainer.global_step)
 

@@ -9,7 +9,6 @@ in one branch, straight-through estimators): a few points off the grid are moved
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from textwrap import shorten
 
@@ -63,18 +62,10 @@ def exact_geometry(reader: Reader, points: Tensor, grid: FactorGrid, memory: int
     if infinite := [name for name, metric in metrics.items() if not bool(metric.isfinite().all())]:
         return Geometry(None, f"since the derivative is not finite at {infinite[0]}")
     still = [name for name, metric in metrics.items() if not bool(metric.any())]
-    if still and (lost := _varying(reader, points, still, memory)):
-        return Geometry(None, _lost(lost))
+    for name, stage in features(reader, points, memory=memory) if still else ():
+        if name in still and bool((stage != stage[:1]).any()):
+            return Geometry(None, f"since the derivative is lost at {name}")
     return Geometry(metrics)
-
-
-def _varying(reader: Reader, points: Tensor, names: Iterable[str], memory: int) -> str | None:
-    """The first of these stages that is not the same at all points."""
-    looked_at = set(names)
-    for name, stage in features(reader, points, memory=memory):
-        if name in looked_at and bool((stage != stage[:1]).any()):
-            return name
-    return None
 
 
 def _wrong_derivative(reader: Reader, grid: FactorGrid, points: Tensor, epsilon: float) -> str | None:
@@ -97,11 +88,9 @@ def _wrong_derivative(reader: Reader, grid: FactorGrid, points: Tensor, epsilon:
         if not contradicted:
             return None
     name = next(name for name in exact if any(name == wrong for wrong, _ in contradicted))
-    return f"since the derivative at {name} is not that of its activations" if bool(exact[name].any()) else _lost(name)
-
-
-def _lost(name: str) -> str:
-    return f"since the derivative is lost at {name}"
+    if not bool(exact[name].any()):
+        return f"since the derivative is lost at {name}"
+    return f"since the derivative at {name} is not that of its activations"
 
 
 def _contradicted(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 
 import numpy as np
@@ -45,10 +44,17 @@ def plane_figure(
     Every panel has its own colours; of the volume element log10 is drawn. The outline is
     around cells of which any point is held out.
     """
-    drawable = _maps(result)
+    dims = {"stage", *result["held_out"].dims}
+    drawable = [str(name) for name, values in result.data_vars.items() if {*values.dims} == dims]
     if column not in drawable:
         raise InvalidValue("column", column, f"a variable with a number per stage and grid point ({listed(drawable)})")
-    chosen = plane_through(result, plane, at)
+    (across, upward), fixed, averaged = plane_through(result, plane, at)
+    chosen = result[[column, "held_out"]].sel(fixed)
+    values = chosen[column]
+    if column == VOLUME:
+        values = np.log10(values.where((values > 0) & np.isfinite(values)))
+    maps = values.mean(averaged).transpose("stage", upward, across).values
+    held_out = chosen["held_out"].any(averaged).transpose(upward, across).values
     labels, prefix = stage_labels([str(stage) for stage in result["stage"].values])
     columns = min(4, len(labels)) if len(labels) <= 16 else 6
     rows = -(-len(labels) // columns)
@@ -57,42 +63,28 @@ def plane_figure(
         figure, axes = pyplot.subplots(
             rows, columns, figsize=(width, 2.2 * rows + 0.6), squeeze=False, layout="constrained"
         )
-        for index, (ax, label) in enumerate(zip(axes.flat, labels, strict=False)):
-            _panel(ax, result.isel(stage=index), column, chosen)
+        for index, (ax, label, heights) in enumerate(zip(axes.flat, labels, maps, strict=False)):
+            x, y = (_even(ax, result[name].values, axis) for name, axis in ((across, "x"), (upward, "y")))
+            ax.spines[:].set_visible(True)
+            image = ax.imshow(heights, extent=extent_of(x, y), aspect="auto")
+            if np.isfinite(heights).any():
+                outline(ax, held_out, x, y)
+                figure.colorbar(image, ax=ax, shrink=0.8)
+            else:
+                words = "0 everywhere" if bool((result[column][index] == 0).all()) else "no number"
+                ax.text(0.5, 0.5, words, transform=ax.transAxes, ha="center", va="center")
             ax.set_title(_literal(label), fontsize=8)
             if index % columns == 0:
-                ax.set_ylabel(_literal(chosen.upward))
+                ax.set_ylabel(_literal(upward))
             if index + columns >= len(labels):
-                ax.set_xlabel(_literal(chosen.across))
+                ax.set_xlabel(_literal(across))
         for ax in axes.flat[len(labels) :]:
             ax.set_visible(False)
-        title = "log10 volume element" if column == VOLUME else column
-        _annotate(figure, f"{title}, {chosen.words}" if chosen.words else title, result, prefix, width)
+        others = [f"{name} = {value:g}" for name, value in fixed.items()]
+        others += [f"mean over {', '.join(averaged)}"] if averaged else []
+        title = ", ".join(["log10 volume element" if column == VOLUME else column, *others])
+        _annotate(figure, title, result, prefix, width)
     return figure
-
-
-def _maps(result: xarray.Dataset) -> list[str]:
-    """Variables with a number for each stage and point of the grid."""
-    dims = {"stage", *result["held_out"].dims}
-    return [str(name) for name, values in result.data_vars.items() if {*values.dims} == dims]
-
-
-def _panel(ax: Axes, stage: xarray.Dataset, column: str, plane: Plane) -> None:
-    values = stage[column]
-    if column == VOLUME:
-        drawable = (values > 0) & np.isfinite(values)
-        values = values.where(drawable)
-        values = values.copy(data=np.log10(values.values))
-    heights = plane.of(values).values
-    x, y = (_even(ax, stage[name].values, axis) for name, axis in ((plane.across, "x"), (plane.upward, "y")))
-    ax.spines[:].set_visible(True)
-    image = ax.imshow(heights, extent=extent_of(x, y), aspect="auto")
-    if np.isfinite(heights).any():
-        outline(ax, plane.any_of(stage["held_out"]).values, x, y)
-        ax.figure.colorbar(image, ax=ax, shrink=0.8)
-    else:
-        words = "0 everywhere" if column == VOLUME and bool((stage[column] == 0).all()) else "no number"
-        ax.text(0.5, 0.5, words, transform=ax.transAxes, ha="center", va="center")
 
 
 def _even(ax: Axes, values: np.ndarray, axis: str) -> np.ndarray:
@@ -109,7 +101,10 @@ def _even(ax: Axes, values: np.ndarray, axis: str) -> np.ndarray:
 def profile_figure(result: xarray.Dataset) -> Figure:
     """Columns of the registered metrics by stage, one panel above the other; a panel without numbers is left out."""
     labels, prefix = stage_labels([str(stage) for stage in result["stage"].values])
-    panels = _panels(result)
+    panels: dict[str, dict[str, str]] = {}
+    for column in STAGE_METRICS.columns():
+        if column.panel and column.name in result:
+            panels.setdefault(column.panel, {})[column.line or column.name] = column.name
     width = 2.6 + max(3.2, 0.34 * len(labels))
     with styled():
         figure, axes = pyplot.subplots(
@@ -126,15 +121,6 @@ def profile_figure(result: xarray.Dataset) -> Figure:
         axes[-1, 0].set_xlim(-0.5, len(labels) - 0.5)
         _annotate(figure, "stage by stage", result, prefix, width)
     return figure
-
-
-def _panels(result: xarray.Dataset) -> dict[str, dict[str, str]]:
-    """Titles of panels, each with the columns that it draws by the label of their line."""
-    panels: dict[str, dict[str, str]] = {}
-    for column in STAGE_METRICS.columns():
-        if column.panel and column.name in result:
-            panels.setdefault(column.panel, {})[column.line or column.name] = column.name
-    return panels
 
 
 def _line(ax: Axes, values: xarray.DataArray, label: str) -> None:
@@ -175,56 +161,12 @@ def _literal(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-# -- a plane through the grid: two factors vary, every other one is fixed at a value or averaged -----------------------
-
-
-@dataclass(frozen=True)
-class Plane:
-    """Two factors, and what becomes of the others."""
-
-    across: str
-    """The factor along x."""
-    upward: str
-    """The factor along y."""
-    fixed: Mapping[str, float]
-    averaged: tuple[str, ...]
-
-    def of(self, values: xarray.DataArray) -> xarray.DataArray:
-        """Values over the plane, its factors last; NaN has no part in a mean."""
-        chosen = values.sel(self.fixed)
-        mean = chosen.mean(self.averaged, skipna=True) if self.averaged else chosen
-        return mean.transpose(..., self.upward, self.across)
-
-    def any_of(self, region: xarray.DataArray) -> xarray.DataArray:
-        """Where any of the averaged points belongs to a region."""
-        chosen = region.sel(self.fixed)
-        return (chosen.any(self.averaged) if self.averaged else chosen).transpose(self.upward, self.across)
-
-    @property
-    def words(self) -> str:
-        """What is done to the other factors; empty where there are none."""
-        parts = [f"{name} = {value:g}" for name, value in self.fixed.items()]
-        return ", ".join(parts + ([f"mean over {', '.join(self.averaged)}"] if self.averaged else []))
-
-
 def plane_through(
     result: xarray.Dataset, plane: Sequence[str] | None = None, at: Mapping[str, float] | None = None
-) -> Plane:
-    """A plane through the grid of a result.
+) -> tuple[list[str], dict[str, float], list[str]]:
+    """The factors along x and y, values of those that are fixed, and the factors that are averaged.
 
-    Parameters
-    ----------
-    result
-        A diagnosis.
-    plane
-        Two factors by name, along x and along y; the first two by default.
-    at
-        Values of other factors; those that are left out are averaged. Of a sampled grid the nearest that was drawn.
-
-    Returns
-    -------
-    Plane
-        With values as the grid has them.
+    Of a sampled grid a factor is fixed at the nearest value that was drawn.
     """
     values = {str(name): result[name].values for name in result["held_out"].dims}
     factors = list(values)
@@ -238,14 +180,10 @@ def plane_through(
     for name, value in (at or {}).items():
         if name not in others:
             raise InvalidValue("at", name, f"a factor outside the plane ({listed(others)})")
-        fixed[name] = _own_value(values[name], name, value, nearest=SAMPLED in result.attrs)
-    return Plane(names[0], names[1], fixed, tuple(name for name in others if name not in fixed))
-
-
-def _own_value(values: np.ndarray, name: str, value: float, nearest: bool) -> float:
-    """The factor's own value that is meant."""
-    distance = np.abs(values - value)
-    if not np.isfinite(distance).all() or not (nearest or distance.min() <= NEAR * max(float(np.ptp(values)), NEAR)):
-        some = listed([f"{own:g}" for own in values[:SHOWN]]) + (", …" if len(values) > SHOWN else "")
-        raise InvalidValue(f"at.{name}", value, f"one of its values: {some}")
-    return float(values[distance.argmin()])
+        own = values[name]
+        distance = np.abs(own - value)
+        if not (distance.min() <= NEAR * max(float(np.ptp(own)), NEAR) or SAMPLED in result.attrs):
+            some = listed([f"{own_value:g}" for own_value in own[:SHOWN]]) + (", …" if len(own) > SHOWN else "")
+            raise InvalidValue(f"at.{name}", value, f"one of its values: {some}")
+        fixed[name] = float(own[distance.argmin()])
+    return names, fixed, [name for name in others if name not in fixed]

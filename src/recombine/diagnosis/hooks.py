@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -63,19 +64,20 @@ def module_reader(
         tap(INPUT, inputs.movedim(known.get(MODULE_INPUT, Layout()).axis, 0))
         seen: set[str] = set()
 
-        def hook_for(name: str) -> Callable[..., None]:
-            def hook(part: nn.Module, inputs: object, returned: object) -> None:
-                rows = None if name in seen else known.get(name, Layout()).rows(returned, count)
-                if rows is not None:
-                    seen.add(name)
-                    with without_autocast(rows.device.type):  # the module's own, which is not for metrics
-                        tap(stage_name(name), rows)
+        def hook(name: str, part: nn.Module, inputs: object, returned: object) -> None:
+            rows = None if name in seen else known.get(name, Layout()).rows(returned, count)
+            if rows is not None:
+                seen.add(name)
+                with without_autocast(rows.device.type):  # the module's own, which is not for metrics
+                    tap(stage_name(name), rows)
 
-            return hook
+        def laid_out(part: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+            # torch's derivative of group norm cannot read tangents with other strides
+            return (inputs[0].clone(memory_format=torch.contiguous_format), *inputs[1:])
 
         parts = dict(module.named_modules(remove_duplicate=False))
-        hooks = [parts[name].register_forward_hook(hook_for(name)) for name in names]
-        hooks += [p.register_forward_pre_hook(_laid_out) for p in parts.values() if isinstance(p, nn.GroupNorm)]
+        hooks = [parts[name].register_forward_hook(partial(hook, name)) for name in names]
+        hooks += [p.register_forward_pre_hook(laid_out) for p in parts.values() if isinstance(p, nn.GroupNorm)]
         try:
             returned = (forward or module)(inputs)
         finally:
@@ -116,11 +118,6 @@ def output_rows(module: nn.Module, returned: object, layout: Layout, count: int)
 def stage_name(path: str) -> str:
     """What the stage of a submodule is called: its path, unless that is the name of a stage of ours."""
     return f"module.{path}" if path in (INPUT, OUTPUT) else path
-
-
-def _laid_out(part: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A norm's input copied in order: torch's derivative of group norm cannot read tangents with other strides."""
-    return (inputs[0].clone(memory_format=torch.contiguous_format), *inputs[1:])
 
 
 def tensors_in(returned: object) -> list[Tensor]:

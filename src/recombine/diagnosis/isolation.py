@@ -72,54 +72,38 @@ def undisturbed(module: nn.Module) -> Iterator[None]:
     parts = list(module.modules())
     flags = [part.training for part in parts]
     contents = [(buffer, buffer.clone()) for buffer in module.buffers()]
-    attributes = [_attributes(part) for part in parts]
+    attributes = [
+        (held, dict(held))
+        for part in parts if not isinstance(part, torch.jit.ScriptModule)  # which keeps its state out of reach
+        for held in (part._parameters, part._buffers, part._modules, part.__dict__)
+    ]  # fmt: skip
     tensors = (*module.parameters(), *module.buffers())
     devices = sorted({tensor.device.index or 0 for tensor in tensors if tensor.device.type == "cuda"})
-    with torch.random.fork_rng(devices=devices), _same_random_state():
+    own_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
+    with torch.random.fork_rng(devices=devices):
         with suppress(NotImplementedError):  # an exported program keeps the mode that it was exported in
             module.eval()
         try:
             yield
         finally:
+            random.setstate(own_state)
+            np.random.set_state(numpy_state)  # noqa: NPY002
             for part, flag in zip(parts, flags, strict=True):
                 part.training = flag
-            for saved in attributes:
-                for held, before in saved:
-                    _restore(held, before)
+            for held, before in attributes:
+                if list(held) != list(before) or any(held[name] is not value for name, value in before.items()):
+                    held.clear()
+                    held.update(before)
             for buffer, content in contents:
                 if not torch.equal(buffer, content):
                     buffer.data.copy_(content)
 
 
 @contextmanager
-def _same_random_state() -> Iterator[None]:
-    """Python's and numpy's random state, which a user's encoding or module may draw from, as they were."""
-    own, numpy_own = random.getstate(), np.random.get_state()  # noqa: NPY002
-    try:
-        yield
-    finally:
-        random.setstate(own)
-        np.random.set_state(numpy_own)  # noqa: NPY002
-
-
-def _attributes(part: nn.Module) -> list[tuple[dict, dict]]:
-    """What a part holds, each dictionary with a copy of it; a scripted part keeps its state out of reach."""
-    if isinstance(part, torch.jit.ScriptModule):
-        return []
-    return [(held, dict(held)) for held in (part._parameters, part._buffers, part._modules, part.__dict__)]
-
-
-def _restore(held: dict, before: dict) -> None:
-    if list(held) != list(before) or any(held[name] is not value for name, value in before.items()):
-        held.clear()
-        held.update(before)
-
-
-@contextmanager
 def differentiable(module: nn.Module) -> Iterator[None]:
     """Without compiled code and the fused kernels that have no forward-mode derivative."""
     recurrent = any(isinstance(part, nn.RNNBase) for part in module.modules())
-    fast = torch.backends.mha.get_fastpath_enabled()
+    fast, onednn = torch.backends.mha.get_fastpath_enabled(), torch.backends.mkldnn.enabled
     torch.backends.mha.set_fastpath_enabled(False)
     try:
         with ExitStack() as stack:
@@ -127,19 +111,10 @@ def differentiable(module: nn.Module) -> Iterator[None]:
                 stack.enter_context(torch.compiler.set_stance("force_eager"))
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
             if recurrent:
-                stack.enter_context(_without_onednn())
+                # not by `mkldnn.flags`, which sets TF32 as well, and warns where there is none
+                torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
                 stack.enter_context(torch.backends.cudnn.flags(enabled=False))
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
-
-
-@contextmanager
-def _without_onednn() -> Iterator[None]:
-    """Without oneDNN's kernels. Not by `mkldnn.flags`, which sets TF32 as well, and warns where there is none."""
-    before = torch.backends.mkldnn.enabled
-    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        torch.backends.mkldnn.enabled = before
+        torch.backends.mkldnn.enabled = onednn

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -82,22 +81,19 @@ def streamed_errors(
     Targets are read twice: for their mean, and with the outputs.
     """
     total, count = None, 0
-    for part in _chunks(drawn[~held_out[drawn]]):
+    chunks = [own.tensor_split(-(-len(own) // ROWS_AT_ONCE)) for own in (drawn[~held_out[drawn]], drawn)]
+    for part in chunks[0]:
         rows = _rows(targets, grid, part).sum(dim=0)
         total, count = rows if total is None else total + rows, count + len(part)
     assert total is not None  # some points are kept, and as many are drawn
     errors, constants = [], []
     device = next((tensor.device for tensor in (*subject.module.parameters(), *subject.module.buffers())), None)
-    for part in _chunks(drawn):
+    for part in chunks[1]:
         outputs = subject.outputs(encode(points_at(grid, part).to(device, dtype).clone())).cpu().double()
         truth = _rows(targets, grid, part)
         errors.append(squared_error(outputs, shaped_targets(truth, outputs)))
         constants.append(squared_error((total / count).expand_as(truth), truth))
     return torch.cat(errors), torch.cat(constants)
-
-
-def _chunks(indices: Tensor) -> Iterator[Tensor]:
-    yield from indices.tensor_split(max(1, -(-len(indices) // ROWS_AT_ONCE)))
 
 
 def _rows(targets: Targets, grid: FactorGrid, indices: Tensor) -> Tensor:

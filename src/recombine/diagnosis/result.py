@@ -16,17 +16,11 @@ from recombine.diagnosis.sampling import SUFFIX
 from recombine.factors import FactorGrid
 from recombine.holdouts import HoldoutSummary
 from recombine.metrics.profile import StageProfile
-from recombine.metrics.registry import STAGE_METRICS, Column, Need
+from recombine.metrics.registry import STAGE_METRICS, Need
 
 OUTPUT_SCORES = (
-    "id_error",
-    "ood_error",
-    "id_over_mean",
-    "ood_over_mean",
-    "kernel_agreement",
-    "kernel_p",
-    "superposition",
-)
+    "id_error", "ood_error", "id_over_mean", "ood_over_mean", "kernel_agreement", "kernel_p", "superposition",
+)  # fmt: skip
 """Scores of the outputs that the summary shows."""
 FAILING = 0.5
 """Error over that of the mean kept target from which on outputs count as wrong."""
@@ -225,7 +219,11 @@ def dataset(
     record = {**record, "numbers": scores} if scores else {}
     variables = {}
     for name, values in profile.columns.items():
-        dims, stacked = _unfolded(columns[name], np.stack([value.cpu().numpy() for value in values]), grid)
+        dims, stacked = ("stage", *columns[name].dims), np.stack([value.cpu().numpy() for value in values])
+        if "point" in dims:  # one axis per factor instead
+            at = dims.index("point")
+            dims = (*dims[:at], *grid.names, *dims[at + 1 :])
+            stacked = stacked.reshape(*stacked.shape[:at], *grid.shape, *stacked.shape[at + 1 :])
         attributes = {"description": columns[name].description} | (method if name in of_the_metric else {})
         variables[name] = (dims, stacked, attributes | _auroc_attributes(record, name))
     names = grid.names
@@ -249,15 +247,6 @@ def _cases(output_scores: dict[str, Any]) -> list[str]:
             cases = output_scores[dims][1] if isinstance(dims, str) else [""]
             names += [f"{name} {case}".strip() for case in cases]
     return names
-
-
-def _unfolded(column: Column, stacked: np.ndarray, grid: FactorGrid) -> tuple[tuple[str, ...], np.ndarray]:
-    """Dimensions and values of a column, one axis per factor instead of one over all grid points."""
-    if "point" not in column.dims:
-        return ("stage", *column.dims), stacked
-    at = column.dims.index("point")
-    dims = ("stage", *column.dims[:at], *grid.names, *column.dims[at + 1 :])
-    return dims, stacked.reshape(*stacked.shape[: 1 + at], *grid.shape, *stacked.shape[2 + at :])
 
 
 def _cells(values: xarray.DataArray, form: str) -> list[str]:

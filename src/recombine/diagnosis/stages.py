@@ -26,30 +26,18 @@ from recombine.metrics.stages import Encode
 FEW, SMALL, MANY = 4, 3, 24
 NAMED, SHOWN = 6, 12
 """Parts that a note names before it counts the rest, and that a message lists."""
+WILDCARDS = {"**": ".*", "*": "[^.]*", "?": "[^.]"}
 ROWS = (2, 3, 5)
 """Batch sizes that are compared to find out where a stage has its rows."""
 
 
-@dataclass(frozen=True)
-class Parts:
-    """The stages of a module, where their rows are, and what is said about those that were left out."""
-
-    names: list[str]
-    layouts: dict[str, Layout]
-    notes: list[str]
-    epsilon: float
-
-
 def module_parts(
     module: nn.Module, forward: Forward, encode: Encode, points: Tensor, stages: Sequence[str] | None
-) -> Parts:
-    """The stages of a module: those that are named, else its own parts."""
+) -> tuple[list[str], dict[str, Layout], list[str], float]:
+    """The stages of a module, those that are named, else its own parts; where rows are, notes and rounding."""
     traces = [traced(module, forward, encode, spread(points, rows)) for rows in ROWS]
-    layouts = {}
-    for name in traces[0].shapes:
-        layout = row_layout([trace.shapes.get(name, []) for trace in traces])
-        if layout is not None:
-            layouts[name] = layout
+    found = {name: row_layout([trace.shapes.get(name, []) for trace in traces]) for name in traces[0].shapes}
+    layouts = {name: layout for name, layout in found.items() if layout is not None}
     ran = [name for name in traces[0].shapes if name not in (MODULE_INPUT, MODULE_OUTPUT)]
     selected, notes = (
         _default_stages(module, ran) if stages is None else (_named_stages(module, stages, ran, layouts), [])
@@ -58,7 +46,7 @@ def module_parts(
     names = [name for name in ran if name in selected and name in layouts]
     notes += _note_about("left out, since they do not give a floating row per input row", selected - {*names})
     notes += _note_about("run more than once, and measured the first time", {n for n in names if calls[n] > 1})
-    return Parts(names, layouts, notes, max(trace.epsilon for trace in traces))
+    return names, layouts, notes, max(trace.epsilon for trace in traces)
 
 
 class _Tree:
@@ -106,13 +94,15 @@ def _default_stages(module: nn.Module, ran: list[str]) -> tuple[set[str], list[s
     while large := _large(tree, level):
         for name in large:
             inner, unused = tree.running(tree.children(name))
-            kept = _thinned(inner, max(2, MANY - len(level) + 1))
+            count = min(len(inner), max(2, MANY - len(level) + 1))  # evenly spread, first and last among them
+            kept = [inner[round(k * (len(inner) - 1) / max(1, count - 1))] for k in range(count)]
             level = [new for old in level for new in (kept if old == name else [old])]
             skipped |= {*inner} - {*kept}
             idle |= unused
-    notes = _note_about("not run", idle) + _note_about(
-        "scripted or traced, so that its parts cannot be watched", _scripted(module)
-    )
+    scripted = {name for name, part in module.named_modules() if isinstance(part, torch.jit.ScriptModule)}
+    outer = {name or "the module" for name in scripted if not name or name.rpartition(".")[0] not in scripted}
+    notes = _note_about("not run", idle)
+    notes += _note_about("scripted or traced, so that its parts cannot be watched", outer)
     return {*level}, notes + _note_about(f"left out to have {MANY} stages at most, unless stages are named", skipped)
 
 
@@ -122,28 +112,15 @@ def _large(tree: _Tree, level: list[str]) -> list[str]:
     return [name for name in level if tree.share(name) >= least and name in tree.above] if len(level) < MANY else []
 
 
-def _thinned(names: list[str], count: int) -> list[str]:
-    """So many of the names at most, evenly spread, the first and the last among them."""
-    if len(names) <= count:
-        return names
-    return [names[round(k * (len(names) - 1) / (count - 1))] for k in range(count)]
-
-
-def _scripted(module: nn.Module) -> set[str]:
-    """Scripted parts that no other scripted part holds."""
-    scripted = {name for name, part in module.named_modules() if isinstance(part, torch.jit.ScriptModule)}
-    if "" in scripted:
-        return {"the module"}
-    return {name for name in scripted if name.rpartition(".")[0] not in scripted}
-
-
 def _named_stages(module: nn.Module, stages: Sequence[str], ran: list[str], layouts: dict[str, Layout]) -> set[str]:
     """The parts that are named or match a pattern; a name must be one that can be measured."""
     tree = _Tree(module, ran)
     selected: set[str] = set()
     for pattern in stages:
         if set(pattern) & set("*?"):
-            matching = [name for name in tree.parts if _matches(pattern, name)]
+            pieces = re.split(r"(\*\*|\*|\?)", pattern)
+            expression = "".join(WILDCARDS.get(piece) or re.escape(piece) for piece in pieces)
+            matching = [name for name in tree.parts if re.fullmatch(expression, name)]
             running = {*tree.running(matching)[0], *matching} & {*ran}
             if not running:
                 raise InvalidValue("stages", pattern, f"patterns of submodules that run ({listed(ran[:SHOWN])})")
@@ -155,13 +132,6 @@ def _named_stages(module: nn.Module, stages: Sequence[str], ran: list[str], layo
         else:
             selected.add(pattern)
     return selected
-
-
-def _matches(pattern: str, path: str) -> bool:
-    """Whether a path matches: `*` and `?` within a level, `**` across levels."""
-    meaning = {"**": ".*", "*": "[^.]*", "?": "[^.]"}
-    pieces = re.split(r"(\*\*|\*|\?)", pattern)
-    return re.fullmatch("".join(meaning.get(piece) or re.escape(piece) for piece in pieces), path) is not None
 
 
 def _note_about(what: str, names: set[str]) -> list[str]:

@@ -98,27 +98,24 @@ def prepare_subject(
     module: nn.Module, forward: Forward, encode: Encode, points: Tensor, stages: Sequence[str] | None, memory: int
 ) -> Subject:
     """The module with its stages chosen and its rows looked at."""
-    parts = module_parts(module, forward, encode, points, stages)
-    plain = module_reader(module, encode, parts.names, parts.layouts, forward)
+    names, layouts, part_notes, epsilon = module_parts(module, forward, encode, points, stages)
+    plain = module_reader(module, encode, names, layouts, forward)
     # how much two runs of the same rows may differ, as a share of a stage's largest number
-    tolerance = max(parts.epsilon**0.5, 1e-3 if points.device.type == "cuda" else 0.0)
+    tolerance = max(epsilon**0.5, 1e-3 if points.device.type == "cuda" else 0.0)
     five = spread(points, 5)
     rows = row_treatment(plain, five[[1, 0, 4]], five[[1, 2, 3]], type(module).__name__, tolerance)
-    names = parts.names
     if stages is None and names:  # a last stage that is the output itself is none
         few = activations(plain, points[:FEWEST])
         names = names[:-1] if torch.equal(few[stage_name(names[-1])], few[OUTPUT]) else names
-    reader = rows.reader(module_reader(module, encode, names, parts.layouts, forward))
+    reader = rows.reader(module_reader(module, encode, names, layouts, forward))
     if rows.how == "whole":
         needed = 4 * len(points) * 2 * sum(stage_sizes(reader, points).values())
         if needed > memory:
             allowed = f"at least {needed} for this module, which takes the grid as one batch"
             raise InvalidValue("memory", memory, allowed)
         memory = needed + 1  # a budget in which the grid is one batch
-    notes = [*rows.notes, *parts.notes]
-    return Subject(
-        module, forward, reader, rows, parts.layouts.get(MODULE_OUTPUT, Layout()), memory, parts.epsilon, notes
-    )
+    layout, notes = layouts.get(MODULE_OUTPUT, Layout()), [*rows.notes, *part_notes]
+    return Subject(module, forward, reader, rows, layout, memory, epsilon, notes)
 
 
 def row_treatment(reader: Reader, few: Tensor, others: Tensor, module: str, tolerance: float) -> Rows:

@@ -25,7 +25,6 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic_core import from_json, to_json
 
-from recombine.errors import InvalidValue
 from recombine.reproduction.criteria import DIRECTIONS, Criterion, Learnt, Outcome, Registered, holm_levels
 from recombine.reproduction.intervals import CONFIDENCE, TRIM, Estimate, Interval, TrimmedMean
 
@@ -57,10 +56,6 @@ class Sample:
     """The estimate from the values that count; a trimmed mean if left out."""
     share_learnt: float | None = None
     """Share of networks that learnt, of compared arms the smallest; that of this sample if left out."""
-
-    def __post_init__(self) -> None:
-        if not len(self.values) == len(self.learnt) == len(self.trained):
-            raise InvalidValue("sample", len(self.values), "as many values as networks")
 
     def estimate(self, trim: float = TRIM) -> Estimate:
         """Over the networks that learnt and have a value."""
@@ -108,11 +103,16 @@ class Statement:
     alternatives: Samples = no_samples
     controls: Samples = no_samples
 
+    @property
+    def parts(self) -> dict[Part, Samples]:
+        """What is judged by the criterion."""
+        return {"tests": self.cases, "alternatives": self.alternatives, "controls": self.controls}
+
     def samples(self, part: Part, data: Data) -> Mapping[str, Sample]:
         """By case; of the tests, those that the criterion names, and one without networks where there is none."""
+        found, named = self.parts[part](data), self.criterion.cases
         if part != "tests":
-            return (self.alternatives if part == "alternatives" else self.controls)(data)
-        found, named = self.cases(data), self.criterion.cases
+            return found
         return {case: found.get(case, NO_SAMPLE) for case in named} if named else found or {"no case": NO_SAMPLE}
 
 
@@ -144,14 +144,12 @@ class Claim:
 
     def records(self, versions: Versions) -> list[Registered]:
         """What is registered of the claim before its data are collected."""
-        records = []
-        for statement in self.statements:
-            records.append(self.record("tests", statement, versions))
-            if statement.alternatives is not no_samples:
-                records.append(self.record("alternatives", statement, versions))
-            if statement.controls is not no_samples:
-                records.append(self.record("controls", statement, versions))
-        return records
+        return [
+            self.record(part, own, versions)
+            for own in self.statements
+            for part, samples in own.parts.items()
+            if samples is not no_samples
+        ]
 
 
 @dataclass(frozen=True)
@@ -208,7 +206,12 @@ class Judgement:
     def differing(self) -> list[Test]:
         """Those of them whose outcome is not that of the first case of their statement."""
         first = {test.statistic: test.outcome for test in reversed(self.tests)}
-        return [test for test in self.comparable() if not _agree(test.outcome, first.get(test.statistic))]
+        sides = {"supported": "as claimed", "not supported": "opposite", "reversed": "opposite"}
+
+        def agree(one: str, other: str) -> bool:  # a direction agrees with the outcome on its side
+            return one == other or sides.get(one) == other or one == sides.get(other)
+
+        return [test for test in self.comparable() if not agree(test.outcome, first.get(test.statistic, ""))]
 
     def record(self) -> dict[str, Any]:
         """Plain data for a JSON file; what is not a finite number (an open end of an interval) is null."""
@@ -306,12 +309,6 @@ def _levels(tests: Sequence[Measured]) -> list[float]:
         for k, level in zip(family, holm_levels(p_values, confidence), strict=True):
             levels[k] = level
     return levels
-
-
-def _agree(outcome: Outcome, first: Outcome | None) -> bool:
-    """Whether an alternative's outcome is the first case's; a direction agrees with the outcome on its side."""
-    sides = {"as claimed": {"supported"}, "opposite": {"not supported", "reversed"}}
-    return outcome == first or first in sides.get(outcome, ()) or outcome in sides.get(str(first), ())
 
 
 def _verdict(claim: Claim, tests: Sequence[Test]) -> Verdict:

@@ -62,9 +62,9 @@ class Paper:
             name=package.rpartition(".")[2],
             package=package,
             preset=assembled((study.settings for study in studies), package),
-            studies=_by_name("study", studies),
-            claims=_by_name("claim", sorted(claims, key=lambda claim: _number(claim.name))),
-            figures=_by_name("figure", sorted(figures, key=lambda spec: (not spec.numbered, _number(spec.name)))),
+            studies={study.name: study for study in studies},
+            claims={claim.name: claim for claim in sorted(claims, key=_number)},
+            figures={spec.name: spec for spec in sorted(figures, key=lambda own: (not own.numbered, _number(own)))},
             sections=tuple(_optional(f"{package}.sections", "SECTIONS", ())),
             explorer=_optional(f"{package}.explorer", "EXPLORER", None),
             **about,
@@ -130,16 +130,7 @@ def _optional(module: str, name: str, default: Any) -> Any:
     return default if find_spec(module) is None else getattr(import_module(module), name)
 
 
-def _by_name(kind: str, records: Sequence[Any]) -> dict[str, Any]:
-    """Records by their names, each of which may be there once."""
-    names = [record.name for record in records]
-    for name in names:
-        if names.count(name) > 1:
-            raise InvalidValue(kind, name, "a name that is not taken yet")
-    return dict(zip(names, records, strict=True))
-
-
-def _number(name: str) -> int:
+def _number(record: Claim | FigureSpec) -> int:
     """The number that a name ends with; 0 without one, so that such names stay in their order."""
-    digits = re.search(r"\d+$", name)
+    digits = re.search(r"\d+$", record.name)
     return int(digits[0]) if digits else 0

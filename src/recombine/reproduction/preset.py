@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, create_model
+from pydantic import BeforeValidator, Field, create_model
 
 from recombine.errors import InvalidValue, listed, nearest
 from recombine.records import Frozen
@@ -26,14 +26,8 @@ def _split(value: Any) -> Any:
     return tuple(part for part in value.split(",") if value) if isinstance(value, str) else value
 
 
-def _some(value: tuple[int, ...], info: Any) -> tuple[int, ...]:
-    if not value:
-        raise InvalidValue(str(info.field_name), value, "an integer, or several separated by commas")
-    return value
-
-
 AnyNumber = Annotated[tuple[Count, ...], BeforeValidator(_split)]
-Several = Annotated[AnyNumber, AfterValidator(_some)]
+Several = Annotated[AnyNumber, Field(min_length=1)]
 
 
 class Preset(Frozen):
@@ -56,19 +50,23 @@ class Preset(Frozen):
     @classmethod
     def default(cls) -> Self:
         """The preset with every field at its default: the paper's own settings."""
-        defaults = {name: field.default for name, field in cls.model_fields.items()}
-        return cls(**defaults)
+        return cls(**{name: field.default for name, field in cls.model_fields.items()})
 
     @classmethod
     def variant(cls, name: str) -> Self:
         """The preset of that name: the values that this class and those it is made of declare for it."""
-        values = {key: value for part in _declared(cls, "variants") for key, value in part.get(name, {}).items()}
+        values = {key: value for part in cls._declared() for key, value in part.get(name, {}).items()}
         return cls(**{"name": name, **values})
 
     @classmethod
     def variant_names(cls) -> list[str]:
         """Names of the presets for which values are declared, other than the defaults."""
-        return list(dict.fromkeys(name for part in _declared(cls, "variants") for name in part))
+        return list(dict.fromkeys(name for part in cls._declared() for name in part))
+
+    @classmethod
+    def _declared(cls) -> list[Mapping[str, Any]]:
+        """The variants that each class which a preset is made of declares itself, the most general first."""
+        return [vars(part)["variants"] for part in reversed(cls.__mro__) if "variants" in vars(part)]
 
     def recipe(self, **fields: Any) -> Recipe:
         """A recipe, in this preset's precision unless another is given."""
@@ -106,8 +104,3 @@ def assembled(settings: Iterable[type[Preset]], module: str) -> type[Preset]:
     classes = list(dict.fromkeys(settings))
     bases = [own for own in classes if not any(other is not own and issubclass(other, own) for other in classes)]
     return create_model("Preset", __base__=tuple(bases), __module__=module, __doc__=ASSEMBLED)
-
-
-def _declared(cls: type[Preset], name: str) -> list[Mapping[str, Any]]:
-    """What each class that a preset is made of declares itself under this name, the most general first."""
-    return [vars(part)[name] for part in reversed(cls.__mro__) if name in vars(part)]

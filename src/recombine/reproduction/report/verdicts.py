@@ -23,13 +23,8 @@ ROUNDING = 1e-12
 """A limit that is nearer to 0 than this is 0."""
 MARK = re.compile(r"<!-- (\w+): begin -->\n.*?<!-- \1: end -->", re.DOTALL)
 """`recombine report --write FILE` writes the block of that name between such marks."""
-ESCAPES = (
-    (re.compile(r"\\(?=[!-/:-@\[-`{-~])"), r"\\\\"),  # first, as the next ones are escaped by one
-    (re.compile(r"&(?=#?\w+;)"), "&amp;"),
-    (re.compile(r"<(?! )"), "&lt;"),  # before a blank it is a comparison, and nowhere the start of a tag
-    (re.compile(r"`"), r"\\`"),
-    (re.compile(r"\](?=[(\[:])"), r"\\]"),  # links and pictures
-)
+SPECIAL = re.compile(r"\\(?=[!-/:-@\[-`{-~])|&(?=#?\w+;)|<(?! )|`|\](?=[(\[:])")
+"""What Markdown would take for an escape, an entity, a tag, code or a link; before a blank `<` is a comparison."""
 
 
 def interval_text(interval: Interval) -> str:
@@ -51,10 +46,8 @@ def sentence(judgement: Judgement) -> str:
     """What the primary tests came to: for every statistic its values, the claimed range, and the cases that differ."""
     if judgement.tests and not any(test.learnt for test in judgement.tests):
         return f"None of {max(test.trained for test in judgement.tests)} networks learnt what it was trained on."
-    parts = []
-    for statistic in dict.fromkeys(test.statistic for test in judgement.tests):
-        tests = [test for test in judgement.tests if test.statistic == statistic]
-        parts.append(_statement(tests))
+    statistics = dict.fromkeys(test.statistic for test in judgement.tests)
+    parts = [_statement([test for test in judgement.tests if test.statistic == own]) for own in statistics]
     text = "; ".join(parts) or "nothing measured"
     return f"{text[0].upper()}{text[1:]}."
 
@@ -74,9 +67,8 @@ def _statement(tests: Sequence[Test]) -> str:
 
 def _named(tests: Sequence[Test]) -> str:
     """Cases by outcome."""
-    outcomes = dict.fromkeys(test.outcome for test in tests)
     parts = []
-    for outcome in outcomes:
+    for outcome in dict.fromkeys(test.outcome for test in tests):
         names = list(dict.fromkeys(test.case for test in tests if test.outcome == outcome))
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         parts.append(f"{outcome}: {' / '.join(names[:NAMED])}{more}")
@@ -116,21 +108,14 @@ def verdict_text(judgement: Judgement) -> str:
 
 def escaped(text: object) -> str:
     """One line that shows exactly this text: no tag, link or code in it is taken for one."""
-    line = " ".join(str(text).split())
-    for pattern, replacement in ESCAPES:
-        line = pattern.sub(replacement, line)
-    return line
-
-
-def row(cells: Iterable[object]) -> str:
-    """A row of a table; what would end a cell is escaped."""
-    return "| " + " | ".join(escaped(cell).replace("|", r"\|") for cell in cells) + " |"
+    return SPECIAL.sub(r"\\\g<0>", " ".join(str(text).split()))
 
 
 def table(heads: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
-    """A Markdown table."""
+    """A Markdown table; what would end a cell is escaped."""
     head = "|" + "".join(f" {name} |" if name else " |" for name in heads)
-    return "\n".join([head, "|" + "---|" * len(heads), *map(row, rows)])
+    lines = ("| " + " | ".join(escaped(cell).replace("|", r"\|") for cell in cells) + " |" for cells in rows)
+    return "\n".join([head, "|" + "---|" * len(heads), *lines])
 
 
 def markdown_table(judgements: Sequence[Judgement]) -> str:
@@ -185,9 +170,7 @@ def claim_by_claim(judgements: Sequence[Judgement]) -> str:
 
 def evidence(judgement: Judgement) -> list[tuple[str, list[Test]]]:
     """Tests, alternatives and controls, by what they are called."""
-    return [
-        ("test", judgement.tests), ("alternative", judgement.alternatives), ("control", judgement.controls),
-    ]  # fmt: skip
+    return [("test", judgement.tests), ("alternative", judgement.alternatives), ("control", judgement.controls)]
 
 
 def causes_table(judgements: Sequence[Judgement]) -> str:
