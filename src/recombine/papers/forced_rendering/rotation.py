@@ -48,8 +48,6 @@ from recombine.tasks.rotation import RotationTask
 ONE, MANY = "one digit", "many digits"
 INPUT = "input"
 """The stage that is the code."""
-INPUT_STAGES = 1
-"""How many stages the code is, the first ones."""
 OUTPUT, BLEND, TRUTH = "output_image", "blend_image", "truth_image"
 """Pictures across the gap, as they are kept."""
 
@@ -173,7 +171,7 @@ def _weights(batch: Batch) -> dict[str, Tensor]:
     return {
         "edges_less_truth": weights.edges_less_truth,
         "edges_less_truth_inner": nearest.edges_less_truth,
-        "blend_less_truth": blend_regression(drawn, truths, linear_blend(task, angles)).edges_less_truth,
+        "blend_less_truth": blend_regression(drawn, truths, linear_blend(task, angles)),
         "truth_weight": weights.truth.mean(dim=-1),
         "edges_weight": (weights.before + weights.after).mean(dim=-1),
         "explained": weights.explained.mean(dim=-1),

@@ -59,21 +59,7 @@ def superposition_alternatives(data: Data) -> dict[str, Sample]:
     return {**samples, **_others(data, superposed, *CODES)}
 
 
-# -- C3: the kernel --------------------------------------------------------------------------------------------------
-
-
-def kernel_alternatives(data: Data) -> dict[str, Sample]:
-    """Other similarities and rows, against each rival alone, and the rate code."""
-    others = [name for name in SIMILARITIES if name != COSINE]
-    return {
-        **{f"bump, {name}": _of(data, partial(over_rivals, similarity=name)) for name in others},
-        "bump, less the product kernel alone": _of(data, over_product),
-        "bump, less the radial kernel alone": _of(data, over_radial),
-        "rate": _of(data, binary_kernel, "rate"),
-    }
-
-
-# -- C14: blocks -----------------------------------------------------------------------------------------------------
+# -- C3: the kernel, C14: blocks -------------------------------------------------------------------------------------
 
 
 def block_alternatives(data: Data) -> dict[str, Sample]:
@@ -160,7 +146,12 @@ CLAIMS = (
             Statement(
                 effect("correlation of the OR kernel less that of the better of product and radial kernels", 0.05),
                 lambda data: {"bump": _of(data, binary_kernel)},
-                kernel_alternatives,
+                lambda data: {
+                    **{f"bump, {name}": _of(data, partial(over_rivals, similarity=name)) for name in SIMILARITIES[1:]},
+                    "bump, less the product kernel alone": _of(data, over_product),
+                    "bump, less the radial kernel alone": _of(data, over_radial),
+                    "rate": _of(data, binary_kernel, "rate"),
+                },
                 lambda data: less_controls(data, over_rivals),
             ),
         ),
