@@ -86,19 +86,8 @@ def factorization_fall(networks: xarray.Dataset) -> xarray.DataArray:
     return fall(networks["factorization"])
 
 
-def factorization_alternatives(data: Data) -> dict[str, Sample]:
-    """Other conventions, stages and depths."""
-    return {
-        **at_usual_depth(data, lambda own: fall(own["factorization_differences"]), ", finite differences"),
-        **at_usual_depth(data, lambda own: fall(own["factorization_of_means"]), ", ratio of means"),
-        **at_each_stage(
-            data,
-            "to stage",
-            lambda own, stage: first_hidden(own["factorization"]) - own["factorization"].isel(stage=stage, drop=True),
-            first=2,
-        ),
-        **at_other_depths(data, factorization_fall),
-    }
+def _fall_to(networks: xarray.Dataset, stage: int) -> xarray.DataArray:
+    return first_hidden(networks["factorization"]) - networks["factorization"].isel(stage=stage, drop=True)
 
 
 def _sharper(data: Data, shallow: int, deep: int, name: str = "factorization") -> Sample:
@@ -176,7 +165,12 @@ CLAIMS = (
             Statement(
                 effect("fall of factorization F, first hidden stage to output", 0.02),
                 lambda data: at_usual_depth(data, factorization_fall),
-                factorization_alternatives,
+                lambda data: {
+                    **at_usual_depth(data, lambda own: fall(own["factorization_differences"]), ", finite differences"),
+                    **at_usual_depth(data, lambda own: fall(own["factorization_of_means"]), ", ratio of means"),
+                    **at_each_stage(data, "to stage", _fall_to, first=2),
+                    **at_other_depths(data, factorization_fall),
+                },
                 lambda data: less_controls(data, factorization_fall),
             ),
             Statement(

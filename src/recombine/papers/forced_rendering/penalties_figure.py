@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import xarray
 from matplotlib import pyplot
@@ -25,8 +23,6 @@ from recombine.reproduction.panels import (
     styled,
     volume_line,
 )
-
-AUTHORS_SIGMA = 1.5
 
 
 def penalties_figure(result: xarray.Dataset) -> Figure:
@@ -89,14 +85,9 @@ def _schematic(ax: Axes, result: xarray.Dataset) -> None:
     inset = ax.inset_axes((8.1, 1.7, 1.6, 1.6), transform=ax.transData)
     size = int(result.attrs["size"])
     rows, columns = np.mgrid[:size, :size]
-    inset.imshow(np.exp(-((rows - value) ** 2 + (columns - value) ** 2) / (2 * bump_sigma(result) ** 2)), cmap="gray")
+    sigma = float(result.attrs["sigma"])
+    inset.imshow(np.exp(-((rows - value) ** 2 + (columns - value) ** 2) / (2 * sigma**2)), cmap="gray")
     bare(inset)
-
-
-def bump_sigma(result: xarray.Dataset) -> float:
-    """The bump's σ: stored, or the preset's, or the authors'."""
-    preset = json.loads(result.attrs.get("settings", "{}"))
-    return float(result.attrs.get("sigma", preset.get("penalty_sigma", AUTHORS_SIGMA)))
 
 
 def _embedding(ax: Axes, result: xarray.Dataset, arm: str, factor: str, value: int) -> None:
@@ -111,8 +102,8 @@ def _ablation(ax: Axes, result: xarray.Dataset) -> None:
     markers = ("o", "s", "^", "D")
     for color, marker, (arm, label) in zip(COLORS, markers, ARMS.items(), strict=False):
         own = result.sel(arm=arm, vectors=UNIT)
-        style = {"color": color, "markersize": 4.5, "alpha": 0.75, "markeredgewidth": 0}
-        ax.plot(own["id_mse"], own["ood_mse"], marker, label=label, **style)
+        (dots,) = ax.plot(own["id_mse"], own["ood_mse"], marker, color=color, label=label, markersize=4.5)
+        dots.set(alpha=0.75, markeredgewidth=0)
     ax.set(xscale="log", yscale="log", xlabel="ID MSE", ylabel="OOD MSE")
     ax.legend(fontsize=8)
     letter(ax, "d", f"ablation, {seed_count(result['ood_mse'].sel(vectors=UNIT))}")

@@ -62,14 +62,6 @@ def superposition_alternatives(data: Data) -> dict[str, Sample]:
 # -- C3: the kernel, C14: blocks -------------------------------------------------------------------------------------
 
 
-def block_alternatives(data: Data) -> dict[str, Sample]:
-    """Other similarities, the full matrix, dark bumps."""
-    samples = {name: _bump_less_rate(data, partial(contrast, blocks=name)) for name in CONTRASTS if name != COSINE}
-    for name in CONTRASTS:
-        samples[f"{name}, dark bumps"] = _bump_less_rate(data, partial(contrast, blocks=name), DARK)
-    return samples
-
-
 def _bump_less_rate(data: Data, statistic: Statistic, decoder: str = CNN_ARM) -> Sample:
     return difference(statistic, *(_networks(data, code, decoder) for code in CODES))
 
@@ -166,7 +158,13 @@ CLAIMS = (
             Statement(
                 effect("block contrast, bump less rate code", 0.1),
                 lambda data: {COSINE: _bump_less_rate(data, contrast)},
-                block_alternatives,
+                lambda data: {
+                    **{name: _bump_less_rate(data, partial(contrast, blocks=name)) for name in CONTRASTS[1:]},
+                    **{
+                        f"{name}, dark bumps": _bump_less_rate(data, partial(contrast, blocks=name), DARK)
+                        for name in CONTRASTS
+                    },
+                },
             ),
         ),
         studies=("superposition",),
