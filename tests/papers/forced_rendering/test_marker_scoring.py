@@ -14,7 +14,6 @@ from recombine.papers.forced_rendering.markers_scoring import (
     aurocs,
     left_out,
     more_telling,
-    spearman,
 )
 
 ARCHITECTURES = ("CNN", "MLP", "low-rank", "coordinate MLP")
@@ -41,7 +40,7 @@ def planted(seed=0):
     values[:, MIXED, 0] = np.where(np.isin(architecture, ("CNN", "MLP")), 1, -1) * accuracy
     values[:, PARTIAL, 0] = offset + 2 * composing + generator.normal(size=len(arm))
     code = np.array(CODES)[arm // 2 % 2]
-    return Table(values, composing, accuracy, architecture, code, arm.astype(str))
+    return Table(values, composing, architecture, code, arm.astype(str))
 
 
 def coded(seed=0):
@@ -144,7 +143,6 @@ def test_markers_that_only_separate_architectures_tell_nothing():
 def test_one_architecture_alone_scores_nothing():
     table = planted().part(planted().architecture == "CNN")
     assert np.isnan(scores(table)).all()
-    assert np.isnan(spearman(table)).all()
     assert np.isnan(model_left_out(table)).all()
 
 
@@ -157,13 +155,6 @@ def test_intervals_of_arms_are_wider_than_those_of_networks():
     alone = replace(clustered, arm=np.arange(len(table.arm)).astype(str))
     spread = [left_out(aurocs(part, 200))[:, PARTIAL].std() for part in (clustered, alone)]
     assert spread[0] > 1.5 * spread[1]
-
-
-def test_spearman_is_one_for_accuracy_itself():
-    found = spearman(planted())
-    assert found[PERFECT] == pytest.approx(1)
-    assert found[REVERSED] == pytest.approx(1)
-    assert abs(found[NOISE]) < 0.2
 
 
 def test_more_telling_counts_ties_half_and_leaves_out_what_has_no_score():

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from recombine.papers import DEFAULT
-from recombine.papers.forced_rendering.penalties_figure import bump_sigma
 from recombine.reproduction.claims import judge
 from recombine.reproduction.panels import of_shared_seeds
 from recombine.reproduction.results import Results
@@ -111,10 +110,3 @@ def test_regimes_have_an_ideal_an_arm():
     assert dotted == pytest.approx([0.1, 0.1, 0.1, 0.4, 0.4])
     assert "0.40 (low-rank, no penalty; low-rank, both penalties)" in FIGURES["regimes"].caption(data)
     pyplot.close("all")
-
-
-@pytest.mark.parametrize(
-    ("attributes", "sigma"), [({}, 1.5), ({"settings": '{"penalty_sigma": 0.8}'}, 0.8), ({"sigma": 1.1}, 1.1)]
-)
-def test_the_schematic_has_the_runs_own_bump(attributes, sigma):
-    assert bump_sigma(GOLDEN.dataset("penalties").drop_attrs(deep=False).assign_attrs(attributes)) == sigma

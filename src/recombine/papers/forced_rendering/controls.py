@@ -72,7 +72,11 @@ class ControlStudy(Study[Settings]):
         ]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
-        result = tabulate(with_untrained(trials, INITIAL), ("arm",), _measured, {**SUPERPOSITION_DIMS, **stage_dims()})
+        def measured(batch: Batch) -> dict[str, Any]:
+            found = superposition_scores_of(batch)
+            return {**batch.scores, **training_fit(batch), **found, **stage_profile(batch, maps=False)}
+
+        result = tabulate(with_untrained(trials, INITIAL), ("arm",), measured, {**SUPERPOSITION_DIMS, **stage_dims()})
         trained = result[TRAINED].where(~result["arm"].isin(list(INITIAL)), 0.0)
         attributes = base_attributes(trials, size=trials.preset.size, depth=trials.preset.depth)
         return result.assign({TRAINED: trained}).assign_coords(SUPERPOSITION_COORDS).assign_attrs(attributes)
@@ -94,12 +98,6 @@ def whole_grid(spec: RunSpec) -> RunSpec:
     """The same run with the held-out combinations in its training set, and as many steps."""
     recipe = spec.recipe.replace(steps=spec.total_steps)
     return spec.replace(task=spec.task.replace(region="whole"), recipe=recipe)
-
-
-def _measured(batch: Batch) -> dict[str, Any]:
-    return {
-        **batch.scores, **training_fit(batch), **superposition_scores_of(batch), **stage_profile(batch, maps=False)
-    }  # fmt: skip
 
 
 def less_controls(data: Data, statistic: Statistic) -> dict[str, Sample]:

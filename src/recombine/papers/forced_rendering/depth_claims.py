@@ -86,19 +86,8 @@ def factorization_fall(networks: xarray.Dataset) -> xarray.DataArray:
     return fall(networks["factorization"])
 
 
-def factorization_alternatives(data: Data) -> dict[str, Sample]:
-    """Other conventions, stages and depths."""
-    return {
-        **at_usual_depth(data, lambda own: fall(own["factorization_differences"]), ", finite differences"),
-        **at_usual_depth(data, lambda own: fall(own["factorization_of_means"]), ", ratio of means"),
-        **at_each_stage(
-            data,
-            "to stage",
-            lambda own, stage: first_hidden(own["factorization"]) - own["factorization"].isel(stage=stage, drop=True),
-            first=2,
-        ),
-        **at_other_depths(data, factorization_fall),
-    }
+def _fall_to(networks: xarray.Dataset, stage: int) -> xarray.DataArray:
+    return first_hidden(networks["factorization"]) - networks["factorization"].isel(stage=stage, drop=True)
 
 
 def _sharper(data: Data, shallow: int, deep: int, name: str = "factorization") -> Sample:
@@ -144,27 +133,9 @@ def spread_rise(networks: xarray.Dataset) -> xarray.DataArray:
     return stage_slope(own) * (own.notnull().sum("stage") - 1)
 
 
-def volume_alternatives(data: Data) -> dict[str, Sample]:
-    """Along stages, at each stage, and at other depths."""
-    return {
-        **at_usual_depth(data, spread_rise, ", rise of the whole grid's spread along stages"),
-        **at_each_stage(data, "stage", lambda own, stage: own["spread_excess"].isel(stage=stage, drop=True)),
-        **at_other_depths(data, spread_excess),
-    }
-
-
 def late_cross_terms(networks: xarray.Dataset) -> xarray.DataArray:
     """Normalised |g_xy|, last two stages less the others."""
     return last_two_less_others(networks["cross_term"])
-
-
-def cross_term_alternatives(data: Data) -> dict[str, Sample]:
-    """Other conventions and depths."""
-    return {
-        **at_usual_depth(data, lambda own: last_two_less_others(own["cross_term_held"]), ", held-out points"),
-        **at_usual_depth(data, lambda own: last_two_less_others(1 - own["factorization"]), ", over g_xx + g_yy"),
-        **at_other_depths(data, late_cross_terms),
-    }
 
 
 CLAIMS = (
@@ -194,7 +165,12 @@ CLAIMS = (
             Statement(
                 effect("fall of factorization F, first hidden stage to output", 0.02),
                 lambda data: at_usual_depth(data, factorization_fall),
-                factorization_alternatives,
+                lambda data: {
+                    **at_usual_depth(data, lambda own: fall(own["factorization_differences"]), ", finite differences"),
+                    **at_usual_depth(data, lambda own: fall(own["factorization_of_means"]), ", ratio of means"),
+                    **at_each_stage(data, "to stage", _fall_to, first=2),
+                    **at_other_depths(data, factorization_fall),
+                },
                 lambda data: less_controls(data, factorization_fall),
             ),
             Statement(
@@ -214,7 +190,13 @@ CLAIMS = (
             Statement(
                 effect("spread of log10 dv at the output, held-out less kept region (decades)", 0.1),
                 lambda data: at_usual_depth(data, spread_excess),
-                volume_alternatives,
+                lambda data: {
+                    **at_usual_depth(data, spread_rise, ", rise of the whole grid's spread along stages"),
+                    **at_each_stage(
+                        data, "stage", lambda own, stage: own["spread_excess"].isel(stage=stage, drop=True)
+                    ),
+                    **at_other_depths(data, spread_excess),
+                },
                 lambda data: less_controls(data, spread_excess),
             ),
         ),
@@ -239,7 +221,15 @@ CLAIMS = (
             Statement(
                 effect("normalised cross-term |g_xy|, last two stages less the others", 0.02),
                 lambda data: at_usual_depth(data, late_cross_terms),
-                cross_term_alternatives,
+                lambda data: {
+                    **at_usual_depth(
+                        data, lambda own: last_two_less_others(own["cross_term_held"]), ", held-out points"
+                    ),
+                    **at_usual_depth(
+                        data, lambda own: last_two_less_others(1 - own["factorization"]), ", over g_xx + g_yy"
+                    ),
+                    **at_other_depths(data, late_cross_terms),
+                },
                 lambda data: less_controls(data, late_cross_terms),
             ),
         ),

@@ -14,7 +14,6 @@ from recombine.papers.forced_rendering.presets import CODES
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.panels import (
     band,
-    bare,
     divided,
     held_out_drawing,
     letter,
@@ -28,13 +27,8 @@ from recombine.reproduction.tables import listed_attribute
 
 def _depths(result: xarray.Dataset, encoding: str, name: str) -> list[int]:
     """Depths that were trained with this code."""
-    present = (
-        result[name]
-        .sel(encoding=encoding)
-        .notnull()
-        .any([d for d in result[name].dims if d not in ("encoding", "depth")])
-    )
-    return [int(depth) for depth in result["depth"].values if bool(present.sel(depth=depth))]
+    own = result[name].sel(encoding=encoding).dropna("depth", how="all")
+    return [int(depth) for depth in own["depth"].values]
 
 
 def _profiles(ax: Axes, result: xarray.Dataset, encoding: str, name: str, depths: list[int], **line: object) -> None:
@@ -110,7 +104,6 @@ def drawings_figure(result: xarray.Dataset) -> Figure:
                 if np.isfinite(image).all():
                     held_out_drawing(ax, image, result, k)
                 else:
-                    bare(ax)
                     ax.set_visible(False)
             if k == 1:
                 line[0].set_ylabel(f"{code} code")

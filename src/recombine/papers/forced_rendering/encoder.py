@@ -56,15 +56,14 @@ class EncoderStudy(Study[BumpPreset]):
 # with.
 
 
-HIDDEN = "hidden"
-"""Name of the stage."""
-
-
 def readout_errors(batch: Batch) -> dict[str, Tensor]:
     """Mean squared errors of the factors' values, in grid steps, at kept and at held-out combinations, per encoder."""
     task, points = batch.task, batch.task.grid.points.to(batch.device)
     held, black = task.held_out.to(batch.device), (task.grid.indices.sum(dim=1) % 2 == 0).to(batch.device)
-    stage = _hidden(batch, points)
+    module = batch.spec.module().to(batch.device).eval()
+    reader = ensemble_reader(module, batch.weights, lambda values: task.examples(values).inputs)
+    stages = features(reader, points, members=1, memory=batch.memory)
+    stage = next(activations for name, activations in stages if name == "hidden")
     kept_errors, held_errors = [], []
     for half in (black, ~black):
         fitted = LinearProbe().fit(stage[:, half & ~held], points[half & ~held])
@@ -72,14 +71,6 @@ def readout_errors(batch: Batch) -> dict[str, Tensor]:
         kept_errors.append(error[:, ~half & ~held].mean(dim=1))
         held_errors.append(error[:, held].mean(dim=1))
     return {"readout_kept": torch.stack(kept_errors).mean(dim=0), "readout_held": torch.stack(held_errors).mean(dim=0)}
-
-
-def _hidden(batch: Batch, points: Tensor) -> Tensor:
-    """The last hidden stage's activations at every grid point: `[member, point, feature]`."""
-    module = batch.spec.module().to(batch.device).eval()
-    reader = ensemble_reader(module, batch.weights, lambda values: batch.task.examples(values).inputs)
-    stages = features(reader, points, members=1, memory=batch.memory)
-    return next(stage for name, stage in stages if name == HIDDEN)
 
 
 STUDY = EncoderStudy()

@@ -14,9 +14,8 @@ def error_ratio_alternatives(data: Data) -> dict[str, Sample]:
     for code in CODES:
         networks = data["encoder"].sel(encoding=code)
         samples[f"{code}, interior"] = _decades(data, code, "interior_mse", "id_mse")
-        samples[f"{code}, linear read-out of the last hidden stage"] = _decades(
-            data, code, "readout_held", "readout_kept"
-        )
+        read_out = _decades(data, code, "readout_held", "readout_kept")
+        samples[f"{code}, linear read-out of the last hidden stage"] = read_out
         for distance in some_distances(networks["distance_mse"]):
             far = networks["distance_mse"].sel(distance=distance)
             name = f"{code}, {distance} px from the kept region"

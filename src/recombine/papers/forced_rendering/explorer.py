@@ -28,12 +28,6 @@ MOST_BUMPS = 100
 NO_REMEDY = "none"
 
 
-def decoders(preset: Any) -> list[LabelledSpec]:
-    """The decoders that a preset's studies train and that are worth a look."""
-    return [*_failing_and_striped(preset), *_low_rank(preset, (NONE, BOTH)), *_other_decoders(preset),
-            *_other_depths(preset), *_low_rank(preset, (ENTROPY, VARIANCE)), *_other_codes(preset)]  # fmt: skip
-
-
 def _labelled(
     study: str, spec: RunSpec, decoder: str, depth: int | None = None, remedy: str = NO_REMEDY
 ) -> LabelledSpec:
@@ -42,13 +36,29 @@ def _labelled(
     return LabelledSpec(study, spec, labels)
 
 
-def _failing_and_striped(preset: Any) -> Iterator[LabelledSpec]:
+def decoders(preset: Any) -> Iterator[LabelledSpec]:
+    """The decoders that a preset's studies train and that are worth a look."""
     yield _labelled("encodings", preset.spec(), "CNN", preset.depth)
     for bumps in sorted(preset.bumps, reverse=True):
         if bumps <= MOST_BUMPS:
             remedy = f"stripes and {bumps} bumps" if bumps else "stripes, no bumps"
             yield _labelled("stripes", preset.striped_spec(bumps), "CNN", preset.depth, remedy)
     yield _labelled("encodings", preset.spec(encoding="rate"), "CNN", preset.depth)
+    yield from _low_rank(preset, (NONE, BOTH))
+    shallow = preset.mlp_depths[0]
+    yield _labelled("mlp", preset.mlp_spec("bump", shallow), "MLP", shallow)
+    arms = {arm.labels: arm.spec for arm in ATTENTION.arms(preset)}
+    yield _labelled("attention", arms[COORDINATE, BASE], COORDINATE, preset.coordinate_depth)
+    yield _labelled("attention", arms[TRANSFORMER, BASE], TRANSFORMER, preset.attention_depth)
+    # The shallowest and the deepest of those that are compared; rate codes first, whose networks are smaller.
+    for code in reversed(CODES):
+        for depth in dict.fromkeys((preset.depths[0], preset.depths[-1])):
+            if depth != preset.depth:
+                yield _labelled("depth", preset.spec(encoding=code, decoder=preset.cnn(depth)), "CNN", depth)
+    yield from _low_rank(preset, (ENTROPY, VARIANCE))
+    for code in ("onehot", "ramp", "positional"):
+        yield _labelled("encodings", preset.spec(encoding=code), "CNN", preset.depth)
+    yield _labelled("mlp", preset.mlp_spec("rate", shallow), "MLP", shallow)
 
 
 def _low_rank(preset: Any, arms: tuple[str, ...]) -> Iterator[LabelledSpec]:
@@ -59,29 +69,6 @@ def _low_rank(preset: Any, arms: tuple[str, ...]) -> Iterator[LabelledSpec]:
         yield _labelled("penalties", spec, "low-rank", remedy=words)
 
 
-def _other_decoders(preset: Any) -> Iterator[LabelledSpec]:
-    depth = preset.mlp_depths[0]
-    yield _labelled("mlp", preset.mlp_spec("bump", depth), "MLP", depth)
-    arms = {arm.labels: arm.spec for arm in ATTENTION.arms(preset)}
-    yield _labelled("attention", arms[COORDINATE, BASE], COORDINATE, preset.coordinate_depth)
-    yield _labelled("attention", arms[TRANSFORMER, BASE], TRANSFORMER, preset.attention_depth)
-
-
-def _other_depths(preset: Any) -> Iterator[LabelledSpec]:
-    """The shallowest and the deepest of those that are compared; rate codes first, whose networks are smaller."""
-    for code in reversed(CODES):
-        for depth in dict.fromkeys((preset.depths[0], preset.depths[-1])):
-            if depth != preset.depth:
-                yield _labelled("depth", preset.spec(encoding=code, decoder=preset.cnn(depth)), "CNN", depth)
-
-
-def _other_codes(preset: Any) -> Iterator[LabelledSpec]:
-    for code in ("onehot", "ramp", "positional"):
-        yield _labelled("encodings", preset.spec(encoding=code), "CNN", preset.depth)
-    depth = preset.mlp_depths[0]
-    yield _labelled("mlp", preset.mlp_spec("rate", depth), "MLP", depth)
-
-
 def learnt(run: Run) -> bool:
     """Whether a network learnt what it was trained on, by the criterion of `samples`."""
     fit = training_fit(Batch([run], torch.device("cpu")))
@@ -89,4 +76,4 @@ def learnt(run: Run) -> bool:
     return error < LEARNT_ERROR and not accuracy <= LEARNT_ACCURACY
 
 
-EXPLORER = DecoderChoice(decoders, learnt)
+EXPLORER = DecoderChoice(lambda preset: list(decoders(preset)), learnt)

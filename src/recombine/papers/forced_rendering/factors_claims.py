@@ -44,9 +44,6 @@ def _gain(data: Data, arm: str, other: str) -> dict[str, Sample]:
     return {case: difference(RIGHT, own, others[case]) for case, own in _networks(data, arm).items()}
 
 
-# -- C32: isolated factors -----------------------------------------------------------------------------------------
-
-
 def isolated_otherwise(data: Data) -> dict[str, Sample]:
     """Of x and y alone; and with isolated pairs, from three factors on."""
     pairs = {case: own for case, own in _of(data, CNN_PAIRS, RIGHT, ", isolated pairs").items() if own.trained.any()}

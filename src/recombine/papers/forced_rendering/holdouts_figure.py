@@ -18,14 +18,8 @@ def holdouts_figure(result: xarray.Dataset) -> Figure:
         top, bottom = divided(figure, 2, 1, height_ratios=[1, 1.2])
         axes = top.subplots(1, len(shapes))
         for ax, shape in zip(axes, shapes, strict=True):
-            image = grid_image(
-                ax,
-                result["error"].sel(shape=shape).values,
-                result,
-                result["mask"].sel(shape=shape).values,
-                vmin=0,
-                vmax=1.5,
-            )
+            error, mask = (result[name].sel(shape=shape).values for name in ("error", "mask"))
+            image = grid_image(ax, error, result, mask, vmin=0, vmax=1.5)
             ax.set_title(f"{shape}: {result['shape_ood'].sel(shape=shape).mean().item():.2f} blank", fontsize=8)
         top.colorbar(image, ax=list(axes), shrink=0.8, label="MSE / blank")
         ax = bottom.subplots()

@@ -39,7 +39,6 @@ from recombine.reproduction.preset import Count, Seeds
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.specs import RunSpec
 from recombine.store import Run
-from recombine.tasks import Task
 
 # -- arms ------------------------------------------------------------------------------------------------------------
 # Networks that differ in decoder, depth, code, hold-out, data and remedy: nearly all of them are of other studies.
@@ -75,19 +74,13 @@ class Settings(
     }  # fmt: skip
 
 
-def marker_specs(preset: Settings) -> list[RunSpec]:
-    """What is measured, without seeds, each once."""
-    specs = _varied(preset) if preset.marker_variety else _few(preset)
-    return list({spec.digest: spec for spec in specs}.values())
-
-
 def _few(preset: Settings) -> Iterator[RunSpec]:
     """A failing and a composing network of each decoder but the transformer."""
     yield from _of(controls, preset, lambda arm: arm not in controls.INITIAL)
     plain = preset.mlp_spec("bump", preset.mlp_depths[0])
-    yield from (plain, _held_out(plain, "random"))
+    yield from (plain, _changed(plain, holdout="random"))
     coordinate = _coordinate(preset)
-    yield from (coordinate, _trained_on(coordinate, FEW_BUMPS[0]))
+    yield from (coordinate, _changed(coordinate, training=FEW_BUMPS[0]))
 
 
 def _varied(preset: Settings) -> Iterator[RunSpec]:
@@ -97,7 +90,7 @@ def _varied(preset: Settings) -> Iterator[RunSpec]:
     yield from _of(controls, preset, lambda arm: arm == controls.LOW_RANK_WHOLE)
     kept = {attention.BASE, attention.RATE, attention.CORNER, *map(attention.of_depth, preset.coordinate_depths)}
     yield from _of(attention, preset, lambda name, variant: name == attention.COORDINATE and variant in kept)
-    yield from (_trained_on(_coordinate(preset), few) for few in FEW_BUMPS)
+    yield from (_changed(_coordinate(preset), training=few) for few in FEW_BUMPS)
     yield from _of(attention, preset, lambda name, variant: (name, variant) == (attention.TRANSFORMER, attention.BASE))
 
 
@@ -112,15 +105,17 @@ def _cnns(preset: Settings) -> Iterator[RunSpec]:
         yield preset.striped_spec(preset.marker_bumps, decoder=preset.cnn(number))
     yield preset.striped_spec(preset.marker_bumps, encoding="onehot")
     yield preset.striped_spec(preset.marker_bumps, holdout="corner")
-    yield _whole(preset.spec(encoding="rate"))
+    yield _changed(preset.spec(encoding="rate"), region="whole")
 
 
 def _mlps(preset: Settings) -> Iterator[RunSpec]:
     yield from _of(mlp, preset, lambda code, decoder, depth: decoder == mlp.MLP_ARM and depth in SOME_MLPS)
     for number in SOME_MLPS[:2]:
         plain = preset.mlp_spec("bump", number)
-        yield from (_whole(plain), _striped(plain, 0), _striped(plain, preset.marker_bumps))
-        yield from (_held_out(plain, holdout) for holdout in ("random", "corner"))
+        yield _changed(plain, region="whole")
+        for bumps in (0, preset.marker_bumps):
+            yield _changed(plain, isolated=True, training=f"pick:{bumps}")
+        yield from (_changed(plain, holdout=holdout) for holdout in ("random", "corner"))
 
 
 def _of(study: ModuleType, preset: Settings, kept: Callable[..., bool]) -> Iterator[RunSpec]:
@@ -134,22 +129,9 @@ def _coordinate(preset: Settings) -> RunSpec:
     return next(_of(attention, preset, lambda *own: own == labels))
 
 
-def _whole(spec: RunSpec) -> RunSpec:
-    """The same with the held-out combinations in its training set."""
-    return spec.replace(task=spec.task.replace(region="whole"))
-
-
-def _held_out(spec: RunSpec, holdout: str) -> RunSpec:
-    return spec.replace(task=spec.task.replace(holdout=holdout))
-
-
-def _trained_on(spec: RunSpec, training: str) -> RunSpec:
-    return spec.replace(task=spec.task.replace(training=training))
-
-
-def _striped(spec: RunSpec, bumps: int) -> RunSpec:
-    """The same with stripes and few bumps."""
-    return spec.replace(task=spec.task.replace(isolated=True, training=f"pick:{bumps}"))
+def _changed(spec: RunSpec, **task: Any) -> RunSpec:
+    """The same on another task."""
+    return spec.replace(task=spec.task.replace(**task))
 
 
 DECODERS = {
@@ -170,25 +152,19 @@ def condition(spec: RunSpec) -> dict[str, Any]:
     penalties = PENALTY_NAMES[spec.recipe.entropy > 0, spec.recipe.variance > 0]
     if penalties and getattr(decoder, "vectors", "unit") != "unit":
         penalties += " on raw vectors"
+    kept = int((~task.held_out).sum())
+    number = task.training.count(kept)
+    some = f"{number} bumps" if number < kept else ALL_KEPT
     parts: dict[str, Any] = {
         "decoder": DECODERS.get(decoder.kind, decoder.kind),
         "depth": getattr(decoder, "depth", 0),
         "code": str(task.encoding),
         "holdout": f"{task.holdout.kind} ({task.held_out.float().mean().item():.0%})",
-        "data": _data(task),
+        "data": WHOLE_GRID if task.region == "whole" else some,
         "remedy": penalties or ("stripes" if task.isolated else NO_REMEDY),
     }
     words = [parts["decoder"], f"depth {parts['depth']}", f"N = {task.image_shape[0]}", *list(parts.values())[2:]]
     return {**parts, "arm": ", ".join(words)}
-
-
-def _data(task: Task) -> str:
-    """Which combinations it is trained on."""
-    if task.region == "whole":
-        return WHOLE_GRID
-    kept = int((~task.held_out).sum())
-    number = task.training.count(kept)
-    return f"{number} bumps" if number < kept else ALL_KEPT
 
 
 NETWORK = (
@@ -207,7 +183,9 @@ class MarkerStudy(Study[Settings]):
     metrics: ClassVar[tuple[str, ...]] = MARKER_METRICS
 
     def arms(self, preset: Settings) -> list[Arm]:
-        return [Arm((condition(spec)["arm"],), spec) for spec in marker_specs(preset)]
+        specs = _varied(preset) if preset.marker_variety else _few(preset)
+        once = {spec.digest: spec for spec in specs}
+        return [Arm((condition(spec)["arm"],), spec) for spec in once.values()]
 
     def specs(self, preset: Settings) -> list[RunSpec]:
         return [spec for arm in self.arms(preset) for spec in arm.spec.seeds(_seeds(preset))]

@@ -35,6 +35,7 @@ from recombine.papers.forced_rendering.markers_scoring import (
     aurocs,
     counted,
     left_out,
+    mean,
     more_telling,
     never_shown,
     table_of,
@@ -52,13 +53,9 @@ TOP = 0.25
 
 def _of_networks(networks: xarray.Dataset, estimated: Callable[[Table], Estimate]) -> Sample:
     """A number of all networks that learnt together."""
-
-    def of_rows(rows: np.ndarray) -> Estimate:
-        return estimated(table_of(networks, rows.astype(int)))
-
-    number = networks.sizes["network"]
+    numbers = np.arange(networks.sizes["network"], dtype=float)
     was_trained = np.asarray(trained(networks).values, dtype=bool)
-    return Sample(np.arange(number, dtype=float), counted(networks), was_trained, of_rows)
+    return Sample(numbers, counted(networks), was_trained, lambda rows: estimated(table_of(networks, rows.astype(int))))
 
 
 def _resampled(value: float, draws: np.ndarray, table: Table) -> Resampled:
@@ -71,13 +68,8 @@ def _resampled(value: float, draws: np.ndarray, table: Table) -> Resampled:
 def _mean_auroc(marker: int, position: int, sign: float, table: Table) -> Estimate:
     """AUROC of one marker at one position less a half, mean over architectures."""
     one = replace(table, values=table.values[:, [marker]][:, :, [position]])
-    values = []
-    for scores in (aurocs(one), aurocs(one, RESAMPLES)):
-        there = np.isfinite(scores[:, :, 0, 0])
-        total = np.where(there, scores[:, :, 0, 0], 0.0).sum(axis=1)
-        mean = np.divide(total, there.sum(axis=1), out=np.full(len(total), np.nan), where=there.any(axis=1))
-        values.append(sign * (mean - 0.5))
-    return _resampled(values[0][0], values[1], table)
+    value, draws = (sign * (mean(aurocs(one, count)[:, :, 0, 0], 1) - 0.5) for count in (0, RESAMPLES))
+    return _resampled(value[0], draws, table)
 
 
 Found = tuple[Table, np.ndarray, np.ndarray]

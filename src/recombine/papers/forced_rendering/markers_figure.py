@@ -36,7 +36,10 @@ def markers_figure(result: xarray.Dataset) -> Figure:
 
 def _ranks(ax: Axes, ranked: list[Ranked], combined: Interval) -> None:
     """A row per marker, the best on top; open marks need held-out targets."""
-    rows = [(_directed(marker), marker.auroc, marker.needs_targets) for marker in ranked]
+    rows = []
+    for marker in ranked:
+        title = f"{marker.title}{', fall' if marker.position == FALL else ''} {'↑' if marker.higher else '↓'}"
+        rows.append((title, marker.auroc, marker.needs_targets))
     if isfinite(combined.value):
         rows.insert(0, (MODEL, combined, any(marker.needs_targets for marker in ranked[:MODEL_MARKERS])))
     for height, (title, found, needs_targets) in enumerate(rows):
@@ -52,11 +55,6 @@ def _ranks(ax: Axes, ranked: list[Ranked], combined: Interval) -> None:
     ax.plot([], [], "o", color=COLORS[0], label="needs no held-out targets")
     ax.plot([], [], "o", color=COLORS[0], markerfacecolor="white", label="needs held-out targets")
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize=8)
-
-
-def _directed(marker: Ranked) -> str:
-    """A title, and whether composing networks have more or less of it, or of its fall along the stages."""
-    return f"{marker.title}{', fall' if marker.position == FALL else ''} {'↑' if marker.higher else '↓'}"
 
 
 def _against_accuracy(ax: Axes, result: xarray.Dataset, marker: Ranked, *, legend: bool) -> None:

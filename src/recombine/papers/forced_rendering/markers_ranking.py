@@ -33,7 +33,6 @@ from recombine.papers.forced_rendering.markers_scoring import (
     never_shown,
     overall,
     paired,
-    spearman,
     table_of,
     with_pairs,
 )
@@ -54,8 +53,6 @@ class Ranked:
     needs_targets: bool
     auroc: Interval
     """Left out."""
-    spearman: float
-    """With OOD accuracy, left out."""
     position: str
     """The one that all architectures together choose; empty where there is none."""
     higher: bool
@@ -67,7 +64,7 @@ def ranking(networks: xarray.Dataset) -> list[Ranked]:
     table = table_of(never_shown(networks))
     scores = aurocs(table)
     value, draws = left_out(scores)[0], left_out(aurocs(table, RANKING_RESAMPLES))
-    correlations, (positions, signs) = spearman(table), overall(scores[0])
+    positions, signs = overall(scores[0])
     places = [str(name) for name in networks["position"].values]
     ranked = [
         Ranked(
@@ -75,7 +72,6 @@ def ranking(networks: xarray.Dataset) -> list[Ranked]:
             str(networks["title"].values[k]),
             bool(networks["needs_targets"].values[k]),
             interval(value[k], draws[:, k], table),
-            float(correlations[k]),
             places[positions[k]] if positions[k] >= 0 else "",
             bool(signs[k] > 0),
         )

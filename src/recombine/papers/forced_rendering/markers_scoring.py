@@ -12,7 +12,7 @@ No torch here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -34,8 +34,6 @@ class Table:
     values: np.ndarray
     """`[network, marker, position]`; NaN where there is none."""
     composing: np.ndarray
-    accuracy: np.ndarray
-    """OOD accuracy."""
     architecture: np.ndarray
     code: np.ndarray
     """Networks are paired within one; all the same to pair across codes."""
@@ -44,10 +42,7 @@ class Table:
 
     def part(self, chosen: np.ndarray) -> Table:
         """Some of the networks, by mask or index."""
-        return Table(
-            self.values[chosen], self.composing[chosen], self.accuracy[chosen], self.architecture[chosen],
-            self.code[chosen], self.arm[chosen],
-        )  # fmt: skip
+        return Table(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
     @cached_property
     def scored(self) -> tuple[str, ...]:
@@ -171,11 +166,9 @@ def counted(networks: xarray.Dataset) -> np.ndarray:
 def table_of(networks: xarray.Dataset, chosen: np.ndarray | None = None) -> Table:
     """Markers of the networks that learnt, or of some."""
     rows = counted(networks) if chosen is None else chosen
-    accuracy = np.asarray(networks["ood_accuracy"].values, dtype=float)
     every = Table(
         np.asarray(networks["value"].transpose("network", "marker", "position").values, dtype=float),
-        accuracy >= COMPOSING,
-        accuracy,
+        np.asarray(networks["ood_accuracy"].values, dtype=float) >= COMPOSING,
         np.asarray(networks["decoder"].values, dtype=str),
         np.asarray(networks["code"].values, dtype=str),
         np.asarray(networks["arm"].values, dtype=str),
@@ -210,11 +203,6 @@ class Choice:
     strength: np.ndarray
     """Mean AUROC over the others, of that sign."""
 
-    def taken(self, numbers: np.ndarray) -> np.ndarray:
-        """Of numbers by architecture, marker and position, those at the chosen position."""
-        chosen = np.take_along_axis(numbers, np.maximum(self.position, 0)[..., None], axis=-1)[..., 0]
-        return np.where(self.position < 0, np.nan, chosen)
-
 
 def chosen_elsewhere(scores: np.ndarray, signs: np.ndarray | None = None) -> Choice:
     """For each architecture, position and sign of every marker from the AUROCs of all others.
@@ -238,7 +226,8 @@ def left_out(scores: np.ndarray, signs: np.ndarray | None = None) -> np.ndarray:
     if scores.shape[-3] < 2:
         return np.full((*scores.shape[:-3], scores.shape[-2]), np.nan)
     choice = chosen_elsewhere(scores, signs)
-    own = choice.taken(scores)
+    own = np.take_along_axis(scores, np.maximum(choice.position, 0)[..., None], axis=-1)[..., 0]
+    own = np.where(choice.position < 0, np.nan, own)
     return mean(np.where(choice.sign > 0, own, 1 - own), -2)
 
 
@@ -251,36 +240,6 @@ def overall(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     position = np.where(np.isfinite(average), np.abs(average - 0.5), -1.0).argmax(axis=-1)
     best = np.take_along_axis(average, position[:, None], axis=-1)[:, 0]
     return np.where(np.isfinite(best), position, -1), np.where(best < 0.5, -1.0, 1.0)
-
-
-def spearman(table: Table) -> np.ndarray:
-    """Rank correlation with OOD accuracy at the position and sign chosen as for the AUROC; mean over architectures.
-
-    Within one code; codes of an architecture count by their networks.
-    """
-    scores = aurocs(table)[0]
-    if len(scores) < 2:
-        return np.full(table.values.shape[1], np.nan)
-    correlations = np.full(scores.shape, np.nan)
-    for number, name in enumerate(table.scored):
-        own = table.part((table.architecture == name) & with_pairs(table))
-        for place in np.ndindex(*scores.shape[1:]):
-            correlations[(number, *place)] = _correlation(own.values[(slice(None), *place)], own.accuracy, own.code)
-    choice = chosen_elsewhere(scores)
-    return mean(choice.sign * choice.taken(correlations), 0)
-
-
-def _correlation(values: np.ndarray, accuracy: np.ndarray, code: np.ndarray) -> float:
-    """Spearman's, within each code, weighted by networks; NaN where nothing differs in any."""
-    from scipy.stats import spearmanr
-
-    total, networks = 0.0, 0
-    for own in np.unique(code):
-        there = np.isfinite(values) & (code == own)
-        if len(np.unique(values[there])) > 1 and len(np.unique(accuracy[there])) > 1:
-            total += there.sum() * float(spearmanr(values[there], accuracy[there]).statistic)
-            networks += int(there.sum())
-    return total / networks if networks else float("nan")
 
 
 def more_telling(scores: np.ndarray, marker: int) -> np.ndarray:

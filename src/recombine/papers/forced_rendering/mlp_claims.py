@@ -95,12 +95,6 @@ def cnn_contrast_alternatives(data: Data) -> dict[str, Sample]:
     return cases
 
 
-def mlp_contrast_alternatives(data: Data) -> dict[str, Sample]:
-    """At the output, and MLPs of other depths."""
-    cases = {f"{code}, MLP, at the output": _inside(_mlps(data, code), at_output) for code in CODES}
-    return cases | {name: _inside(own) for code in CODES for name, own in _other_mlps(data, code).items()}
-
-
 # -- how much and how evenly factorization is lost -------------------------------------------------------------------
 
 
@@ -139,7 +133,10 @@ CLAIMS = (
                     MAJORITY,
                 ),
                 lambda data: {f"{code}, MLP": _inside(_mlps(data, code)) for code in CODES},
-                mlp_contrast_alternatives,
+                lambda data: {
+                    **{f"{code}, MLP, at the output": _inside(_mlps(data, code), at_output) for code in CODES},
+                    **{name: _inside(own) for code in CODES for name, own in _other_mlps(data, code).items()},
+                },
             ),
             Statement(
                 effect("fall of factorization F, first hidden stage to output, MLP less CNN", LEAST_FALL),

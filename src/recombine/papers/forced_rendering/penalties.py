@@ -116,19 +116,16 @@ class PenaltyStudy(Study[Settings]):
         dims = ("arm", "vectors")
         result = keep_first(tabulate(trials, dims, measured, stage_dims()), "log_volume").drop_vars("mean_log_volume")
         inner = {"embedding": ("factor", "value", "row", "column")}
-        pictures = tabulate(_drawn(trials), ("arm",), lambda batch: {"embedding": _embeddings(batch)}, inner)
+        # those that figures show: the images of all arms would be most of the Dataset
+        shown = {(arm,): [trials.pictured_run(arm, UNIT)] for arm in (NONE, BOTH)}
+        drawn = Trials(trials.preset, trials.device, shown)
+        pictures = tabulate(drawn, ("arm",), lambda batch: {"embedding": _embeddings(batch)}, inner)
         preset = trials.preset
         return result.assign(
             embedding=pictures["embedding"].isel(seed=0, drop=True), **grid_variables(trials.first.spec)
         ).assign_coords(factor=["x", "y"]).assign_attrs(base_attributes(
             trials, size=preset.penalty_size, other_size=preset.penalty_other_size, sigma=preset.penalty_sigma
         ))  # fmt: skip
-
-
-def _drawn(trials: Trials[Settings]) -> Trials[Settings]:
-    """The runs whose embeddings figures show; the images of all arms would be most of the Dataset."""
-    runs = {(arm,): [trials.pictured_run(arm, UNIT)] for arm in ARMS if arm in (NONE, BOTH)}
-    return Trials(trials.preset, trials.device, runs)
 
 
 def embedding_scores(images: Tensor) -> dict[str, Tensor]:

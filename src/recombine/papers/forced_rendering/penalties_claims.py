@@ -45,23 +45,6 @@ def conventions(data: Data) -> dict[str, str]:
 # -- C7: embeddings ----------------------------------------------------------------------------------------------------
 
 
-def rank_ratio_otherwise(data: Data) -> dict[str, Sample]:
-    """Other conventions, and the variance penalty alone."""
-    others = {name: _rank_ratio(data, BOTH, convention) for name, convention in conventions(data).items()}
-    return {**others, "variance only": _rank_ratio(data, VARIANCE, UNIT)}
-
-
-def alignment_gain_otherwise(data: Data) -> dict[str, Sample]:
-    """Other conventions, the variance penalty alone, bands of any strength, and bands farther off."""
-    others = {name: _alignment_gain(data, BOTH, convention) for name, convention in conventions(data).items()}
-    return {
-        **others,
-        "variance only": _alignment_gain(data, VARIANCE, UNIT),
-        "bands of any strength": _alignment_gain(data, BOTH, UNIT, "aligned_any"),
-        "within 3 px": _alignment_gain(data, BOTH, UNIT, "aligned_wide"),
-    }
-
-
 def _rank_ratio(data: Data, arm: str, convention: str) -> Sample:
     own, none = networks(data, arm, convention), networks(data, NONE, convention)
     return sample(own["rank"] / none["rank"], own, none)
@@ -117,12 +100,10 @@ def compared(criterion: Criterion, region: str, larger: str, smaller: str) -> St
     All networks that count put their training bumps in place, so that accuracy there tells nothing.
     """
 
-    def cases(data: Data) -> Mapping[str, Sample]:
-        return {"": _decades(data, UNIT, region, larger, smaller)}
-
     def alternatives(data: Data) -> Mapping[str, Sample]:
         pair = f"{larger} over {smaller}"
-        missed = ratio(_misses, networks(data, larger), networks(data, smaller))
+        pair_of_arms = networks(data, larger), networks(data, smaller)
+        missed = ratio(lambda own: (1 - own["ood_accuracy"]).clip(min=FEWEST_MISSES), *pair_of_arms)
         return {
             f"{pair}, medians": _with_median(_decades(data, UNIT, region, larger, smaller)),
             **({f"{pair}, bumps out of place": missed} if region == "ood" else {}),
@@ -132,15 +113,7 @@ def compared(criterion: Criterion, region: str, larger: str, smaller: str) -> St
             },
         }
 
-    return Statement(criterion, cases, alternatives)
-
-
-def accuracy_otherwise(data: Data) -> dict[str, Sample]:
-    """Other conventions."""
-    return {
-        "median": _with_median(_accuracy(data, UNIT)),
-        **{name: _accuracy(data, convention) for name, convention in conventions(data).items()},
-    }
+    return Statement(criterion, lambda data: {"": _decades(data, UNIT, region, larger, smaller)}, alternatives)
 
 
 def median(values: np.ndarray) -> Resampled:
@@ -159,11 +132,6 @@ def _with_median(usual: Sample) -> Sample:
     return Sample(usual.values, usual.learnt, usual.trained, median)
 
 
-def _misses(own: xarray.Dataset) -> xarray.DataArray:
-    """Share of held-out bumps that are out of place."""
-    return (1 - own["ood_accuracy"]).clip(min=FEWEST_MISSES)
-
-
 def _accuracy(data: Data, convention: str) -> Sample:
     return measured(networks(data, BOTH, convention), "ood_accuracy")
 
@@ -177,7 +145,10 @@ CLAIMS = (
             Statement(
                 below("effective rank of embeddings, with penalties over without", 0.5),
                 lambda data: {"both penalties": _rank_ratio(data, BOTH, UNIT)},
-                rank_ratio_otherwise,
+                lambda data: {
+                    **{name: _rank_ratio(data, BOTH, own) for name, own in conventions(data).items()},
+                    "variance only": _rank_ratio(data, VARIANCE, UNIT),
+                },
             ),
             Statement(
                 effect(
@@ -185,7 +156,12 @@ CLAIMS = (
                     0.3,
                 ),
                 lambda data: {"both penalties": _alignment_gain(data, BOTH, UNIT)},
-                alignment_gain_otherwise,
+                lambda data: {
+                    **{name: _alignment_gain(data, BOTH, own) for name, own in conventions(data).items()},
+                    "variance only": _alignment_gain(data, VARIANCE, UNIT),
+                    "bands of any strength": _alignment_gain(data, BOTH, UNIT, "aligned_any"),
+                    "within 3 px": _alignment_gain(data, BOTH, UNIT, "aligned_wide"),
+                },
             ),
         ),
         studies=("penalties",),
@@ -226,7 +202,10 @@ CLAIMS = (
             Statement(
                 above("held-out accuracy with both penalties", 0.9),
                 lambda data: {"both penalties": _accuracy(data, UNIT)},
-                accuracy_otherwise,
+                lambda data: {
+                    "median": _with_median(_accuracy(data, UNIT)),
+                    **{name: _accuracy(data, convention) for name, convention in conventions(data).items()},
+                },
             ),
         ),
         studies=("penalties",),

@@ -17,9 +17,7 @@ from recombine.reproduction.criteria import effect
 
 def _less_failing(data: Data, name: str, sign: int, words: str = "") -> dict[str, Sample]:
     """A number of composing networks less that of failing ones, or the other way round for a sign of −1."""
-    pairs = {
-        arm: [data["regimes"].sel(arm=own) for own in pair] for arm, pair in zip(RIVALS, RIVALS.items(), strict=True)
-    }
+    pairs = {pair[0]: [data["regimes"].sel(arm=arm) for arm in pair] for pair in RIVALS.items()}
     return {f"{arm}{words}": difference(name, *own[::sign]) for arm, own in pairs.items()}
 
 

@@ -36,13 +36,8 @@ def regimes_figure(result: xarray.Dataset) -> Figure:
             strict=True,
         ):
             bar_groups(ax, arms, {arm: result[name].sel(arm=arm).values for arm in arms}, COLORS)
-            ax.set_xticks(
-                range(len(arms)),
-                [arm.replace(", ", ",\n").replace(" and ", "\nand ") for arm in arms],
-                rotation=35,
-                ha="right",
-                fontsize=7,
-            )
+            ticks = [arm.replace(", ", ",\n").replace(" and ", "\nand ") for arm in arms]
+            ax.set_xticks(range(len(arms)), ticks, rotation=35, ha="right", fontsize=7)
             dotted = result.get(f"ideal_{name}", 0 * result["ideal_schmidt_rank"])  # the distance to itself is 0
             for k, ideal in enumerate(dotted.values):
                 ax.plot([k - 0.42, k + 0.42], [ideal] * 2, color="black", linestyle=":", linewidth=1.2)

@@ -48,8 +48,6 @@ from recombine.tasks.rotation import RotationTask
 ONE, MANY = "one digit", "many digits"
 INPUT = "input"
 """The stage that is the code."""
-INPUT_STAGES = 1
-"""How many stages the code is, the first ones."""
 OUTPUT, BLEND, TRUTH = "output_image", "blend_image", "truth_image"
 """Pictures across the gap, as they are kept."""
 
@@ -151,29 +149,22 @@ def _angles(batch: Batch, prefix: str = "") -> dict[str, Any]:
 
 def _over_angles(batch: Batch) -> dict[str, Any]:
     """Scores, errors of the digit with the gap, and what its outputs there are made of."""
-    errors, (low, high) = _errors(batch)[:, 0], gap_edges(_task(batch))
-    middle = int((_task(batch).grid.factors[-1].values - (low + high) / 2).abs().argmin())
+    task, errors = _task(batch), _errors(batch)[:, 0]
+    low, high = gap_edges(task)
+    nearest = int((task.grid.factors[-1].values - (low + high) / 2).abs().argmin())
+    angles, edges = gap_angles(task), edge_images(task)
+    values = first_digit(task, angles)
+    drawn, truths = batch.outputs(values), task.render(values)
+    parts = (torch.isin(angles, middle_angles(task, *margin)) for margin in ((), (INNER,)))
+    weights, inner = (edge_regression(drawn[:, part], truths[part], edges) for part in parts)
     return {
         "id_over_blank": batch.scores["id_over_blank"],
         "ood_over_blank": batch.scores["ood_over_blank"],
         "error": errors,
-        "mid_gap_error": errors[:, middle],
-        **_weights(batch),
-    }
-
-
-def _weights(batch: Batch) -> dict[str, Tensor]:
-    """Regressions of outputs inside the gap."""
-    task = _task(batch)
-    angles, edges = gap_angles(task), edge_images(task)
-    values = first_digit(task, angles)
-    drawn, truths = batch.outputs(values), task.render(values)
-    middle, inner = (torch.isin(angles, middle_angles(task, *margin)) for margin in ((), (INNER,)))
-    weights, nearest = (edge_regression(drawn[:, part], truths[part], edges) for part in (middle, inner))
-    return {
+        "mid_gap_error": errors[:, nearest],
         "edges_less_truth": weights.edges_less_truth,
-        "edges_less_truth_inner": nearest.edges_less_truth,
-        "blend_less_truth": blend_regression(drawn, truths, linear_blend(task, angles)).edges_less_truth,
+        "edges_less_truth_inner": inner.edges_less_truth,
+        "blend_less_truth": blend_regression(drawn, truths, linear_blend(task, angles)),
         "truth_weight": weights.truth.mean(dim=-1),
         "edges_weight": (weights.before + weights.after).mean(dim=-1),
         "explained": weights.explained.mean(dim=-1),

@@ -11,16 +11,14 @@ tasks are paired by their numbers, which have nothing to do with one another.
 
 from __future__ import annotations
 
-import numpy as np
 import xarray
 
-from recombine.papers.forced_rendering.rotation import INPUT_STAGES, MANY, ONE
-from recombine.papers.forced_rendering.samples import difference, measured
+from recombine.papers.forced_rendering.controls import FAILING
+from recombine.papers.forced_rendering.rotation import MANY, ONE
+from recombine.papers.forced_rendering.samples import decades, difference, measured
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, effect
 
-FAILING = "failing"
-"""Arm of the control study with the bump-coded CNN."""
 PREFIX = "many_"
 
 
@@ -34,7 +32,9 @@ def otherwise_blended(data: Data) -> dict[str, Sample]:
     if many is not None:
         samples[MANY] = measured(many, "edges_less_truth")
     if "controls" in data and FAILING in data["controls"]["arm"].values:
-        pair = _paired(data["controls"].sel(arm=FAILING), own)
+        bumps = data["controls"].sel(arm=FAILING)
+        count = min(bumps.sizes["seed"], own.sizes["seed"])
+        pair = (part.isel(seed=slice(count)) for part in (bumps, own))
         samples["roughness of stages, bump task's less rotation's (decades)"] = difference(_rougher_inside, *pair)
     return samples
 
@@ -58,15 +58,8 @@ def _many(data: Data) -> xarray.Dataset | None:
 
 def _rougher_inside(networks: xarray.Dataset) -> xarray.DataArray:
     """log10 of the roughness of log10 volume inside the hold-out over outside, mean over stages but the input."""
-    ratio = (networks["roughness_held"] / networks["roughness_kept"]).isel(stage=slice(INPUT_STAGES, None))
-    decades: xarray.DataArray = xarray.apply_ufunc(np.log10, ratio)
-    return decades.mean("stage")
-
-
-def _paired(*parts: xarray.Dataset) -> list[xarray.Dataset]:
-    """Networks of the same numbers."""
-    count = min(part.sizes["seed"] for part in parts)
-    return [part.isel(seed=slice(count)) for part in parts]
+    inside = decades(networks["roughness_held"], networks["roughness_kept"])
+    return inside.isel(stage=slice(1, None)).mean("stage")
 
 
 CLAIMS = (

@@ -175,19 +175,14 @@ def embeddings() -> dict[str, Embed]:
     try:
         mapper = import_module("umap").UMAP
     except (ImportError, AttributeError):
-        return {COMPONENTS: first_components}
+        return {COMPONENTS: lambda scores: scores[:, :2]}
 
     def embed(scores: np.ndarray) -> np.ndarray:
         neighbours = min(len(scores) - 1, max(FEWEST_NEIGHBOURS, round(NEIGHBOURS * len(scores))))
         mapped = mapper(n_neighbors=neighbours, n_components=2, random_state=0, n_jobs=1)
         return np.asarray(mapped.fit_transform(scores))
 
-    return {UMAP: embed, COMPONENTS: first_components}
-
-
-def first_components(scores: np.ndarray) -> np.ndarray:
-    """The two leading ones."""
-    return scores[:, :2]
+    return {UMAP: embed, COMPONENTS: lambda scores: scores[:, :2]}
 
 
 FIGURES = (FigureSpec("fig9", "A gap in rotation", ("rotation",), rotation_figure, rotation_caption),)

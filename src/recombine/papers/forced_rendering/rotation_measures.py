@@ -89,19 +89,6 @@ class EdgeWeights:
         return (self.before + self.after - self.truth).mean(dim=-1)
 
 
-@dataclass(frozen=True)
-class BlendWeights:
-    """Weights of truth and linear blend, shared by all angles."""
-
-    truth: Float[Tensor, "*member"]
-    blend: Float[Tensor, "*member"]
-
-    @property
-    def edges_less_truth(self) -> Float[Tensor, "*member"]:
-        """The blend's weight less the truth's."""
-        return self.blend - self.truth
-
-
 def middle_angles(task: RotationTask, margin: float = MARGIN) -> Float[Tensor, " angle"]:
     """The held-out angles of the first digit that are at least a share of the gap away from its edges."""
     angles, (low, high) = gap_angles(task), gap_edges(task)
@@ -128,11 +115,11 @@ def blend_regression(
     drawn: Float[Tensor, "*member angle y x"],
     truths: Float[Tensor, "angle y x"],
     blends: Float[Tensor, "angle y x"],
-) -> BlendWeights:
-    """Regress all outputs together on truths and linear blends (`linear_blend`): one weight per network and image."""
+) -> Float[Tensor, "*member"]:
+    """Regress all outputs together on truths and linear blends (`linear_blend`): a blend's weight less the truth's."""
     known = torch.stack([truths, blends]).flatten(1).to(drawn.device)
     (truth, blend), _ = _least_squares(drawn.flatten(-3), known)
-    return BlendWeights(truth, blend)
+    return blend - truth
 
 
 def _least_squares(

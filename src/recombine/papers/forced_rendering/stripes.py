@@ -133,12 +133,6 @@ def band_scores(maps: Tensor, channels: int) -> dict[str, Tensor]:
     }
 
 
-def pictured_maps(maps: Tensor, count: int) -> np.ndarray[Any, Any]:
-    """Of one member, the maps that vary most."""
-    chosen = maps[0].var(dim=(-2, -1)).argsort(descending=True)[:count]
-    return maps[0, chosen].cpu().numpy().astype(np.float32)
-
-
 NEURONS = 8
 """First-stage neurons shown (Fig. 4e)."""
 SOME, MANY = 50, 100
@@ -205,9 +199,10 @@ class StripeStudy(Study[Settings]):
         result = tabulate(trials, ("family", "bumps"), measured, {**stage_dims(), "drawing": DRAWING})
         spec = trials.first.spec
         stripes = spec.task.render(spec.task.isolated_values())
-        pictured = Batch([trials.pictured_run(WITH, preset.some_bumps)], trials.device)
+        maps = first_stage_maps(Batch([trials.pictured_run(WITH, preset.some_bumps)], trials.device))[0]
+        most_varying = maps[maps.var(dim=(-2, -1)).argsort(descending=True)[:NEURONS]]
         return with_positions(result, spec, "log_volume").drop_vars("mean_log_volume").assign(
-            activation=(("neuron", "y", "x"), pictured_maps(first_stage_maps(pictured), NEURONS)),
+            activation=(("neuron", "y", "x"), most_varying.cpu().numpy().astype(np.float32)),
             stripe_image=(("stripe", "row", "column"), stripes.numpy().astype(np.float32)),
         ).assign_attrs(base_attributes(
             trials, size=preset.size, shown=preset.some_bumps, many=preset.many_bumps, full=preset.samples,

@@ -55,17 +55,6 @@ def with_bumps(bumps: int) -> str:
 # -- C10: composing ----------------------------------------------------------------------------------------------------
 
 
-def additivity_otherwise(data: Data) -> dict[str, Sample]:
-    """Over points well inside, and with what the network itself draws for either factor alone."""
-    if 0 not in added(data):
-        return {}
-    own = striped(data, 0)
-    return {
-        "interior only": measured(own, "additive_inside"),
-        "unweighted D(x, ∅) + D(∅, y)": measured(own, "additive_unweighted"),
-    }
-
-
 def gain_with_other_numbers(data: Data) -> dict[str, Sample]:
     """Other numbers of bumps, each against as many without stripes; against all training bumps; and shares.
 
@@ -109,7 +98,8 @@ def excess_otherwise(data: Data) -> dict[str, Sample]:
     excess = full["spread_excess"] - own["spread_excess"]
     for stage in hidden_stages(excess):
         cases[f"layer {stage - 1}"] = sample(excess.isel(stage=stage), full, own)
-    return {**cases, "median |Laplacian| in the hold-out, log10 ratio": ratio(_roughness_held, full, own)}
+    rough = ratio(lambda part: part["roughness_held"].isel(stage=slice(1, None)).mean("stage"), full, own)
+    return {**cases, "median |Laplacian| in the hold-out, log10 ratio": rough}
 
 
 def excess_of_controls(data: Data) -> dict[str, Sample]:
@@ -128,29 +118,10 @@ def _excess(data: Data, bumps: int) -> Sample:
     return difference(spread_excess, all_bumps(data), striped(data, bumps))
 
 
-def _roughness_held(networks: xarray.Dataset) -> xarray.DataArray:
-    """Mean over all stages but the input, whose value is given."""
-    return networks["roughness_held"].isel(stage=slice(1, None)).mean("stage")
-
-
 def hidden_stages(values: xarray.DataArray) -> list[int]:
     """Numbers of the hidden stages that any network has."""
     present = np.flatnonzero(values.notnull().any("seed").values)
     return [int(stage) for stage in present if 0 < stage < present[-1]]
-
-
-# -- C22: the first stage ----------------------------------------------------------------------------------------------
-
-
-def first_stage_otherwise(data: Data) -> dict[str, Sample]:
-    """Orientation and alignment, a plain mean over units, and other numbers of bumps."""
-    others = [bumps for bumps in added(data) if bumps != some(data)]
-    return {
-        "orientation": _less_all_bumps(data, "first_orientation", some(data)),
-        "alignment": _less_all_bumps(data, "first_alignment", some(data)),
-        "all units alike": _less_all_bumps(data, lambda own: first_hidden(own["stripe_index"]), some(data)),
-        **{with_bumps(bumps): _less_all_bumps(data, "first_band", bumps) for bumps in others},
-    }
 
 
 # -- C23: per cent -----------------------------------------------------------------------------------------------------
@@ -193,7 +164,14 @@ CLAIMS = (
             Statement(
                 above("variance of their held-out outputs explained by the best sum of the two training stripes", 0.5),
                 lambda data: _score(data, "additive", [0]),
-                additivity_otherwise,
+                lambda data: (
+                    {
+                        "interior only": measured(striped(data, 0), "additive_inside"),
+                        "unweighted D(x, ∅) + D(∅, y)": measured(striped(data, 0), "additive_unweighted"),
+                    }
+                    if 0 in added(data)
+                    else {}
+                ),
             ),
             Statement(
                 below("held-out error over blank with many bumps", 0.5),
@@ -234,7 +212,16 @@ CLAIMS = (
             Statement(
                 effect("band index of first-stage maps, stripes and bumps less bumps alone", 0.1),
                 lambda data: {with_bumps(some(data)): _less_all_bumps(data, "first_band", some(data))},
-                first_stage_otherwise,
+                lambda data: {
+                    "orientation": _less_all_bumps(data, "first_orientation", some(data)),
+                    "alignment": _less_all_bumps(data, "first_alignment", some(data)),
+                    "all units alike": _less_all_bumps(data, lambda own: first_hidden(own["stripe_index"]), some(data)),
+                    **{
+                        with_bumps(bumps): _less_all_bumps(data, "first_band", bumps)
+                        for bumps in added(data)
+                        if bumps != some(data)
+                    },
+                },
             ),
         ),
         studies=("stripes",),

@@ -139,11 +139,7 @@ def signal_scores(task: Task, drawn: Tensor, averaged: Tensor | None = None) -> 
 
     Without `averaged`, D(x̄) + D(ȳ) at every grid point, there are no numbers of that.
     """
-    return {
-        **_combinations(task, drawn, averaged),
-        **_kernels(task, drawn),
-        **_peaks(task, drawn),
-    }
+    return {**_combinations(task, drawn, averaged), **_kernels(task, drawn), **_peaks(task, drawn)}
 
 
 def _combinations(task: Task, drawn: Tensor, averaged: Tensor | None) -> dict[str, Tensor]:
@@ -169,10 +165,7 @@ def _kernels(task: Task, drawn: Tensor) -> dict[str, Tensor]:
     fits = _fits(torch.stack(list(grams.values())), shape, held, inner)
     contrasts = {name: block_contrast(gram, points, held) for name, gram in grams.items()}
     contrasts[FULL_MATRIX] = block_contrast(grams[COSINE], points)
-    return {
-        **fits,
-        "block_contrast": torch.stack([contrasts[name] for name in CONTRASTS], dim=1),
-    }
+    return {**fits, "block_contrast": torch.stack([contrasts[name] for name in CONTRASTS], dim=1)}
 
 
 def _fits(grams: Tensor, shape: tuple[int, ...], held: Tensor, inner: Tensor) -> dict[str, Tensor]:
@@ -263,16 +256,11 @@ def _panels(found: Signals) -> Tensor:
     parts = [found.of(part[at]) for part in averaged_codes(codes, task.code_sizes, codes[~held])]
     shares = (found.points == found.points[at]).any(dim=1) & ~held
     drawn, truth = found.drawn[:, at], found.truth[at].expand(len(found.batch), -1, -1)
-    rows = [drawn, _best_sum(drawn, found.truth[shares]), *parts, truth]
-    return torch.cat(rows, dim=1).unflatten(2, task.image_shape)
-
-
-def _best_sum(outputs: Tensor, memories: Tensor) -> Tensor:
-    """The non-negative combination of memories, `[memory, pixel]`, nearest to outputs, `[member, row, pixel]`."""
-    gram = memories @ memories.mT
-    products = outputs @ memories.mT
+    memories = found.truth[shares]
+    gram, products = memories @ memories.mT, drawn @ memories.mT
     weights = nonnegative_weights(gram.expand(*products.shape, len(gram)), products)
-    return (weights @ memories.double()).to(outputs.dtype)
+    rows = [drawn, (weights @ memories.double()).to(drawn.dtype), *parts, truth]
+    return torch.cat(rows, dim=1).unflatten(2, task.image_shape)
 
 
 def _matrix_order(task: Task) -> tuple[Tensor, int]:

@@ -59,29 +59,7 @@ def superposition_alternatives(data: Data) -> dict[str, Sample]:
     return {**samples, **_others(data, superposed, *CODES)}
 
 
-# -- C3: the kernel --------------------------------------------------------------------------------------------------
-
-
-def kernel_alternatives(data: Data) -> dict[str, Sample]:
-    """Other similarities and rows, against each rival alone, and the rate code."""
-    others = [name for name in SIMILARITIES if name != COSINE]
-    return {
-        **{f"bump, {name}": _of(data, partial(over_rivals, similarity=name)) for name in others},
-        "bump, less the product kernel alone": _of(data, over_product),
-        "bump, less the radial kernel alone": _of(data, over_radial),
-        "rate": _of(data, binary_kernel, "rate"),
-    }
-
-
-# -- C14: blocks -----------------------------------------------------------------------------------------------------
-
-
-def block_alternatives(data: Data) -> dict[str, Sample]:
-    """Other similarities, the full matrix, dark bumps."""
-    samples = {name: _bump_less_rate(data, partial(contrast, blocks=name)) for name in CONTRASTS if name != COSINE}
-    for name in CONTRASTS:
-        samples[f"{name}, dark bumps"] = _bump_less_rate(data, partial(contrast, blocks=name), DARK)
-    return samples
+# -- C3: the kernel, C14: blocks -------------------------------------------------------------------------------------
 
 
 def _bump_less_rate(data: Data, statistic: Statistic, decoder: str = CNN_ARM) -> Sample:
@@ -160,7 +138,12 @@ CLAIMS = (
             Statement(
                 effect("correlation of the OR kernel less that of the better of product and radial kernels", 0.05),
                 lambda data: {"bump": _of(data, binary_kernel)},
-                kernel_alternatives,
+                lambda data: {
+                    **{f"bump, {name}": _of(data, partial(over_rivals, similarity=name)) for name in SIMILARITIES[1:]},
+                    "bump, less the product kernel alone": _of(data, over_product),
+                    "bump, less the radial kernel alone": _of(data, over_radial),
+                    "rate": _of(data, binary_kernel, "rate"),
+                },
                 lambda data: less_controls(data, over_rivals),
             ),
         ),
@@ -175,7 +158,13 @@ CLAIMS = (
             Statement(
                 effect("block contrast, bump less rate code", 0.1),
                 lambda data: {COSINE: _bump_less_rate(data, contrast)},
-                block_alternatives,
+                lambda data: {
+                    **{name: _bump_less_rate(data, partial(contrast, blocks=name)) for name in CONTRASTS[1:]},
+                    **{
+                        f"{name}, dark bumps": _bump_less_rate(data, partial(contrast, blocks=name), DARK)
+                        for name in CONTRASTS
+                    },
+                },
             ),
         ),
         studies=("superposition",),

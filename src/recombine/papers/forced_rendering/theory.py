@@ -38,7 +38,6 @@ from recombine.papers.forced_rendering.stripes import Settings as StripeSettings
 from recombine.reproduction.measuring import TRAINED, Batch, base_attributes, tabulate
 from recombine.reproduction.preset import Count, Positive, Seeds
 from recombine.reproduction.study import Arm, Study, Trials
-from recombine.specs import RunSpec
 from recombine.tasks import BumpTask
 from recombine.theory.factorization import nonlinear_factorization
 from recombine.theory.learnt import learnt_complexity, pixel_ranks
@@ -122,24 +121,17 @@ class TheoryStudy(Study[Settings]):
         result = tabulate(with_untrained(trials, INITIAL), ("arm",), measured, {**STAGE_DIMS, **PRODUCT_DIMS})
         untrained = result["arm"].isin(list(INITIAL))
         attributes = base_attributes(trials, size=trials.preset.size, epsilon=trials.preset.theory_epsilon)
-        places = _landmarks(trials.first.spec)
-        result = result.assign(
-            {TRAINED: result[TRAINED].where(~untrained, 0.0), "landmark_place": ("landmark", [*places.values()])}
-        )
-        return result.assign_coords(landmark=list(places)).assign_attrs(attributes)
+        task = trials.first.spec.task
+        assert isinstance(task, BumpTask)
+        known = landmarks(task.grid.shape, bump=task.sigma)
+        places = ("landmark", [float(place) for place in known.values()])
+        result = result.assign({TRAINED: result[TRAINED].where(~untrained, 0.0), "landmark_place": places})
+        return result.assign_coords(landmark=list(known)).assign_attrs(attributes)
 
 
 def matched_depth(preset: Settings) -> int:
     """Of the MLP with as many stages as the CNN, or the one nearest to it."""
     return min(preset.mlp_depths, key=lambda depth: (abs(depth - preset.depth - 1), depth))
-
-
-def _landmarks(spec: RunSpec) -> dict[str, float]:
-    """Where known kernels lie on the axis from the delta kernel to additive ones."""
-    task = spec.task
-    sigma = task.sigma if isinstance(task, BumpTask) else 1.0
-    known = landmarks(task.grid.shape, bump=sigma)
-    return {name: float(place) for name, place in known.items()}
 
 
 # -- products --------------------------------------------------------------------------------------------------------
@@ -193,7 +185,12 @@ def stage_columns(batch: Batch, flow_steps: int) -> dict[str, np.ndarray]:
     columns: dict[str, list[Tensor]] = {}
     for stage, last in _with_last_hidden(stages):
         own = {name: value for name, (value,) in registered_profile([stage], STAGE_COLUMNS).columns.items()}
-        own[FLOW] = _flow_score(stage, flow_steps) if last else torch.full((len(batch),), torch.nan)
+        own[FLOW] = torch.full((len(batch),), torch.nan)
+        if last:
+            flow = nonlinear_factorization(
+                stage.coordinates, stage.grid.shape, stage.held_out, steps=flow_steps, permutations=0
+            )
+            own[FLOW] = torch.minimum(flow.score, flow.recovered)
         for name, value in own.items():
             columns.setdefault(name, []).append(value.reshape(len(batch), -1).mean(dim=1).cpu())
     return {name: torch.stack(rows, dim=1).float().cpu().numpy() for name, rows in columns.items()}
@@ -208,13 +205,6 @@ def _with_last_hidden(stages: Iterator[Stage]) -> Iterator[tuple[Stage, bool]]:
             yield waiting.pop(0), False
     yield waiting[0], True
     yield waiting[1], False
-
-
-def _flow_score(stage: Stage, steps: int) -> Tensor:
-    result = nonlinear_factorization(
-        stage.coordinates, stage.grid.shape, stage.held_out, steps=steps, permutations=0
-    )  # fmt: skip
-    return torch.minimum(result.score, result.recovered)
 
 
 STUDY = TheoryStudy()

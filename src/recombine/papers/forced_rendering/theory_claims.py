@@ -18,7 +18,7 @@ from operator import itemgetter
 import xarray
 
 from recombine.papers.forced_rendering.samples import PerSeed, difference
-from recombine.papers.forced_rendering.theory import COMPOSING, FAMILIES, INITIAL
+from recombine.papers.forced_rendering.theory import COMPOSING, FAMILIES, FLOW, INITIAL
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import Criterion, effect
 from recombine.reproduction.tables import first_hidden, last_hidden, mean_of_hidden
@@ -84,11 +84,6 @@ def linear_split(networks: xarray.Dataset) -> xarray.DataArray:
     return mean_of_hidden(clipped(networks["linear_factorization"]))
 
 
-def nonlinear_split(networks: xarray.Dataset) -> xarray.DataArray:
-    """Score of the flow at the last hidden stage, the only one that has it."""
-    return clipped(networks["nonlinear_factorization"]).max("stage")
-
-
 def at(place: Place, name: str) -> PerSeed:
     """A number at a stage."""
     return lambda networks: place(networks[name])
@@ -147,7 +142,8 @@ CLAIMS = (
                 minus(linear_split),
                 {
                     "last hidden stage": lambda own: -last_hidden(clipped(own["linear_factorization"])),
-                    "last hidden stage, after a flow": minus(nonlinear_split),
+                    # the last hidden stage is the only one with a flow
+                    "last hidden stage, after a flow": lambda own: -clipped(own[FLOW]).max("stage"),
                     "output": lambda own: -at_output(clipped(own["linear_factorization"])),
                 },
             ),

@@ -114,11 +114,6 @@ class Threshold:
     """Share of the resamples whose threshold is infinite."""
 
 
-def exact_threshold(value: float, resamples: int) -> Threshold:
-    """A threshold that no curve is needed for."""
-    return Threshold("exact", value, value, value, np.full(resamples, value))
-
-
 def no_threshold(outcome: Outcome, resamples: int, *shape: float) -> Threshold:
     """None, and why."""
     return Threshold(outcome, np.nan, np.nan, np.nan, np.full(resamples, np.nan), *shape)

@@ -23,13 +23,7 @@ import torch
 from recombine.decoders import CNN
 from recombine.errors import InvalidValue
 from recombine.papers.forced_rendering.presets import WithLearningRate
-from recombine.papers.forced_rendering.threshold_curves import (
-    Threshold,
-    exact_threshold,
-    fitted,
-    no_threshold,
-    threshold,
-)
+from recombine.papers.forced_rendering.threshold_curves import Threshold, fitted, no_threshold, threshold
 from recombine.reproduction.intervals import CONFIDENCE, TrimmedMean
 from recombine.reproduction.preset import Count, Several
 from recombine.reproduction.study import DONE
@@ -250,7 +244,8 @@ class Cell:
     def threshold(self, points: Points, generator: np.random.Generator, device: torch.device) -> Threshold:
         """Where the accuracy of networks that learnt reaches the target."""
         if self.suffices(points):
-            return exact_threshold(float(self.stripes), RESAMPLES)
+            exact = float(self.stripes)
+            return Threshold("exact", exact, exact, exact, np.full(RESAMPLES, exact))
         if len(np.unique(points.examples)) < FEWEST:
             return no_threshold("too few networks", RESAMPLES)
         return threshold(

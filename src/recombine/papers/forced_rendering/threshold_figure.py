@@ -46,7 +46,11 @@ def threshold_panel(ax: Axes, result: xarray.Dataset, *, legend: bool = True) ->
     ax.set_ylim(bottom / 1.2, 1.5 * top)
     if legend:
         beside: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.02), "borderaxespad": 0.0}
-        ax.legend(handles=protocol_legend(protocols), fontsize=6.5, handlelength=1.6, labelspacing=0.45, **beside)
+        styles = {spelt(name): protocol_style(name, BUMPS) for name in protocols}
+        for style in styles.values():
+            del style["elinewidth"]
+        handles = [*(Line2D([], [], label=label, **own) for label, own in styles.items()), *family_legend()[1:]]
+        ax.legend(handles=handles, fontsize=6.5, handlelength=1.6, labelspacing=0.45, **beside)
 
 
 def curves_panel(ax: Axes, result: xarray.Dataset, protocol: str, family: str = BUMPS) -> None:
@@ -93,9 +97,13 @@ def exponents_panel(ax: Axes, result: xarray.Dataset) -> None:
                 limits.append((low, high))
                 ax.errorbar([value], [at], xerr=bars([value], [low], [high]), **style)
             else:
-                words = ax.text(claimed, at, _why(here), fontsize=6.5, color="0.4", ha="center", va="center")
-                words.set(style="italic", bbox=plain)
-    ax.set_yticks(range(len(protocols)), [_row_label(protocol) for protocol in protocols], fontsize=7)
+                reasons = ("not reached", "too few networks", "always reached")
+                why = next((reason for reason in reasons if reason in here["outcome"].values), "too few sizes")
+                text = ax.text(claimed, at, why, fontsize=6.5, color="0.4", ha="center", va="center")
+                text.set(style="italic", bbox=plain)
+    words = [spelt(name).partition(": ") for name in protocols]
+    rows = [f"{choices}{', small' if network.startswith('small') else ''}" for network, _, choices in words]
+    ax.set_yticks(range(len(protocols)), rows, fontsize=7)
     ax.set(ylim=(len(protocols) - 0.5, -0.9), xlabel="exponent of N")
     ax.tick_params(axis="y", length=0)
     ends = [end for limit in limits for end in limit if np.isfinite(end)]
@@ -105,7 +113,10 @@ def exponents_panel(ax: Axes, result: xarray.Dataset) -> None:
 
 def threshold_figure(result: xarray.Dataset) -> Figure:
     """Thresholds against N, the curves behind those of the paper's network, and the exponents of all."""
-    shown = list(dict.fromkeys([_shown(result), *(name for name in result["protocol"].values if name == str(LITERAL))]))
+    protocols = result["protocol"].values
+    known = result["threshold"].sel(family=BUMPS).notnull().any("size").values
+    first = str(protocols[int(np.argmax(known))])  # whose threshold was found somewhere, else the first of all
+    shown = list(dict.fromkeys([first, *(name for name in protocols if name == str(LITERAL))]))
     rows = result.sizes["protocol"]
     with styled():
         figure, axes = pyplot.subplots(
@@ -190,27 +201,6 @@ def _sentence(here: xarray.Dataset, confidence: float) -> str:
     return "; ".join(parts)
 
 
-def _row_label(protocol: str) -> str:
-    """A protocol in words; of the paper's network unless it says small."""
-    network, _, choices = spelt(protocol).partition(": ")
-    return f"{choices}{', small' if network.startswith('small') else ''}"
-
-
-def _why(here: xarray.Dataset) -> str:
-    """Why there is no exponent, in two words."""
-    outcomes = set(here["outcome"].values.tolist())
-    for outcome in ("not reached", "too few networks", "always reached"):
-        if outcome in outcomes:
-            return outcome
-    return "too few sizes"
-
-
-def _shown(result: xarray.Dataset) -> str:
-    """The first protocol whose threshold with bumps was found somewhere, else the first."""
-    known = result["threshold"].sel(family=BUMPS).notnull().any("size").values
-    return str(result["protocol"].values[int(np.argmax(known))])
-
-
 # -- marks -----------------------------------------------------------------------------------------------------------
 # Colours, markers and lines of the threshold figure.
 #
@@ -286,16 +276,6 @@ def growth(result: xarray.Dataset, power: int) -> np.ndarray:
             if np.isfinite(threshold):
                 return np.asarray(threshold * (sizes / size) ** power)
     return np.full(len(sizes), np.nan)
-
-
-def protocol_legend(protocols: list[str]) -> list[Line2D]:
-    """Entries for every protocol, and for what is not bumps alone."""
-    styles = [protocol_style(protocol, BUMPS) for protocol in protocols]
-    lines = [
-        Line2D([], [], **{k: v for k, v in style.items() if k != "elinewidth"}, label=spelt(protocol))
-        for style, protocol in zip(styles, protocols, strict=True)
-    ]
-    return lines + family_legend()[1:]
 
 
 def family_legend() -> list[Line2D]:

@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 import xarray
-from torch import Tensor
 
 from recombine.metrics import features
 from recombine.papers.forced_rendering.stripes import Settings
@@ -63,18 +62,13 @@ def _maps(batch: Batch) -> dict[str, Any]:
     for name, stage in features(batch.reader(), points, members=1, memory=batch.memory):
         if name in kept:
             # The most varying neurons of different channels, so that they are not neighbours of one another.
-            chosen = _spread_out(stage, getattr(decoder, "width", 1))
+            variance = stage.var(dim=1).unflatten(1, (decoder.width, -1))
+            best, where = variance.max(dim=2)
+            strongest = best.argsort(dim=1, descending=True)[:, :NEURONS]
+            chosen = strongest * variance.shape[2] + where.gather(1, strongest)
             neurons = stage.take_along_dim(chosen[:, None, :], dim=2).mT
             maps.append(neurons.unflatten(2, batch.task.grid.shape).mT)
     return {"map": torch.stack(maps, dim=1)}
-
-
-def _spread_out(stage: Tensor, channels: int) -> Tensor:
-    """In each of the strongest channels the neuron that varies most: `[member, neuron]`."""
-    variance = stage.var(dim=1).unflatten(1, (channels, -1))
-    best, where = variance.max(dim=2)
-    strongest = best.argsort(dim=1, descending=True)[:, :NEURONS]
-    return strongest * variance.shape[2] + where.gather(1, strongest)
 
 
 STUDY = TuningStudy()

@@ -46,18 +46,6 @@ def _change_otherwise(data: Data, name: str, *, falling: bool) -> dict[str, Samp
 # -- C24: with more bumps ----------------------------------------------------------------------------------------------
 
 
-def sharpening_otherwise(data: Data) -> dict[str, Sample]:
-    """Either late stage by itself, and the stripe index, which falls."""
-    return _slopes(
-        data,
-        {
-            "last hidden stage": lambda own: last_hidden(own[LOCAL]),
-            "output": lambda own: output(own[LOCAL]),
-            "stripe index, falling": lambda own: -_late(own[STRIPE]),
-        },
-    )
-
-
 def _late(values: xarray.DataArray) -> xarray.DataArray:
     return (last_hidden(values) + output(values)) / 2
 
@@ -78,6 +66,12 @@ def _slopes(data: Data, readings: Mapping[str, PerSeed]) -> dict[str, Sample]:
     }
 
 
+OTHERWISE: dict[str, PerSeed] = {
+    "last hidden stage": lambda own: last_hidden(own[LOCAL]),
+    "output": lambda own: output(own[LOCAL]),
+    "stripe index, falling": lambda own: -_late(own[STRIPE]),
+}
+"""Other readings of what sharpens with more bumps."""
 CLAIMS = (
     Claim(
         "C13",
@@ -107,7 +101,7 @@ CLAIMS = (
             Statement(
                 effect("slope of late stages' localisation index against ln(bumps beside the stripes)", 0.02),
                 lambda data: _slopes(data, {"late stages": lambda own: _late(own[LOCAL])}),
-                sharpening_otherwise,
+                lambda data: _slopes(data, OTHERWISE),
             ),
         ),
         studies=("stripes",),
