@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -18,11 +19,12 @@ from typing import Any
 import torch
 
 from recombine.errors import InvalidValue, StoreError, listed
-from recombine.manifest import LIST
+from recombine.files import one_line_errors
+from recombine.manifest import LIST, remove_temporaries
 from recombine.reproduction.explorer import collect
 from recombine.reproduction.paper import Paper
 from recombine.reproduction.preset import Preset
-from recombine.reproduction.results import EDITION, READS, RUNS, SETTINGS, Results
+from recombine.reproduction.results import EDITION, NOTES, READS, RUNS, SETTINGS, Results
 from recombine.reproduction.study import Study
 from recombine.specs import RunSpec
 from recombine.store import Run, Store
@@ -103,7 +105,11 @@ def reproduce(
     resolved = resolve_device(device if scheduler is None or device == "cpu" else "auto")
     results = Results(out)
     replaced = _replaced(results, studies, preset)
-    results.make_folder()
+    with one_line_errors(results.path, "out"):  # better refused now than after an hour of training
+        results.path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=results.path):
+            pass
+    remove_temporaries(results.path)
     _forget_damaged(results, studies, say)
     all_replaced = bool(replaced) and set(replaced) == set(results.studies)
     spent = 0.0 if all_replaced else float(results.noted.get("wall_seconds", 0.0))
@@ -174,45 +180,30 @@ def _measure(
 ) -> bool:
     """Measure a study's Dataset unless it is here, in the place of those of another preset; whether that was done."""
     own = study.own_settings(preset.model_dump(mode="json"))
-    contents = {key: _content_digest(run) for key, run in runs.items()}
-    fingerprint = dataset_fingerprint(study.name, contents, own, study.versions, study.optional_tools())
+    contents = {}
+    for key, run in runs.items():
+        try:
+            digests = run.digests()
+        except ValueError as error:  # since it was served
+            raise StoreError(f"store must be one whose runs are whole, got {str(run.path)!r} ({error})") from None
+        contents[key] = f"{digests[WEIGHTS]} {digests[ARRAYS]} {run.status}"
+    # all that the Dataset depends on; versions are declared, so that a comment or another study's edit stales nothing
+    basis = json.dumps([study.name, contents, own, study.versions, sorted(study.optional_tools())], sort_keys=True)
+    fingerprint = hashlib.sha256(basis.encode()).hexdigest()[:FINGERPRINT_LENGTH]
     if results.holds(study.name, fingerprint):
         return False
     start = time.perf_counter()
     with arithmetic("float32"):
         dataset = study.measure(study.trials(preset, device, runs))
     seconds = time.perf_counter() - start
-    attributes = _source(device, preset, len(runs), seconds) | {READS: json.dumps(list(own)), EDITION: study.version}
+    attributes = {name: str(value) for name, value in provenance(device, preset.precision).items()} | {
+        SETTINGS: preset.to_json(), "networks": len(runs), "measuring_seconds": round(seconds, 2),
+        READS: json.dumps(list(own)), EDITION: study.version,
+    }  # fmt: skip
     results.remove(replaced)
     results.save(study.name, dataset.assign_attrs(attributes), fingerprint)
     say(f"measured {study.name} in {seconds:.1f} s")
     return True
-
-
-def dataset_fingerprint(
-    study: str,
-    runs: Mapping[str, str],
-    settings: Mapping[str, Any],
-    versions: Mapping[str, int],
-    optional_tools: Iterable[str] = (),
-) -> str:
-    """A digest of all that a study's Dataset depends on: while it is the same, nothing is measured again.
-
-    That is what its runs came to, by their keys; the settings that it reads; declared versions of the code that
-    measures; and the optional tools that are installed. Versions are declared, not hashed from source text, so that a
-    comment or another study's edit stales nothing.
-    """
-    text = json.dumps([study, runs, settings, versions, sorted(optional_tools)], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:FINGERPRINT_LENGTH]
-
-
-def _content_digest(run: Run) -> str:
-    """What training came to, from the digests that the store keeps: weights, arrays, and whether it diverged."""
-    try:
-        digests = run.digests()
-    except ValueError as error:  # since it was served
-        raise StoreError(f"store must be one whose runs are whole, got {str(run.path)!r} ({error})") from None
-    return f"{digests[WEIGHTS]} {digests[ARRAYS]} {run.status}"
 
 
 def _replaced(results: Results, studies: Sequence[Study[Any]], preset: Preset) -> list[str]:
@@ -237,15 +228,11 @@ def _replaced(results: Results, studies: Sequence[Study[Any]], preset: Preset) -
 def _forget_damaged(results: Results, studies: Sequence[Study[Any]], say: Say) -> None:
     """Say what is not as it was written: this call makes it again, and is refused if it cannot."""
     left = [name for name in results.studies if name not in {study.name for study in studies}]
-    for name, problem in results.damaged().items():
+    damaged = results.damaged()
+    for name, problem in damaged.items():
         if name == RUNS and left:
             allowed = f"a whole file, or a call that makes {listed(left)} again too ({problem})"
             raise InvalidValue("out", str(results.path / name), allowed)
         say(f"{name}: {problem}; {'everything' if name == LIST else 'it'} is made again")
-    results.forget_notes()
-
-
-def _source(device: torch.device, preset: Preset, networks: int, seconds: float) -> dict[str, Any]:
-    """Where a Dataset came from, for its attributes."""
-    facts = {name: str(value) for name, value in provenance(device, preset.precision).items()}
-    return {**facts, SETTINGS: preset.to_json(), "networks": networks, "measuring_seconds": round(seconds, 2)}
+    for name in set(damaged) & set(NOTES):
+        results.digests.replace({name: None})
