@@ -188,10 +188,7 @@ def page(
 
 
 def _filled(
-    sections: Sequence[Section],
-    judgements: Sequence[Judgement],
-    figures: Sequence[DrawnFigure],
-    panels: Collection[str],
+    sections: Sequence[Section], judgements: Sequence[Judgement], figures: Sequence[DrawnFigure], live: Collection[str]
 ) -> list[dict[str, Any]]:
     """The sections that have something to show, with what is here of them, without the first one."""
     drawn, judged = ({own.name: own for own in figures}, {own.claim: own for own in judgements})
@@ -201,6 +198,6 @@ def _filled(
     for own in (*sections, rest):
         shown = [drawn[name] for name in own.figures if name in drawn]
         told = [judged[name] for name in own.claims if name in judged]
-        if own.name != QUESTION and (shown or told or own.name in panels):
+        if own.name != QUESTION and (shown or told or own.name in live):
             filled.append({"section": own, "figures": shown, "judgements": told})
     return filled

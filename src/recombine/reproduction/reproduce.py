@@ -26,7 +26,6 @@ from recombine.reproduction.paper import Paper
 from recombine.reproduction.preset import Preset
 from recombine.reproduction.results import EDITION, NOTES, READS, RUNS, SETTINGS, Results
 from recombine.reproduction.study import Study
-from recombine.specs import RunSpec
 from recombine.store import Run, Store
 from recombine.store.run import ARRAYS, WEIGHTS
 from recombine.sweep import train
@@ -119,17 +118,23 @@ def reproduce(
     if paper is not None:
         _register(results, paper, studies, preset, store)
 
-    def trained(specs: Sequence[RunSpec]) -> dict[str, Run]:
-        runs = train(
+    runs: dict[str, Run] = {}
+    keys: dict[str, set[str]] = {study.name: set() for study in studies}
+    further = {study.name: study.specs(preset) for study in studies}
+    while any(further.values()):  # round after round, until no study asks for more
+        specs = list({spec.digest: spec for own in further.values() for spec in own}.values())
+        trained = train(
             specs, store, device=device, members=members, processes=processes, watch=watch, scheduler=scheduler, say=say
         )  # fmt: skip
-        return {run.key: run for run in runs}
-
-    runs = _trained_runs(studies, preset, trained)
+        runs |= {run.key: run for run in trained}
+        for study in studies:
+            keys[study.name] |= {spec.digest for spec in further[study.name]}
+            further[study.name] = study.more(preset, {key: runs[key] for key in keys[study.name]})
     for study in studies:
-        if _measure(study, preset, resolved, runs[study.name], results, replaced, say):
+        own_runs = {key: runs[key] for key in keys[study.name]}
+        if _measure(study, preset, resolved, own_runs, results, replaced, say):
             replaced = []
-        results.note_runs(study.name, list(runs[study.name].values()))
+        results.note_runs(study.name, list(own_runs.values()))
         results.note(wall_seconds=round(spent + time.perf_counter() - began, 1))
     if paper is not None:
         collect(results, paper, preset, store, say)
@@ -151,22 +156,6 @@ def _register(results: Results, paper: Paper, studies: Sequence[Study[Any]], pre
             updated[claim.name] = {**now, "records": records}
     if updated and updated != known:
         results.register(updated)
-
-
-def _trained_runs(
-    studies: Sequence[Study[Any]], preset: Preset, trained: Callable[[Sequence[RunSpec]], dict[str, Run]]
-) -> dict[str, dict[str, Run]]:
-    """By study, its runs by key: round after round, until no study asks for more."""
-    runs: dict[str, Run] = {}
-    keys: dict[str, set[str]] = {study.name: set() for study in studies}
-    further = {study.name: study.specs(preset) for study in studies}
-    while any(further.values()):
-        distinct = {spec.digest: spec for specs in further.values() for spec in specs}
-        runs |= trained(list(distinct.values()))
-        for study in studies:
-            keys[study.name] |= {spec.digest for spec in further[study.name]}
-            further[study.name] = study.more(preset, {key: runs[key] for key in keys[study.name]})
-    return {name: {key: runs[key] for key in own} for name, own in keys.items()}
 
 
 def _measure(
