@@ -28,14 +28,7 @@ from recombine.diagnosis.hooks import OUTPUT
 from recombine.diagnosis.isolation import as_called, differentiable, refuse_unfinished, uncompiled, undisturbed
 from recombine.diagnosis.outputs import output_scores, streamed_errors, superposition
 from recombine.diagnosis.result import Diagnosis, dataset, reserved_names
-from recombine.diagnosis.sampling import (
-    Part,
-    averaged_profile,
-    averaged_scores,
-    error_scores,
-    plan_of,
-    profile_errors,
-)
+from recombine.diagnosis.sampling import Part, averaged_profile, averaged_scores, error_scores, plan_of, profile_errors
 from recombine.diagnosis.subject import Subject, prepare_subject
 from recombine.encodings import Encoding
 from recombine.errors import InvalidValue, listed
