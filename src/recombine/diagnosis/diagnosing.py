@@ -1,21 +1,9 @@
-"""The paper's measurements on anyone's module.
-
->>> result = diagnose(module, "x=0:27,y=0:27", encode="bump", holdout="center:6:22", targets=images)
->>> print(result.summary())
-
-`module` maps a batch of encoded factor values to a batch of anything. It is run in evaluation mode, watched by hooks,
-and left exactly as it was: training flags, hooks, gradients, buffers and random state. The result is one labelled
-Dataset: metric tensor, volume and factorization at every stage and grid point, probes, tuning indices and Schmidt
-spectra per stage, kernels and superposition of the outputs; and how the metric was computed, with what had to be done
-to the module's rows and which parts were left out. A grid too large for that is sampled
-(`recombine.diagnosis.sampling`).
-"""
+"""The paper's measurements on anyone's module, run in evaluation mode, watched by hooks, and left as it was."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -40,14 +28,7 @@ from recombine.diagnosis.hooks import OUTPUT
 from recombine.diagnosis.isolation import as_called, differentiable, refuse_unfinished, uncompiled, undisturbed
 from recombine.diagnosis.outputs import output_scores, streamed_errors, superposition
 from recombine.diagnosis.result import Diagnosis, dataset, reserved_names
-from recombine.diagnosis.sampling import (
-    Part,
-    averaged_profile,
-    averaged_scores,
-    error_scores,
-    plan_of,
-    profile_errors,
-)
+from recombine.diagnosis.sampling import Part, averaged_profile, averaged_scores, error_scores, plan_of, profile_errors
 from recombine.diagnosis.subject import Subject, prepare_subject
 from recombine.encodings import Encoding
 from recombine.errors import InvalidValue, listed
@@ -198,10 +179,11 @@ def diagnose(
         for part, own, exact in zip(plan.parts, places, derivatives, strict=True):
             tensors = None if derivative.metrics is None else exact.metrics
             truth = whole if part.indices is None else target_rows(given, grid, part.indices)
-            profile, outputs = _profile(subject, part, own, grid, tensors, truth, encode, selection)
+            profile, score = _measured(
+                subject, part, own, grid, tensors, truth, encoding, encoded, background, selection
+            )
             profiles.append(profile)
-            codes = partial(encoded, own)
-            scores.append(_scores(subject, part, own, outputs, truth, encoding, codes, grid, background, selection))
+            scores.append(score)
         if plan.points is None:
             return dataset(profiles[0], scores[0], grid, mask, derivative, subject.notes)
         profile, estimates = averaged_profile(plan, profiles)
@@ -214,17 +196,11 @@ def diagnose(
     return dataset(profile, combined, first.grid, first.held_out, derivative, notes, len(plan.points), summary)
 
 
-def _profile(
-    subject: Subject,
-    part: Part,
-    points: Tensor,
-    grid: FactorGrid,
-    metrics: dict[str, Tensor] | None,
-    targets: Tensor | None,
-    encode: object,
-    selection: Selection,
-) -> tuple[StageProfile, Tensor]:
-    """Registered metrics of every stage over a part of the grid, and the outputs."""
+def _measured(
+    subject: Subject, part: Part, points: Tensor, grid: FactorGrid, metrics: dict[str, Tensor] | None,
+    targets: Tensor | None, encoding: object, encoded: Encode, background: float, selection: Selection,
+) -> tuple[StageProfile, dict[str, Any]]:  # fmt: skip
+    """Registered metrics of every stage over a part of the grid, and scores of the outputs there."""
     neighbours = None
     if part.indices is not None and min(grid.shape) > 1:
         neighbours = neighbour_metric(subject.reader, grid, part.indices, points.device, memory=subject.memory)
@@ -233,25 +209,9 @@ def _profile(
         exact=metrics, targets=targets, neighbours=neighbours, memory=subject.memory,
     )  # fmt: skip
     kept: dict[str, Tensor] = {}
-    profile = stage_profile(
-        _measurable(by_stage, encode, kept, selection.metric_tensor), part.metrics(selection.stage_metrics)
-    )
-    return profile, kept[OUTPUT]
-
-
-def _scores(
-    subject: Subject,
-    part: Part,
-    points: Tensor,
-    outputs: Tensor,
-    targets: Tensor | None,
-    encoding: object,
-    codes: Callable[[], Tensor],
-    grid: FactorGrid,
-    background: float,
-    selection: Selection,
-) -> dict[str, Any]:
-    """Scores of the outputs over a part of the grid."""
+    measurable = _measurable(by_stage, encoding, kept, selection.metric_tensor)
+    profile = stage_profile(measurable, part.metrics(selection.stage_metrics))
+    outputs = kept[OUTPUT]
     truth = None if targets is None else shaped_targets(targets, outputs)
     paired = part.needing_holdout is not False and bool(part.held_out.any())
     kernels = paired and selection.kernels
@@ -260,12 +220,12 @@ def _scores(
         averaged = None  # where codes have no block per factor, or outputs depend on other rows
         if isinstance(encoding, Encoding) and subject.rows.how != "whole":
             sizes = [encoding.size(factor) for factor in grid.factors]
-            own, held_out = codes(), part.held_out.to(points.device)
+            own, held_out = encoded(points), part.held_out.to(points.device)
             averaged = averaged_prediction(
                 lambda rows: subject.outputs(rows) - background, own[held_out], sizes, own[~held_out]
             )
         scores |= superposition(outputs, points, part.held_out, part.grid, truth, background, averaged)
-    return scores
+    return profile, scores
 
 
 def _measurable(

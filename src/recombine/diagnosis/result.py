@@ -137,10 +137,8 @@ class Diagnosis(xarray.Dataset):
         record = self.telling
         for column in STAGE_METRICS.columns():
             if column.heading and column.name in self:
-                values = self[column.name]
-                inner = [dim for dim in values.dims if dim != "stage"]
-                texts = _cells(values.mean(inner) if inner else values, column.form)
-                cells[column.heading] = _with_errors(texts, self._half_widths(column.name, inner), column.form)
+                inner = [dim for dim in self[column.name].dims if dim != "stage"]
+                cells[column.heading] = self._cells(column.name, column.form, column.form, inner)
                 scores[column.heading] = _short(record, column.name)
         if any(scores.values()):
             cells["stage"].append("AUROC")
@@ -155,8 +153,7 @@ class Diagnosis(xarray.Dataset):
             if name in self:
                 scores = self[name]
                 cases = [""] if scores.ndim == 0 else [f" {case}" for case in scores[scores.dims[0]].values]
-                texts = _with_errors(_cells(scores, ".3g"), self._half_widths(name), ".2g")
-                for case, text in zip(cases, texts, strict=True):
+                for case, text in zip(cases, self._cells(name, ".3g", ".2g"), strict=True):
                     score = _short(record, f"{name}{case}")
                     lines.append(f"{name}{case}: {text}" + (f" (AUROC {score})" if score else ""))
         lines += [f"hold-out: {self.attrs['holdout']}"] if "holdout" in self.attrs else []
@@ -166,16 +163,18 @@ class Diagnosis(xarray.Dataset):
         lines += [AUROC_MEANING, f"AUROCs come from {record['networks']}"] if record else []
         return [*lines, *self.advice, *(f"note: {note}" for note in self.notes)]
 
-    def _half_widths(self, name: str, averaged: Sequence[Any] = ()) -> np.ndarray | None:
-        """Half-widths of the 95 % intervals of a variable; none where it is not sampled.
+    def _cells(self, name: str, form: str, error_form: str, averaged: Sequence[Any] = ()) -> list[str]:
+        """Numbers of a variable, where it is sampled with half-widths of their 95 % intervals.
 
         Of a mean over factors the mean half-width, which its own does not exceed.
         """
+        texts = ["–" if np.isnan(own) else f"{own:{form}}" for own in np.atleast_1d(self[name].mean(averaged).values)]
         if f"{name}{SUFFIX}" not in self:
-            return None
+            return texts
         errors = self[f"{name}{SUFFIX}"]
-        widths = (errors.mean(averaged) if len(averaged) else errors) * errors.attrs["quantile"]
-        return np.atleast_1d(widths.values)
+        widths = np.atleast_1d(errors.mean(averaged).values) * errors.attrs["quantile"]
+        both = zip(texts, widths, strict=True)
+        return [text if np.isnan(width) else f"{text} ± {width:{error_form}}" for text, width in both]
 
     def summary(self) -> str:
         """One line per stage, then scores of the outputs, how the metric was computed, and notes."""
@@ -249,32 +248,15 @@ def _cases(output_scores: dict[str, Any]) -> list[str]:
     return names
 
 
-def _cells(values: xarray.DataArray, form: str) -> list[str]:
-    return ["–" if np.isnan(value) else f"{value:{form}}" for value in np.atleast_1d(values.values)]
-
-
-def _with_errors(texts: list[str], half_widths: np.ndarray | None, form: str) -> list[str]:
-    """Texts of numbers with their intervals, where they have some."""
-    if half_widths is None:
-        return texts
-    return [
-        text if np.isnan(width) else f"{text} ± {width:{form}}"
-        for text, width in zip(texts, half_widths, strict=True)
-    ]  # fmt: skip
-
-
 # -- AUROCs of numbers -------------------------------------------------------------------------------------------------
 
 
 def packaged() -> dict[str, Any]:
-    """The record of AUROCs that the package comes with.
+    """The record of AUROCs that the package comes with, as `recombine report FOLDER --telling FILE` writes it.
 
-    `recombine report FOLDER --telling FILE` writes it from the reference results' study of markers. It has `networks`,
-    a sentence about the networks, and `numbers`: by name in a diagnosis, `auroc` with the ends `low` and `high` of its
-    95 % interval, whether composing networks have the `higher` numbers, and the `position` where that shows best;
-    `fall` is true where that is not a place but the fall of the number from first hidden stage to output. A score of
-    the outputs that has cases is named with its case, as `superposition memorised`. `advice` is a list of sentences on
-    what has made networks compose.
+    By name in a diagnosis (with its case, as `superposition memorised`), `auroc` with the ends of its 95 % interval,
+    whether composing networks have the `higher` numbers, and the `position` where that shows best; `fall` is true where
+    that is the number's fall from first hidden stage to output.
     """
     text = resources.files("recombine.diagnosis").joinpath("telling.json").read_text(encoding="utf-8")
     return dict(json.loads(text))

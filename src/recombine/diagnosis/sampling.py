@@ -1,19 +1,14 @@
 """Which points of a grid are measured: all of them, or, of a grid too large for that, some.
 
-What is measured of stages, and kernels and superposition of the outputs, need a grid, and pairs of its points: of a
-large grid they are measured on `PARTS` random sub-grids, and every number is the mean over them with its standard
-error. Errors of the outputs need single points: they are of points drawn at random, held-out and kept ones apart, run
-in chunks. Sub-grids are drawn whatever is held out, so that means over the grid are right on average. Where that leaves
-one of them without held-out points, what needs these is measured on as many other sub-grids, drawn until they have
-some; such sub-grids have more of the hold-out's own values than the grid has, so that nothing else is measured there.
-Means over held-out points stay right on average; those over kept points are drawn towards the hold-out, which their
-standard error does not show (on 8 × 8 × 8 points with a corner of 3 × 3 × 3 held out, 95 % intervals of factorization
-cover it in 95 % of draws over held-out points, and in 84 % over kept ones). Numbers that belong to a point (maps) are
-those of the first sub-grid. What needs neighbours on the grid is left out, but for differences between neighbours,
-which are run beside their points.
+What is measured of stages, and kernels and superposition, need pairs of points: of a large grid they are means over
+`PARTS` random sub-grids, with standard errors; maps are the first one's. Errors of the outputs are of single points
+drawn at random, held-out and kept ones apart. Sub-grids are drawn whatever is held out, so that means are right on
+average. Where that leaves one without held-out points, what needs these, and nothing else, is measured on sub-grids
+drawn until they have some: means over held-out points stay right, those over kept points are drawn towards the
+hold-out, which their standard error does not show (on 8 × 8 × 8 points with a corner of 3 × 3 × 3 held out, 95 %
+intervals of factorization cover it in 95 % of draws over held-out points, and in 84 % over kept ones).
 
-Data may lack combinations. What needs a grid is then measured on a sub-grid without gaps, which is sampled in its turn
-where it is too large; errors are of all combinations that are present, or of some of these.
+Of data that lack combinations, what needs a grid is measured on a sub-grid without gaps; errors are of all present.
 """
 
 from __future__ import annotations

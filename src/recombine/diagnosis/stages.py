@@ -1,12 +1,9 @@
 """Which parts of a module are its stages.
 
-By default these are the parts that the module runs, in the order in which they finish. A container
-that never runs as a module of its own (a list, a wrapper that calls methods of its parts) is replaced by its parts, and
-a part is opened that holds more than half of all layers, or at least a quarter where fewer than `FEW` parts run. A
-part of fewer than `SMALL` layers stays closed, unless it is the only one. Of parts that would make more than `MANY`
-stages some are left out.
-
-Patterns name parts as a shell names files: `*` and `?` stay within one level of a path, `**` crosses levels.
+By default these are the parts that the module runs, in the order in which they finish. A container that never runs
+itself is replaced by its parts, and a part is opened that holds more than half of all layers, or at least a quarter
+where fewer than `FEW` parts run. A part of fewer than `SMALL` layers stays closed, unless it is the only one. Of parts
+that would make more than `MANY` stages some are left out.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic_core import from_json, to_json
 
-from recombine.reproduction.criteria import DIRECTIONS, Criterion, Learnt, Outcome, Registered, holm_levels
+from recombine.reproduction.criteria import DIRECTIONS, Criterion, Outcome, Registered, holm_levels
 from recombine.reproduction.intervals import CONFIDENCE, TRIM, Estimate, Interval, TrimmedMean
 
 Data = Mapping[str, Any]
@@ -71,12 +71,6 @@ class Sample:
     def networks_trained(self) -> int:
         """How many were trained."""
         return int(self.trained.sum())
-
-    def enough_learnt(self, rule: Learnt) -> bool:
-        """Whether enough networks learnt, arm by arm, and enough of those have a value."""
-        learnt = int((self.learnt & self.trained).sum())
-        share = learnt / max(1, self.networks_trained) if self.share_learnt is None else self.share_learnt
-        return share >= rule.smallest_share and self.networks_counted >= rule.smallest_share * learnt
 
     @property
     def _counted(self) -> np.ndarray:
@@ -264,9 +258,12 @@ class Measured(NamedTuple):
         """Why there is no verdict: too few networks, or too few of them that learnt."""
         if not self.estimate.networks:
             return "not measured" if not self.sample.networks_trained else "not decidable"
-        if not self.sample.enough_learnt(self.criterion.learnt):
+        sample, rule = self.sample, self.criterion.learnt
+        learnt = int((sample.learnt & sample.trained).sum())
+        share = learnt / max(1, sample.networks_trained) if sample.share_learnt is None else sample.share_learnt
+        if share < rule.smallest_share or sample.networks_counted < rule.smallest_share * learnt:
             return "not decidable"
-        if self.estimate.networks < self.criterion.learnt.fewest_networks:
+        if self.estimate.networks < rule.fewest_networks:
             return self.criterion.direction(self.estimate.value)
         return None
 

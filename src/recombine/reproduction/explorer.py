@@ -17,13 +17,13 @@ import numpy as np
 from recombine.errors import InvalidValue
 from recombine.files import parsed_json
 from recombine.reproduction.preset import Preset
+from recombine.reproduction.results import EXPLORER, Results
 from recombine.specs import RunSpec
 from recombine.store import Run, Store
 
 if TYPE_CHECKING:
     from recombine.decoders import StagedDecoder
     from recombine.reproduction.paper import Paper
-    from recombine.reproduction.results import Results
 
 LARGEST = 6_000_000
 """Bytes of the decoders of a folder."""
@@ -87,11 +87,9 @@ class KeptDecoder:
         """The trained network."""
         import torch
 
-        module = self.spec.module()
-        scaled = {
-            name: self.weights[name].astype(np.float32) * np.float32(scale) for name, scale in self.scales.items()
-        }
-        state = {**self.weights, **scaled}
+        module, state = self.spec.module(), dict(self.weights)
+        for name, scale in self.scales.items():
+            state[name] = state[name].astype(np.float32) * np.float32(scale)
         module.load_state_dict({name: torch.from_numpy(array) for name, array in state.items()})
         return module.eval()
 
@@ -114,17 +112,14 @@ def collect(results: Results, paper: Paper, preset: Preset, store: Store, say: C
             continue
         specs = paper.studies[own.study].seeded(preset, own.spec)
         decoder = _chosen(own, specs, store, present, paper.explorer.learnt)
-        if decoder is None:
-            continue
-        same_grid = not chosen or decoder.spec.task.grid == chosen[0].spec.task.grid
-        fits = sum(kept.size for kept in chosen) + decoder.size <= LARGEST
-        if same_grid and fits:
-            chosen.append(decoder)
-        else:
-            left_out.append(decoder.name)
+        if decoder is not None:
+            same_grid = not chosen or decoder.spec.task.grid == chosen[0].spec.task.grid
+            fits = same_grid and sum(kept.size for kept in chosen) + decoder.size <= LARGEST
+            chosen += [decoder] if fits else []
+            left_out += [] if fits else [decoder.name]
     same = [(own.key, own.labels) for own in chosen] == [(own.key, own.labels) for own in present.values()]
     if not (whole and same):
-        results.keep_decoders(packed(chosen) if chosen else None)
+        results.digests.replace({EXPLORER: packed(chosen) if chosen else None})
     if left_out:
         say(f"not in the explorer, for their grid or with more than {LARGEST / 1e6:g} MB: {'; '.join(left_out)}")
 
@@ -134,8 +129,6 @@ def kept_decoders(results: Results) -> list[KeptDecoder]:
     content = results.decoders
     try:
         return [] if content is None else unpacked(content)
-    except InvalidValue:
-        raise
     except (ValueError, KeyError, TypeError) as error:
         reason = " ".join(str(error).split())[:80]
         raise InvalidValue("from", str(results.path), f"a folder with decoders of this edition ({reason})") from None
@@ -181,9 +174,8 @@ def _rounded(own: LabelledSpec, run: Run) -> KeptDecoder:
             return max(float((module(x) - y).abs().max()) for x, y in zip(inputs, right, strict=True)) <= TOLERANCE
 
         chosen = large if fits(large) else []
-        if not chosen:
-            for name in large:
-                chosen = [*chosen, name] if fits([*chosen, name]) else chosen
+        for name in large if not chosen else ():
+            chosen = [*chosen, name] if fits([*chosen, name]) else chosen
     return kept(chosen)
 
 

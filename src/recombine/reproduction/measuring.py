@@ -6,7 +6,7 @@ network are short kernels that leave most of it idle; on a CPU one at a time, wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -173,7 +173,12 @@ def tabulate(
         every = sum(len(runs) for _, runs in trials.items())
         raise InvalidValue("runs", f"all {every} diverged", "some that train to their end (try a smaller lr)")
     outer = (*(len(label) for label in labels), trials.seeds)
-    tables = {name: np.full((*outer, *own), np.nan, dtype=np.float32) for name, own in _shapes(rows.values()).items()}
+    shapes: dict[str, list[tuple[int, ...]]] = {}
+    for values in rows.values():
+        for name, value in values.items():
+            shapes.setdefault(name, []).append(np.shape(value))
+    largest = {name: tuple(max(sizes) for sizes in zip(*own, strict=True)) for name, own in shapes.items()}
+    tables = {name: np.full((*outer, *own), np.nan, dtype=np.float32) for name, own in largest.items()}
     tables[TRAINED] = np.zeros(outer, dtype=np.float32)
 
     def position(arm: Labels, seed: int) -> tuple[int, ...]:
@@ -203,15 +208,6 @@ def _measured(
                 raise InvalidValue(f"measured {name}", value, f"one row for each of {len(batch)} runs")
         for member in range(len(batch)):
             yield {name: value[member] for name, value in values.items()}
-
-
-def _shapes(rows: Iterable[Measured]) -> dict[str, tuple[int, ...]]:
-    """The smallest shape that holds every run's array, by name."""
-    shapes: dict[str, list[tuple[int, ...]]] = {}
-    for values in rows:
-        for name, value in values.items():
-            shapes.setdefault(name, []).append(np.shape(value))
-    return {name: tuple(max(sizes) for sizes in zip(*own, strict=True)) for name, own in shapes.items()}
 
 
 def grid_variables(spec: RunSpec) -> dict[str, Any]:

@@ -6,8 +6,9 @@ import base64
 import io
 import json
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,15 +72,6 @@ class Download:
     """netCDF-4, compressed by zlib, in base64; none where it is only a link."""
 
 
-@dataclass(frozen=True)
-class FilledSection:
-    """A section with what is here of it."""
-
-    section: Section
-    figures: list[DrawnFigure]
-    judgements: list[Judgement]
-
-
 def write_report(
     findings: Findings, say: Callable[[str], None] = lambda line: None, panels: Mapping[str, Parts] | None = None
 ) -> Path:
@@ -89,21 +81,19 @@ def write_report(
     """
     out, paper = findings.results.path, findings.paper
     remove_temporaries(out)
-    figures = _drawn(findings, out / FIGURES, say)
-    settings: dict[str, Any] = {
-        "title": paper.title,
-        "source": paper.source,
-        "question": paper.question,
-        "preset": findings.preset,
-        "provenance": findings.results.provenance | findings.results.registration,
-        "judgements": findings.judgements,
-        "figures": figures,
-        "sections": paper.sections,
-        "panels": panels,
-        "missing": MISSING if paper.explorer else "",
-    }
-    space = LARGEST_PAGE - len(page(**settings).encode()) - MARGIN
-    html = page(**settings, downloads=_downloads(findings, figures, space))
+    figures = []
+    for spec in findings.figures.values():
+        kind, image = _smallest(save_figure(spec, findings.datasets(spec), out / FIGURES))
+        say(f"drew {spec.name}")
+        text = base64.b64encode(image).decode()
+        figures.append(DrawnFigure(spec.name, spec.title, findings.caption(spec), kind, text, spec.studies))
+    written = partial(
+        page, title=paper.title, source=paper.source, question=paper.question, preset=findings.preset,
+        provenance=findings.results.provenance | findings.results.registration, judgements=findings.judgements,
+        figures=figures, sections=paper.sections, panels=panels, missing=MISSING if paper.explorer else "",
+    )  # fmt: skip
+    space = LARGEST_PAGE - len(written().encode()) - MARGIN
+    html = written(downloads=_downloads(findings, figures, space))
     judged = json.dumps([judgement.record() for judgement in findings.judgements], indent=1)
     write_into(out, {CLAIMS_FILE: judged.encode(), PAGE: html.encode()})
     return out / PAGE
@@ -129,18 +119,6 @@ def save_drawn(figure: Figure, folder: Path, name: str) -> dict[str, bytes]:
     pyplot.close(figure)
     write_into(folder, {f"{name}.{kind}": content for kind, content in contents.items()})
     return contents
-
-
-def _drawn(findings: Findings, folder: Path, say: Callable[[str], None]) -> list[DrawnFigure]:
-    """Every figure, drawn into a folder."""
-    figures = []
-    for spec in findings.figures.values():
-        contents = save_figure(spec, findings.datasets(spec), folder)
-        say(f"drew {spec.name}")
-        kind, image = _smallest(contents)
-        text = base64.b64encode(image).decode()
-        figures.append(DrawnFigure(spec.name, spec.title, findings.caption(spec), kind, text, spec.studies))
-    return figures
 
 
 def _smallest(contents: Mapping[str, bytes]) -> tuple[str, bytes]:
@@ -200,8 +178,7 @@ def page(
         policy=policy(scripts, styles, "data:", [name for part in parts for name in part.workers]),
         scripts=scripts,
         styles=styles,
-        payloads=[part.payload for part in parts],
-        bodies={name: part.body for name, part in panels.items()},
+        panels=panels,
         judgements=judgements,
         sections=_filled(sections, judgements, figures, panels),
         opening=next((section for section in sections if section.name == QUESTION), None),
@@ -211,22 +188,16 @@ def page(
 
 
 def _filled(
-    sections: Sequence[Section],
-    judgements: Sequence[Judgement],
-    figures: Sequence[DrawnFigure],
-    panels: Mapping[str, Parts],
-) -> list[FilledSection]:
-    """The sections that have something to show, without the first one."""
+    sections: Sequence[Section], judgements: Sequence[Judgement], figures: Sequence[DrawnFigure], live: Collection[str]
+) -> list[dict[str, Any]]:
+    """The sections that have something to show, with what is here of them, without the first one."""
     drawn, judged = ({own.name: own for own in figures}, {own.claim: own for own in judgements})
     placed = {name for section in sections for name in section.figures}
     rest = Section("figures", "More figures" if sections else "Figures", "", tuple(n for n in drawn if n not in placed))
-    filled = [
-        FilledSection(
-            section,
-            [drawn[name] for name in section.figures if name in drawn],
-            [judged[name] for name in section.claims if name in judged],
-        )
-        for section in (*sections, rest)
-        if section.name != QUESTION
-    ]
-    return [own for own in filled if own.figures or own.judgements or own.section.name in panels]
+    filled = []
+    for own in (*sections, rest):
+        shown = [drawn[name] for name in own.figures if name in drawn]
+        told = [judged[name] for name in own.claims if name in judged]
+        if own.name != QUESTION and (shown or told or own.name in live):
+            filled.append({"section": own, "figures": shown, "judgements": told})
+    return filled

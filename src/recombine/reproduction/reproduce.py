@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -18,13 +19,13 @@ from typing import Any
 import torch
 
 from recombine.errors import InvalidValue, StoreError, listed
-from recombine.manifest import LIST
+from recombine.files import one_line_errors
+from recombine.manifest import LIST, remove_temporaries
 from recombine.reproduction.explorer import collect
 from recombine.reproduction.paper import Paper
 from recombine.reproduction.preset import Preset
-from recombine.reproduction.results import EDITION, READS, RUNS, SETTINGS, Results
+from recombine.reproduction.results import EDITION, NOTES, READS, RUNS, SETTINGS, Results
 from recombine.reproduction.study import Study
-from recombine.specs import RunSpec
 from recombine.store import Run, Store
 from recombine.store.run import ARRAYS, WEIGHTS
 from recombine.sweep import train
@@ -103,7 +104,11 @@ def reproduce(
     resolved = resolve_device(device if scheduler is None or device == "cpu" else "auto")
     results = Results(out)
     replaced = _replaced(results, studies, preset)
-    results.make_folder()
+    with one_line_errors(results.path, "out"):  # better refused now than after an hour of training
+        results.path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=results.path):
+            pass
+    remove_temporaries(results.path)
     _forget_damaged(results, studies, say)
     all_replaced = bool(replaced) and set(replaced) == set(results.studies)
     spent = 0.0 if all_replaced else float(results.noted.get("wall_seconds", 0.0))
@@ -113,17 +118,23 @@ def reproduce(
     if paper is not None:
         _register(results, paper, studies, preset, store)
 
-    def trained(specs: Sequence[RunSpec]) -> dict[str, Run]:
-        runs = train(
+    runs: dict[str, Run] = {}
+    keys: dict[str, set[str]] = {study.name: set() for study in studies}
+    further = {study.name: study.specs(preset) for study in studies}
+    while any(further.values()):  # round after round, until no study asks for more
+        specs = list({spec.digest: spec for own in further.values() for spec in own}.values())
+        trained = train(
             specs, store, device=device, members=members, processes=processes, watch=watch, scheduler=scheduler, say=say
         )  # fmt: skip
-        return {run.key: run for run in runs}
-
-    runs = _trained_runs(studies, preset, trained)
+        runs |= {run.key: run for run in trained}
+        for study in studies:
+            keys[study.name] |= {spec.digest for spec in further[study.name]}
+            further[study.name] = study.more(preset, {key: runs[key] for key in keys[study.name]})
     for study in studies:
-        if _measure(study, preset, resolved, runs[study.name], results, replaced, say):
+        own_runs = {key: runs[key] for key in keys[study.name]}
+        if _measure(study, preset, resolved, own_runs, results, replaced, say):
             replaced = []
-        results.note_runs(study.name, list(runs[study.name].values()))
+        results.note_runs(study.name, list(own_runs.values()))
         results.note(wall_seconds=round(spent + time.perf_counter() - began, 1))
     if paper is not None:
         collect(results, paper, preset, store, say)
@@ -147,22 +158,6 @@ def _register(results: Results, paper: Paper, studies: Sequence[Study[Any]], pre
         results.register(updated)
 
 
-def _trained_runs(
-    studies: Sequence[Study[Any]], preset: Preset, trained: Callable[[Sequence[RunSpec]], dict[str, Run]]
-) -> dict[str, dict[str, Run]]:
-    """By study, its runs by key: round after round, until no study asks for more."""
-    runs: dict[str, Run] = {}
-    keys: dict[str, set[str]] = {study.name: set() for study in studies}
-    further = {study.name: study.specs(preset) for study in studies}
-    while any(further.values()):
-        distinct = {spec.digest: spec for specs in further.values() for spec in specs}
-        runs |= trained(list(distinct.values()))
-        for study in studies:
-            keys[study.name] |= {spec.digest for spec in further[study.name]}
-            further[study.name] = study.more(preset, {key: runs[key] for key in keys[study.name]})
-    return {name: {key: runs[key] for key in own} for name, own in keys.items()}
-
-
 def _measure(
     study: Study[Any],
     preset: Preset,
@@ -174,45 +169,30 @@ def _measure(
 ) -> bool:
     """Measure a study's Dataset unless it is here, in the place of those of another preset; whether that was done."""
     own = study.own_settings(preset.model_dump(mode="json"))
-    contents = {key: _content_digest(run) for key, run in runs.items()}
-    fingerprint = dataset_fingerprint(study.name, contents, own, study.versions, study.optional_tools())
+    contents = {}
+    for key, run in runs.items():
+        try:
+            digests = run.digests()
+        except ValueError as error:  # since it was served
+            raise StoreError(f"store must be one whose runs are whole, got {str(run.path)!r} ({error})") from None
+        contents[key] = f"{digests[WEIGHTS]} {digests[ARRAYS]} {run.status}"
+    # all that the Dataset depends on; versions are declared, so that a comment or another study's edit stales nothing
+    basis = json.dumps([study.name, contents, own, study.versions, sorted(study.optional_tools())], sort_keys=True)
+    fingerprint = hashlib.sha256(basis.encode()).hexdigest()[:FINGERPRINT_LENGTH]
     if results.holds(study.name, fingerprint):
         return False
     start = time.perf_counter()
     with arithmetic("float32"):
         dataset = study.measure(study.trials(preset, device, runs))
     seconds = time.perf_counter() - start
-    attributes = _source(device, preset, len(runs), seconds) | {READS: json.dumps(list(own)), EDITION: study.version}
+    attributes = {name: str(value) for name, value in provenance(device, preset.precision).items()} | {
+        SETTINGS: preset.to_json(), "networks": len(runs), "measuring_seconds": round(seconds, 2),
+        READS: json.dumps(list(own)), EDITION: study.version,
+    }  # fmt: skip
     results.remove(replaced)
     results.save(study.name, dataset.assign_attrs(attributes), fingerprint)
     say(f"measured {study.name} in {seconds:.1f} s")
     return True
-
-
-def dataset_fingerprint(
-    study: str,
-    runs: Mapping[str, str],
-    settings: Mapping[str, Any],
-    versions: Mapping[str, int],
-    optional_tools: Iterable[str] = (),
-) -> str:
-    """A digest of all that a study's Dataset depends on: while it is the same, nothing is measured again.
-
-    That is what its runs came to, by their keys; the settings that it reads; declared versions of the code that
-    measures; and the optional tools that are installed. Versions are declared, not hashed from source text, so that a
-    comment or another study's edit stales nothing.
-    """
-    text = json.dumps([study, runs, settings, versions, sorted(optional_tools)], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:FINGERPRINT_LENGTH]
-
-
-def _content_digest(run: Run) -> str:
-    """What training came to, from the digests that the store keeps: weights, arrays, and whether it diverged."""
-    try:
-        digests = run.digests()
-    except ValueError as error:  # since it was served
-        raise StoreError(f"store must be one whose runs are whole, got {str(run.path)!r} ({error})") from None
-    return f"{digests[WEIGHTS]} {digests[ARRAYS]} {run.status}"
 
 
 def _replaced(results: Results, studies: Sequence[Study[Any]], preset: Preset) -> list[str]:
@@ -237,15 +217,11 @@ def _replaced(results: Results, studies: Sequence[Study[Any]], preset: Preset) -
 def _forget_damaged(results: Results, studies: Sequence[Study[Any]], say: Say) -> None:
     """Say what is not as it was written: this call makes it again, and is refused if it cannot."""
     left = [name for name in results.studies if name not in {study.name for study in studies}]
-    for name, problem in results.damaged().items():
+    damaged = results.damaged()
+    for name, problem in damaged.items():
         if name == RUNS and left:
             allowed = f"a whole file, or a call that makes {listed(left)} again too ({problem})"
             raise InvalidValue("out", str(results.path / name), allowed)
         say(f"{name}: {problem}; {'everything' if name == LIST else 'it'} is made again")
-    results.forget_notes()
-
-
-def _source(device: torch.device, preset: Preset, networks: int, seconds: float) -> dict[str, Any]:
-    """Where a Dataset came from, for its attributes."""
-    facts = {name: str(value) for name, value in provenance(device, preset.precision).items()}
-    return {**facts, SETTINGS: preset.to_json(), "networks": networks, "measuring_seconds": round(seconds, 2)}
+    for name in set(damaged) & set(NOTES):
+        results.digests.replace({name: None})

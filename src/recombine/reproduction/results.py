@@ -14,7 +14,6 @@ import io
 import json
 import math
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from recombine.errors import InvalidValue, listed
 from recombine.files import one_line_errors, parsed_json
-from recombine.manifest import LIST, Differs, Manifest, remove_temporaries
+from recombine.manifest import LIST, Differs, Manifest
 from recombine.reproduction.criteria import record_digest
 from recombine.store import Run
 
@@ -94,14 +93,6 @@ class Results:
             raise InvalidValue("from", str(path), "a folder written by 'recombine reproduce'")
         return results
 
-    def make_folder(self) -> None:
-        """Make the folder and try to write there: better refused now than after an hour of training."""
-        with one_line_errors(self.path, "out"):
-            self.path.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=self.path):
-                pass
-        remove_temporaries(self.path)
-
     @property
     def studies(self) -> list[str]:
         """Studies with a Dataset, by name; one that was lost is among them."""
@@ -158,18 +149,6 @@ class Results:
         """The decoders of the report's explorer; none where the folder keeps none."""
         return self._read(EXPLORER)
 
-    def keep_decoders(self, content: bytes | None) -> None:
-        """Keep decoders in the place of those that were kept before."""
-        self.digests.replace({EXPLORER: content})
-
-    def forget_notes(self) -> None:
-        """Delete what was noted of the folder where it cannot be read."""
-        for name in NOTES:
-            try:
-                self._read(name)
-            except InvalidValue:
-                self.digests.replace({name: None})
-
     def dataset(self, study: str) -> xarray.Dataset:
         """A study's Dataset."""
         if study not in self._loaded:
@@ -198,12 +177,9 @@ class Results:
 
     def holds(self, study: str, fingerprint: str) -> bool:
         """Whether the study's Dataset is there and depends on exactly what this is the fingerprint of."""
-        if study not in self.studies:
-            return False
-        try:
+        with suppress(InvalidValue):  # it is not there, or damaged
             return self.dataset(study).attrs.get(SOURCE) == fingerprint
-        except InvalidValue:
-            return False
+        return False
 
     def settings(self, study: str) -> dict[str, Any]:
         """The whole preset of a study's Dataset; empty where it does not carry it."""

@@ -11,6 +11,7 @@ a largest share of ¼ within a quarter of the depth; F = 1, 1, 1, 1, 0.6 has a l
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -62,20 +63,17 @@ def first_hidden(values: xarray.DataArray) -> xarray.DataArray:
 
 def middle_hidden(values: xarray.DataArray) -> xarray.DataArray:
     """The value half-way between first and last hidden stage; of two, the earlier one."""
-    own = _own(values)
-    return _at(own, (_last(own) - 1) // 2)
+    return _at(values, lambda last: (last - 1) // 2)
 
 
 def last_hidden(values: xarray.DataArray) -> xarray.DataArray:
     """The value at the last hidden stage, the one before the output."""
-    own = _own(values)
-    return _at(own, _last(own) - 1)
+    return _at(values, lambda last: last - 1)
 
 
 def output(values: xarray.DataArray) -> xarray.DataArray:
     """The value at the output, each network's last stage."""
-    own = _own(values)
-    return _at(own, _last(own))
+    return _at(values, lambda last: last)
 
 
 def mean_after_input(values: xarray.DataArray) -> xarray.DataArray:
@@ -156,6 +154,7 @@ def _last(own: xarray.DataArray) -> xarray.DataArray:
     return _numbers(own).where(own.notnull()).max("stage")
 
 
-def _at(own: xarray.DataArray, number: xarray.DataArray) -> xarray.DataArray:
-    """The value at each network's stage of this number; NaN where it has none."""
-    return own.where(_numbers(own) == number).sum("stage", min_count=1)
+def _at(values: xarray.DataArray, number: Callable[[xarray.DataArray], xarray.DataArray]) -> xarray.DataArray:
+    """The value at a stage of each network whose number follows from that of the last; NaN where it has none."""
+    own = _own(values)
+    return own.where(_numbers(own) == number(_last(own))).sum("stage", min_count=1)
