@@ -31,6 +31,7 @@ from recombine.version import __version__
 
 if TYPE_CHECKING:
     from recombine.decoders import Interface, StagedDecoder
+    from recombine.frozen import Frozen
     from recombine.specs import RunSpec
 
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
@@ -343,6 +344,8 @@ def _contents(run: Run) -> dict[str, bytes]:
 
 def _own_modules(part: Frozen) -> set[str]:
     """Modules that are not this package's and register a part of a spec: whoever loads it must import them."""
+    from recombine.frozen import Frozen  # with pydantic, which listing runs does not need
+
     module = type(part).__module__
     own = set() if module.startswith(f"{MODEL_TYPE}.") else {module}
     return own.union(*(_own_modules(value) for _, value in part if isinstance(value, Frozen)))
