@@ -85,7 +85,7 @@ def test_decoders_equal_torch(tmp_path, names):
     assert [result["name"] for result in results] == names
     assert all(result["translated"] for result in results)
     worst = {result["name"]: result["worst"] for result in results}
-    assert max(worst.values()) < 1e-5, worst
+    assert max(worst.values()) < 1e-4, worst
     assert max(result["mismatch"] for result in results) < 1e-5
     for result in results:
         if result["name"] in OURS:

@@ -15,6 +15,7 @@ import { Trainer } from "./trainer.js";
 const SLICE = 30; // milliseconds between looks at what the page wants
 const SOONEST = 250; // milliseconds between reports, unless the page asks for fewer
 const SHARE = 3; // at least so many times as long as the last report took is trained before the next
+const EARLY = 8; // reports at the beginning, when most happens, that come as soon as training took as long as one
 
 /** @type {Trainer | null} */
 let trainer = null;
@@ -26,6 +27,7 @@ let spent = 0;
 let told = 0;
 /** Milliseconds that the last report took. */
 let cost = 0;
+let reports = 0;
 /** The step at which the grid was evaluated last. */
 let evaluated = -1;
 let number = 0;
@@ -58,6 +60,7 @@ function report() {
   if (trainer.step !== evaluated) {
     trainer.evaluate([...points.held, ...points.kept]);
     evaluated = trainer.step;
+    reports += 1;
     spent += performance.now() - began;
   }
   post({
@@ -79,7 +82,7 @@ function slice() {
   if (trainer.done) running = false;
   const ended = performance.now();
   spent += ended - began;
-  if (trainer.done || ended - told >= Math.max(pause, SHARE * cost)) report();
+  if (trainer.done || ended - told >= Math.max(pause, (reports < EARLY ? 1 : SHARE) * cost)) report();
   if (running) soon();
 }
 
@@ -88,7 +91,7 @@ function obey(order) {
   if (order.begin) {
     const { settings, code, seed, stripes } = order.begin;
     trainer = new Trainer(settings, /** @type {BufferSource} */ (code), seed, stripes);
-    [spent, told, cost, evaluated, losses, number] = [0, 0, 0, -1, [], order.begin.number];
+    [spent, told, cost, reports, evaluated, losses, number] = [0, 0, 0, 0, -1, [], order.begin.number];
   }
   if (order.pause !== undefined) pause = Math.max(order.pause, SOONEST);
   if (order.point !== undefined) point = order.point;
