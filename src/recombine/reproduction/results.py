@@ -1,10 +1,8 @@
 """A folder of results: one Dataset per study, and what was run to get it.
 
-Nothing here trains, and nothing knows a paper: verdicts and figures follow from the Datasets (`findings`). A Dataset
-says itself where it came from: its whole preset, device, versions and commit, and a fingerprint of all that it depends
-on (`reproduce`), so that it is served only for the same question. What a folder says of itself is put together from
-its Datasets and the runs noted for them; only the time that calls took is kept in a file of its own. Whatever is read
-back has a digest (`recombine.manifest`) and is read only if it is as it was written.
+A Dataset says itself where it came from, with a fingerprint of all that it depends on (`reproduce`), so that it is
+served only for the same question. Whatever is read back has a digest (`recombine.manifest`) and is read only if it is
+as it was written.
 """
 
 from __future__ import annotations
