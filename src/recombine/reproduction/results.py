@@ -12,6 +12,7 @@ import io
 import json
 import math
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from recombine.errors import InvalidValue, listed
 from recombine.files import one_line_errors, parsed_json
-from recombine.manifest import LIST, Differs, Manifest
+from recombine.manifest import LIST, Differs, Manifest, remove_temporaries
 from recombine.reproduction.criteria import record_digest
 from recombine.store import Run
 
@@ -90,6 +91,14 @@ class Results:
         if not results.studies:
             raise InvalidValue("from", str(path), "a folder written by 'recombine reproduce'")
         return results
+
+    def make_folder(self) -> None:
+        """Make the folder and try to write there: better refused now than after an hour of training."""
+        with one_line_errors(self.path, "out"):
+            self.path.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.path):
+                pass
+        remove_temporaries(self.path)
 
     @property
     def studies(self) -> list[str]:
