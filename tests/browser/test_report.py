@@ -17,7 +17,7 @@ from recombine.reproduction.figures import Section
 from recombine.reproduction.findings import Findings
 from recombine.reproduction.reporting import LARGEST_PAGE, MISSING, Download, DrawnFigure
 from recombine.reproduction.reporting import page as page_of
-from recombine.reproduction.results import Results
+from recombine.reproduction.results import EXPLORER, Results
 from tests.browser.conftest import ATTEMPTS, faults, needs_axe, overflow, until
 from tests.golden import PICTURES, RESULTS
 
@@ -51,7 +51,8 @@ def page_path(browser, tmp_path_factory):
     shutil.copytree(RESULTS, out)
     results = Results(out)
     results.note(preset={"name": "tiny", "seeds": 3, "depths": [2, 3]}, runs=116)
-    results.keep_decoders(packed(kept([dict(zip(("code", "remedy"), own, strict=True)) for own in LABELS])))
+    labels = [dict(zip(("code", "remedy"), own, strict=True)) for own in LABELS]
+    results.digests.replace({EXPLORER: packed(kept(labels))})
     with pytest.MonkeyPatch.context() as patch:
         drawn = {name: {"png": (PICTURES / f"{name}.png").read_bytes()} for name in DEFAULT.figures}
         patch.setattr("recombine.reproduction.reporting.save_figure", lambda spec, datasets, folder: drawn[spec.name])
@@ -147,7 +148,7 @@ def test_hostile_texts_stay_text(opened, tmp_path):
     everything = "".join(HOSTILE)
     labels = [{HOSTILE[0]: HOSTILE[1], "remedy": everything}, {HOSTILE[0]: HOSTILE[2], "remedy": HOSTILE[3]}]
     results = Results(tmp_path)
-    results.keep_decoders(packed(kept(labels)))
+    results.digests.replace({EXPLORER: packed(kept(labels))})
     path = small_page(tmp_path, everything, {"question": report_explorer(results)})
     assert not re.search("<img src=x|<script>alert", path.read_text())
     page = opened(path)

@@ -15,7 +15,7 @@ from recombine.cli.grids import read_sweep
 from recombine.data import open_images
 from recombine.errors import RecombineError
 from recombine.reproduction.explorer import kept_decoders
-from recombine.reproduction.results import Results
+from recombine.reproduction.results import EXPLORER, Results
 from recombine.specs import RunSpec
 from recombine.store import Store, from_pretrained
 from recombine.store.run import SCORES
@@ -89,7 +89,7 @@ def sweep_file(folder, content):
 
 def decoders(folder, content):
     results = Results(folder / "results")
-    results.keep_decoders(content)
+    results.digests.replace({EXPLORER: content})
     return kept_decoders(results)
 
 

@@ -275,11 +275,7 @@ def _auroc_attributes(record: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _short(record: Mapping[str, Any], name: str) -> str:
-    """An AUROC and its direction; empty for a number that has none.
-
-    >>> _short({"numbers": {"id_error": {"auroc": 0.616, "higher": False, "fall": False}}}, "id_error")
-    '0.62 ↓'
-    """
+    """An AUROC and its direction, as `0.62 ↓`; empty for a number that has none."""
     score = record.get("numbers", {}).get(name)
     if score is None:
         return ""

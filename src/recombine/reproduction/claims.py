@@ -261,7 +261,7 @@ class Measured(NamedTuple):
         sample, rule = self.sample, self.criterion.learnt
         learnt = int((sample.learnt & sample.trained).sum())
         share = learnt / max(1, sample.networks_trained) if sample.share_learnt is None else sample.share_learnt
-        if share < rule.smallest_share or sample.networks_counted < rule.smallest_share * learnt:
+        if not (share >= rule.smallest_share and sample.networks_counted >= rule.smallest_share * learnt):
             return "not decidable"
         if self.estimate.networks < rule.fewest_networks:
             return self.criterion.direction(self.estimate.value)

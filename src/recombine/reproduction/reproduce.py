@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -19,8 +18,7 @@ from typing import Any
 import torch
 
 from recombine.errors import InvalidValue, StoreError, listed
-from recombine.files import one_line_errors
-from recombine.manifest import LIST, remove_temporaries
+from recombine.manifest import LIST
 from recombine.reproduction.explorer import collect
 from recombine.reproduction.paper import Paper
 from recombine.reproduction.preset import Preset
@@ -104,11 +102,7 @@ def reproduce(
     resolved = resolve_device(device if scheduler is None or device == "cpu" else "auto")
     results = Results(out)
     replaced = _replaced(results, studies, preset)
-    with one_line_errors(results.path, "out"):  # better refused now than after an hour of training
-        results.path.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=results.path):
-            pass
-    remove_temporaries(results.path)
+    results.make_folder()
     _forget_damaged(results, studies, say)
     all_replaced = bool(replaced) and set(replaced) == set(results.studies)
     spent = 0.0 if all_replaced else float(results.noted.get("wall_seconds", 0.0))

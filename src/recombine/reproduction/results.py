@@ -1,10 +1,8 @@
 """A folder of results: one Dataset per study, and what was run to get it.
 
-Nothing here trains, and nothing knows a paper: verdicts and figures follow from the Datasets (`findings`). A Dataset
-says itself where it came from: its whole preset, device, versions and commit, and a fingerprint of all that it depends
-on (`reproduce`), so that it is served only for the same question. What a folder says of itself is put together from
-its Datasets and the runs noted for them; only the time that calls took is kept in a file of its own. Whatever is read
-back has a digest (`recombine.manifest`) and is read only if it is as it was written.
+A Dataset says itself where it came from, with a fingerprint of all that it depends on (`reproduce`), so that it is
+served only for the same question. Whatever is read back has a digest (`recombine.manifest`) and is read only if it is
+as it was written.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ import io
 import json
 import math
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from recombine.errors import InvalidValue, listed
 from recombine.files import one_line_errors, parsed_json
-from recombine.manifest import LIST, Differs, Manifest
+from recombine.manifest import LIST, Differs, Manifest, remove_temporaries
 from recombine.reproduction.criteria import record_digest
 from recombine.store import Run
 
@@ -92,6 +91,14 @@ class Results:
         if not results.studies:
             raise InvalidValue("from", str(path), "a folder written by 'recombine reproduce'")
         return results
+
+    def make_folder(self) -> None:
+        """Make the folder and try to write there: better refused now than after an hour of training."""
+        with one_line_errors(self.path, "out"):
+            self.path.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.path):
+                pass
+        remove_temporaries(self.path)
 
     @property
     def studies(self) -> list[str]:

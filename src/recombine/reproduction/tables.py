@@ -4,9 +4,6 @@ Conventions: the dimension is `stage`. Stage 0 is the input, whose value is give
 everywhere. Then come the hidden stages, and the output last; networks of fewer stages than the deepest have trailing
 NaN. Other dimensions are kept, and a network without the stages that a number needs has NaN. *Relative depth* is 0 at
 the first hidden stage and 1 at the output.
-
-Known answers: F = 1, 0.9, 0.8, 0.7, 0.6 from the first hidden stage on falls by 0.4 in all and by 0.1 at most at once,
-a largest share of ¼ within a quarter of the depth; F = 1, 1, 1, 1, 0.6 has a largest share of 1.
 """
 
 from __future__ import annotations
