@@ -201,7 +201,7 @@ def _cases(name: str, variable: xarray.DataArray) -> Iterator[tuple[str, float]]
 def _lightning_class(package: Any) -> Any:
     """Made when it is asked for: Lightning is no dependency."""
 
-    class LightningDiagnosis(package.Callback):  # type: ignore[misc]
+    class LightningDiagnosis(package.Callback):
         """Calls a `DiagnosisCallback` at the end of epochs or batches, and logs its numbers."""
 
         def __init__(self, callback: DiagnosisCallback, path: str | None, each: str) -> None:

@@ -52,7 +52,7 @@ def plane_figure(
     chosen = result[[column, "held_out"]].sel(fixed)
     values = chosen[column]
     if column == VOLUME:
-        values = np.log10(values.where((values > 0) & np.isfinite(values)))
+        values = xarray.DataArray(np.log10(values.where((values > 0) & np.isfinite(values))))
     maps = values.mean(averaged).transpose("stage", upward, across).values
     held_out = chosen["held_out"].any(averaged).transpose(upward, across).values
     labels, prefix = stage_labels([str(stage) for stage in result["stage"].values])

@@ -157,7 +157,7 @@ def _stages(subject: Subject) -> list[str]:
         return [f"stages.{name}" for name in subject.module.stage_names[:-1]]
     points = subject.grid.rows(torch.linspace(0, subject.grid.size - 1, min(subject.grid.size, 16)).long())
     try:
-        return module_parts(subject.module, subject.module, subject.inputs, points, None).names
+        return module_parts(subject.module, subject.module, subject.inputs, points, None)[0]
     except RecombineError:
         return []  # which is less to look at, and no reason to refuse
 

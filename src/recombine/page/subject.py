@@ -184,9 +184,8 @@ def _on_data(name: str, module: nn.Module, settings: Mapping[str, Any]) -> Subje
         if settings[field_name] is not None:
             raise InvalidValue(field_name, settings[field_name], "left out where data is given, which has its own")
     data = array_task(settings["data"])
-    own = own_data(settings["data"], settings["encode"], settings["holdout"])
-    encoding = valid_encoding(own.encode, own.grid)
-    return Subject(name, module, own.grid, encoding, own.held_out, own.targets, own.background, data)
+    grid, encode, held_out, targets, background, _ = own_data(settings["data"], settings["encode"], settings["holdout"])
+    return Subject(name, module, grid, valid_encoding(encode, grid), held_out, targets, background, data)
 
 
 def _copied(module: nn.Module, name: str) -> nn.Module:

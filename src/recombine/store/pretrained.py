@@ -25,13 +25,12 @@ from typing import TYPE_CHECKING, Any
 
 from recombine.errors import InvalidValue, RecombineError, listed, reason_of
 from recombine.files import one_line_errors, parsed_json, read_given, write
-from recombine.records import Frozen
 from recombine.store.run import SCORES, Run, pack, unpack
 from recombine.version import __version__
 
 if TYPE_CHECKING:
     from recombine.decoders import Interface, StagedDecoder
-    from recombine.frozen import Frozen
+    from recombine.records import Frozen
     from recombine.specs import RunSpec
 
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
@@ -344,7 +343,7 @@ def _contents(run: Run) -> dict[str, bytes]:
 
 def _own_modules(part: Frozen) -> set[str]:
     """Modules that are not this package's and register a part of a spec: whoever loads it must import them."""
-    from recombine.frozen import Frozen  # with pydantic, which listing runs does not need
+    from recombine.records import Frozen  # with pydantic, which listing runs does not need
 
     module = type(part).__module__
     own = set() if module.startswith(f"{MODEL_TYPE}.") else {module}
