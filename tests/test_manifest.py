@@ -310,13 +310,12 @@ def test_what_was_not_listed_is_never_listed_as_it_is(tmp_path, monkeypatch):
         Manifest(folder).read("data/depth.nc")
 
 
-@pytest.mark.parametrize("names", [["../../mine"], ["bogus"]])
-def test_only_studies_can_be_removed(tmp_path, names):
+def test_only_studies_can_be_removed(tmp_path):
     folder = tmp_path / "deep" / "results"
     shutil.copytree(RESULTS, folder)
     (tmp_path / "mine.nc").write_text("precious")
     with pytest.raises(InvalidValue):
-        Results(folder).remove(names)
+        Results(folder).remove(["../../mine"])
     with pytest.raises(InvalidValue):
         Manifest(folder).replace({"../../mine.nc": None})
     assert (tmp_path / "mine.nc").exists()

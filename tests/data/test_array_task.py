@@ -8,6 +8,7 @@ import torch
 
 import recombine as rc
 from recombine.data import factor_of
+from recombine.data.images import FilePixels
 from recombine.errors import InvalidValue
 from recombine.tasks import array as array_task
 from recombine.training import Ensemble, Evaluator, evaluate, fit, scores, standard_errors, tables
@@ -196,7 +197,7 @@ def test_only_a_window_of_large_data_is_on_the_device(tmp_path, monkeypatch):
     monkeypatch.setitem(tables.WINDOW_BYTES, "cpu", 3000)
     data = rc.ArrayTask(data=sprites_npz(tmp_path / "a.npz", packed=False), holdout="none", training="each")
     ensemble = Ensemble(specs(data, 1), CPU)
-    assert data.source.pixels.in_file
+    assert isinstance(data.source.pixels, FilePixels)
     assert sum(part.nbytes for part in ensemble.examples) <= 3000
     evaluator = Evaluator(data, CPU, chunk=4)
     assert evaluator._kept is None

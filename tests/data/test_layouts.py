@@ -11,6 +11,7 @@ import torch
 from recombine import ArrayTask
 from recombine.data import open_images, opening
 from recombine.data.array_files import MPI3D_SIZES, PUBLISHED
+from recombine.data.images import FilePixels
 from recombine.errors import InvalidValue
 from tests.data.files import (
     COLUMNS,
@@ -58,7 +59,7 @@ def test_grey_layouts(layout, kept, tmp_path, monkeypatch):
     assert task.grid.shape == (2, COLUMNS, ROWS)
     assert task.image_shape == (SIDE, SIDE)
     assert torch.equal(task.render(task.grid.points), expected())
-    assert task.source.pixels.in_file or kept
+    assert isinstance(task.source.pixels, FilePixels) or kept
 
 
 @pytest.mark.parametrize("layout", COLOUR)

@@ -37,7 +37,7 @@ def drawn(figure):
 def test_the_first_two_factors_and_the_mean_of_the_others():
     data = result()
     figure = data.draw()
-    (outline,) = (own for own in figure.axes[0].artists if isinstance(own, PathPatch))
+    (outline,) = (own for own in figure.axes[0].patches if isinstance(own, PathPatch))
     np.testing.assert_allclose(outline.get_path().get_extents().extents, [2.5, 1.5, 3.5, 2.5])  # any point held out
     image, title = drawn(figure)
     np.testing.assert_allclose(image, np.log10(data["volume"].values[1]).mean(axis=-1).T)

@@ -62,9 +62,9 @@ class Paper:
             name=package.rpartition(".")[2],
             package=package,
             preset=assembled((study.settings for study in studies), package),
-            studies={study.name: study for study in studies},
-            claims={claim.name: claim for claim in sorted(claims, key=_number)},
-            figures={spec.name: spec for spec in sorted(figures, key=lambda own: (not own.numbered, _number(own)))},
+            studies=_by_name("study", studies),
+            claims=_by_name("claim", sorted(claims, key=_number)),
+            figures=_by_name("figure", sorted(figures, key=lambda own: (not own.numbered, _number(own)))),
             sections=tuple(_optional(f"{package}.sections", "SECTIONS", ())),
             explorer=_optional(f"{package}.explorer", "EXPLORER", None),
             **about,
@@ -134,3 +134,12 @@ def _number(record: Claim | FigureSpec) -> int:
     """The number that a name ends with; 0 without one, so that such names stay in their order."""
     digits = re.search(r"\d+$", record.name)
     return int(digits[0]) if digits else 0
+
+
+def _by_name(kind: str, records: Sequence[Any]) -> dict[str, Any]:
+    """Records by name, each of which may be there once."""
+    named = {record.name: record for record in records}
+    if len(named) < len(records):
+        twice = next(name for name in named if [record.name for record in records].count(name) > 1)
+        raise InvalidValue(kind, twice, "a name that is not taken yet")
+    return named

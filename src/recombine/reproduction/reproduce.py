@@ -211,11 +211,11 @@ def _replaced(results: Results, studies: Sequence[Study[Any]], preset: Preset) -
 def _forget_damaged(results: Results, studies: Sequence[Study[Any]], say: Say) -> None:
     """Say what is not as it was written: this call makes it again, and is refused if it cannot."""
     left = [name for name in results.studies if name not in {study.name for study in studies}]
-    damaged = results.damaged()
-    for name, problem in damaged.items():
+    for name, problem in results.damaged().items():
         if name == RUNS and left:
             allowed = f"a whole file, or a call that makes {listed(left)} again too ({problem})"
             raise InvalidValue("out", str(results.path / name), allowed)
         say(f"{name}: {problem}; {'everything' if name == LIST else 'it'} is made again")
-    for name in set(damaged) & set(NOTES):
-        results.digests.replace({name: None})
+    for name in NOTES:
+        if results.digests.is_present(name) and results.digests.problem(name):  # also where the whole list is missing
+            results.digests.replace({name: None})

@@ -75,9 +75,11 @@ def _score(data: Data, name: str, numbers: list[int]) -> dict[str, Sample]:
 
 
 def _gain(data: Data, numbers: list[int]) -> dict[str, Sample]:
-    alone = data["stripes"].sel(family=WITHOUT)
+    # Where stripes alone were trained, there is no family of bumps without stripes.
     return {
-        with_bumps(bumps): difference("ood_accuracy", striped(data, bumps), alone.sel(bumps=bumps))
+        with_bumps(bumps): difference(
+            "ood_accuracy", striped(data, bumps), data["stripes"].sel(family=WITHOUT, bumps=bumps)
+        )
         for bumps in numbers
         if bumps
     }

@@ -108,7 +108,8 @@ def verdict_text(judgement: Judgement) -> str:
 
 def escaped(text: object) -> str:
     """One line that shows exactly this text: no tag, link or code in it is taken for one."""
-    return SPECIAL.sub(r"\\\g<0>", " ".join(str(text).split()))
+    entities = {"<": "&lt;", "&": "&amp;"}  # which show the same where backslashes are not read
+    return SPECIAL.sub(lambda own: entities.get(own[0], f"\\{own[0]}"), " ".join(str(text).split()))
 
 
 def table(heads: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
