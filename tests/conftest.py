@@ -27,7 +27,6 @@ INTEGRATION = (
     "training", "tutorials",
     "contracts/test_dummies.py", "data/test_end_to_end.py", "docs/test_docstrings.py", "metrics/test_geometry.py",
     "reproduction/test_results.py", "store/test_index.py", "store/test_killed.py", "store/test_strangers.py",
-    "test_editions.py",
 )  # fmt: skip
 """Files and folders of tests that start processes, draw figures, or train or differentiate for seconds."""
 

@@ -1,4 +1,4 @@
-"""What results, pictures and screens looked like when they were last looked at."""
+"""What results and pictures looked like when they were last looked at."""
 
 import platform
 from pathlib import Path

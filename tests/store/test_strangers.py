@@ -366,21 +366,6 @@ def test_unreadable_is_one_line_and_not_called_damage(read_only):
         assert "Traceback" not in err
 
 
-def test_a_store_iterates_and_gives_a_table(store_path):
-    """19: in Python a store is a collection of its runs."""
-    store = Store(store_path)
-    runs = [saved(store, seed=seed, ood=float(seed)) for seed in range(3)]
-    assert len(store) == 3
-    assert [run.key for run in store] == [run.key for run in runs]
-    assert all(isinstance(run, Run) for run in store)
-    frame = store.table()
-    assert list(frame.index) == [run.key for run in runs]
-    assert list(frame["seed"]) == [0, 1, 2]
-    assert list(frame["ood_mse"]) == [0.0, 1.0, 2.0]
-    assert list(frame["decoder.kind"]) == ["mlp"] * 3
-    assert Store(store_path.parent / "empty").table().empty
-
-
 def test_a_store_knows_what_is_in_it(store_path):
     store = Store(store_path)
     run_ = saved(store)
