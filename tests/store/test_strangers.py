@@ -366,15 +366,6 @@ def test_unreadable_is_one_line_and_not_called_damage(read_only):
         assert "Traceback" not in err
 
 
-def test_a_store_knows_what_is_in_it(store_path):
-    store = Store(store_path)
-    run_ = saved(store)
-    assert run_.key in store
-    assert "a" * 20 not in store
-    assert 3 not in store
-    assert store[run_.key[:6]].key == run_.key
-
-
 def test_results_of_another_form_hide_no_other_run(store_path, capsys):
     """A sealed run whose result is not one is named, and the others are listed."""
     store = Store(store_path)
