@@ -4,6 +4,7 @@ PYTHON ?= python3
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DOCS   := $(VENV)/.docs_installed
+SLOW   := $(VENV)/.slow_installed
 OUT    ?= report
 STORE  ?= runs
 # Libraries are compiled when they are installed, as tests start hundreds of processes, and never later: a test whose
@@ -25,7 +26,7 @@ $(BIN)/python:
 
 $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
-	$(BIN)/python -m compileall -q -j 2 -x '/tests?/|/transformers/models/|/diffusers/pipelines/' $(VENV)/lib || true
+	$(BIN)/python -m compileall -q -j 2 -x '/tests?/' $(VENV)/lib || true
 	touch $(STAMP)
 
 lint: $(STAMP)
@@ -46,7 +47,7 @@ test: $(STAMP)  # lint beside the tests, as it takes one core
 quick-tests: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not slow and not gpu'
 
-test-slow: $(DOCS)  # among them the site
+test-slow: $(SLOW)  # among them the site
 	$(BIN)/python -m pytest -m slow
 
 test-gpu: $(STAMP)
@@ -84,6 +85,10 @@ test-lowest test-newest:
 
 reproduce: $(STAMP)
 	$(BIN)/recombine reproduce --preset quick --device cpu --store $(STORE) --out $(OUT)
+
+$(SLOW): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[slow]'
+	touch $(SLOW) $(DOCS)
 
 $(DOCS): $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'

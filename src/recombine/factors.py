@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal, Self, get_args
+from typing import Literal, Self, cast, get_args
 
 import torch
 from jaxtyping import Float, Int
@@ -38,6 +38,9 @@ TURN = 360.0
 
 Form = Literal["number", "category", "angle"]
 FORMS: tuple[Form, ...] = get_args(Form)
+ANGLE = "angle"
+"""Name of a factor that is an angle in degrees unless its text says otherwise."""
+TEXT = "NAME=LOW:HIGH or NAME=LOW:HIGH:COUNT, separated by commas"
 
 
 @dataclass(frozen=True)
@@ -147,6 +150,24 @@ class Factor:
         even = cls(name, numbers[0], numbers[-1], len(numbers), form, None, period)
         return even if even.values.tolist() == list(numbers) else replace(even, given=numbers)
 
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The factor of `NAME=LOW:HIGH` or `NAME=LOW:HIGH:COUNT`, either with `:FORM`."""
+        name, _, span = text.partition("=")
+        name, bounds = name.strip(), span.split(":")
+        form = bounds.pop() if bounds[-1] in FORMS else None
+        try:
+            low, high = float(bounds[0]), float(bounds[1])
+            steps = int(bounds[2]) - 1 if len(bounds) == 3 else round(high - low)
+        except (ValueError, IndexError, OverflowError):
+            raise InvalidValue("grid", text, TEXT) from None
+        if not name.isidentifier() or len(bounds) > 3:
+            raise InvalidValue("grid", text, TEXT)
+        if len(bounds) < 3 and high - low != steps:
+            raise InvalidValue("grid", text, "bounds an integer apart, or NAME=LOW:HIGH:COUNT")
+        form = form or (ANGLE if name == ANGLE and high - low <= TURN else "number")
+        return cls(name, low, high, steps + 1, cast(Form, form))
+
     @property
     def spacing(self) -> float:
         """Distance between neighbouring values; their mean distance where that differs."""
@@ -219,6 +240,17 @@ class FactorGrid:
             raise InvalidValue("factors", list(self.names), "different names")
         if self.size > LARGEST_GRID:
             raise InvalidValue("grid", self.size, f"at most {LARGEST_GRID} combinations")
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """`x=0:27,y=0:27`: integers, both ends included; `b=0.25:1:4` has a number of values as well.
+
+        A form may come last, as in `shape=0:2:category`; a factor called `angle` is one.
+
+        >>> FactorGrid.parse("x=0:27,size=0.5:1:3").shape
+        (28, 3)
+        """
+        return cls(tuple(Factor.parse(part.strip()) for part in text.split(",")))
 
     @property
     def names(self) -> tuple[str, ...]:

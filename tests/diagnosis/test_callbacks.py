@@ -11,7 +11,7 @@ from torch import nn
 
 import recombine as rc
 from recombine.diagnosis import callbacks
-from recombine.diagnosis.isolation import undisturbed, unwrapped
+from recombine.diagnosis.running import undisturbed, unwrapped
 from recombine.errors import InvalidValue, RecombineError
 
 TASK = rc.BumpTask(size=6, holdout="center:2:4")

@@ -1,7 +1,7 @@
 """Outputs, modules and surroundings of every kind work, or are refused in one line."""
 
 import warnings
-from collections import namedtuple
+from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -36,10 +36,12 @@ class Returns(nn.Module):
         return self.wrap(outputs.mean(), outputs)
 
 
-def model_output(loss, logits):
-    from transformers.modeling_outputs import ImageClassifierOutput
+class ModelOutput(OrderedDict):
+    """As those of Hugging Face's transformers, a mapping whose entries are attributes too."""
 
-    return ImageClassifierOutput(loss=loss, logits=logits)
+    def __init__(self, loss, logits):
+        super().__init__(loss=loss, logits=logits)
+        self.loss, self.logits = loss, logits
 
 
 def test_outputs_of_every_kind():
@@ -47,7 +49,7 @@ def test_outputs_of_every_kind():
     wraps = {
         "dataclass": Fields,
         "namedtuple": Pair,
-        "model output": model_output,
+        "model output": ModelOutput,
         "namespace": lambda loss, logits: SimpleNamespace(loss=loss, logits=logits),
         "distribution": lambda loss, logits: torch.distributions.Normal(logits, torch.ones_like(logits)),
         "nested": lambda loss, logits: {"a": [{"b": (loss, None, "text", torch.tensor(3))}], "c": Fields(loss, logits)},

@@ -9,8 +9,9 @@ from torch import nn
 
 import recombine
 from recombine.decoders import DECODERS
-from recombine.diagnosis import Diagnosis, parse_grid
+from recombine.diagnosis import Diagnosis
 from recombine.errors import InvalidValue
+from recombine.factors import FactorGrid
 from recombine.metrics import metric_tensor
 from recombine.tasks import BumpTask
 from tests.small import small_spec, stage_reader
@@ -142,7 +143,7 @@ def test_stateful_modules_with_shared_parts_and_flat_outputs():
 
 
 def test_the_grid_survives_a_module_that_works_in_place():
-    grid = parse_grid(GRID)
+    grid = FactorGrid.parse(GRID)
     before = grid.points.clone()
     recombine.diagnose(nn.Sequential(nn.ReLU(inplace=True), nn.Linear(2, 3).double()), grid)
     assert torch.equal(grid.points, before)
@@ -219,7 +220,7 @@ def test_what_would_mislead_is_refused_and_nothing_is_left_changed(fields, field
 @pytest.mark.parametrize("text", ["x", "x=0:a", "x=3:1", "x=0:3,x=0:3", "0x=0:3", "x=0:3:2:1", "x=0:inf", "x=0:2.5"])
 def test_bad_grids(text):
     with pytest.raises(InvalidValue):
-        parse_grid(text)
+        FactorGrid.parse(text)
 
 
 def test_reserved_factor_names_are_refused():
@@ -228,8 +229,8 @@ def test_reserved_factor_names_are_refused():
 
 
 def test_grid_text():
-    forms = parse_grid("angle=0:350:36,shape=0:2:category,hue=0:5:angle,far=0:900:10")
+    forms = FactorGrid.parse("angle=0:350:36,shape=0:2:category,hue=0:5:angle,far=0:900:10")
     assert [factor.form for factor in forms.factors] == ["angle", "category", "angle", "number"]
-    grid = parse_grid("x=0:27, b=0.25:1:4")
+    grid = FactorGrid.parse("x=0:27, b=0.25:1:4")
     assert grid.shape == (28, 4)
     assert grid.names == ("x", "b")

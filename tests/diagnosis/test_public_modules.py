@@ -10,6 +10,7 @@ from torch import nn
 
 import recombine
 
+pytestmark = pytest.mark.slow
 GRID = "x=0:3,y=0:3"
 CODE = 8
 IMAGE = (2, 8, 8)

@@ -50,7 +50,7 @@ def test_rows_that_meet_are_run_alone(between):
     result = recombine.diagnose(module, GRID, encode="bump")
     assert any("rows of a batch meet (from 1" in note and "run alone" in note for note in result.notes)
     assert "note: rows of a batch meet" in result.summary()
-    grid = recombine.diagnosis.parse_grid(GRID)
+    grid = recombine.FactorGrid.parse(GRID)
     codes = recombine.encodings.ENCODINGS.parse("bump")
     rows = [torch.cat([codes.code(v[None], f) for v, f in zip(p, grid.factors, strict=True)], 1) for p in grid.points]
     with torch.no_grad():

@@ -12,6 +12,7 @@ from recombine.training import kernels_name
 from tests.kernels.compiled import needs_compiler
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", kernels.SHARED)
 def test_both_backends_have_the_same_names_and_signatures(name):
     pytest.importorskip("triton")

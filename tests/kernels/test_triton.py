@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("triton")
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 
 
@@ -26,7 +27,6 @@ def test_kernels_are_what_their_source_says():
     assert "tl" in adamw._update.fn.__globals__
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.slow)])
-def test_kernels_agree_with_torch_over_random_shapes(times):
-    done = checked("cpu", times, TRITON_INTERPRET="1", OMP_NUM_THREADS="1")
+def test_kernels_agree_with_torch_over_random_shapes():
+    done = checked("cpu", TRITON_INTERPRET="1", OMP_NUM_THREADS="1")
     assert done.stdout.strip() == "same", done.stderr[-3000:]

@@ -18,10 +18,9 @@ import torch
 import xarray
 from torch import nn
 
-from recombine.diagnosis.arguments import selected
-from recombine.diagnosis.diagnosing import diagnose
-from recombine.diagnosis.isolation import unwrapped
+from recombine.diagnosis.diagnosing import diagnose, selected
 from recombine.diagnosis.result import Diagnosis
+from recombine.diagnosis.running import unwrapped
 from recombine.errors import InvalidValue, RecombineError
 from recombine.factors import FactorGrid
 from recombine.metrics.registry import STAGE_METRICS

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from recombine.diagnosis.arguments import Targets, shaped_targets, target_rows
-from recombine.diagnosis.subject import ROWS_AT_ONCE, Subject
+from recombine.diagnosis.running import ROWS_AT_ONCE, Runner
+from recombine.diagnosis.subject import Subject
+from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
 from recombine.metrics import gram_matrix, kernel_agreement, squared_error, superposition_scores
 from recombine.metrics.sampling import points_at
@@ -68,35 +70,33 @@ def _positions(points: Tensor, grid: FactorGrid) -> Tensor:
 
 
 def streamed_errors(
-    subject: Subject,
-    encode: Encode,
-    targets: Targets,
-    grid: FactorGrid,
-    drawn: Tensor,
-    held_out: Tensor,
-    dtype: torch.dtype,
+    subject: Subject, runner: Runner, encode: Encode, drawn: Tensor, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     """Squared error of the outputs at the points drawn, and that of always giving the mean kept target.
 
     Targets are read twice: for their mean, and with the outputs.
     """
-    total, count = None, 0
-    chunks = [own.tensor_split(-(-len(own) // ROWS_AT_ONCE)) for own in (drawn[~held_out[drawn]], drawn)]
-    for part in chunks[0]:
-        rows = _rows(targets, grid, part).sum(dim=0)
-        total, count = rows if total is None else total + rows, count + len(part)
-    assert total is not None  # some points are kept, and as many are drawn
+
+    def rows_at(indices: Tensor) -> Tensor:
+        rows = subject.target_rows(indices)
+        assert rows is not None
+        return rows.cpu().double().flatten(1)
+
+    kept = drawn[~subject.held_out[drawn]]
+    chunks = [own.tensor_split(-(-len(own) // ROWS_AT_ONCE)) for own in (kept, drawn)]
+    mean = reduce(torch.add, (rows_at(part).sum(dim=0) for part in chunks[0])) / len(kept)
     errors, constants = [], []
-    device = next((tensor.device for tensor in (*subject.module.parameters(), *subject.module.buffers())), None)
+    device = next((tensor.device for tensor in (*runner.module.parameters(), *runner.module.buffers())), None)
     for part in chunks[1]:
-        outputs = subject.outputs(encode(points_at(grid, part).to(device, dtype).clone())).cpu().double()
-        truth = _rows(targets, grid, part)
+        outputs = runner.outputs(encode(points_at(subject.grid, part).to(device, dtype).clone())).cpu().double()
+        truth = rows_at(part)
         errors.append(squared_error(outputs, shaped_targets(truth, outputs)))
-        constants.append(squared_error((total / count).expand_as(truth), truth))
+        constants.append(squared_error(mean.expand_as(truth), truth))
     return torch.cat(errors), torch.cat(constants)
 
 
-def _rows(targets: Targets, grid: FactorGrid, indices: Tensor) -> Tensor:
-    rows = target_rows(targets, grid, indices)
-    assert rows is not None
-    return rows.cpu().double().flatten(1)
+def shaped_targets(targets: Tensor, outputs: Tensor) -> Tensor:
+    """The right outputs in the shape of the outputs."""
+    if targets.numel() != outputs.numel():
+        raise InvalidValue("targets", tuple(targets.shape), f"{tuple(outputs.shape)} numbers, a row per grid point")
+    return targets.to(outputs).reshape(outputs.shape)

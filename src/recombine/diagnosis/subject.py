@@ -1,168 +1,184 @@
-"""A module ready to be measured: its stages chosen, its rows run in the way that they need.
-
-The same few rows are run twice, and each of them alone. A module that draws random numbers in evaluation mode is run a
-row at a time with the same random numbers for every row, which makes it one function. A module whose rows meet (batch
-statistics, a softmax over the batch) is run a row at a time; where it takes no single row, the whole grid is one batch.
-"""
+"""What is measured or explored: a decoder, and the grid, codes, hold-out and right outputs that belong to it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recombine.diagnosis.hooks import (
-    MODULE_OUTPUT,
-    OUTPUT,
-    Forward,
-    Layout,
-    activations,
-    module_reader,
-    output_rows,
-    stage_name,
-)
-from recombine.diagnosis.stages import module_parts, spread
-from recombine.errors import InvalidValue, listed
-from recombine.metrics.stages import FEWEST, Encode, Reader, Tap, flat, stage_sizes
+from recombine.arrays import as_numbers
+from recombine.encodings import ENCODINGS, Encoding
+from recombine.errors import InvalidValue
+from recombine.factors import FactorGrid
+from recombine.holdouts import HOLDOUTS, Holdout
+from recombine.metrics.sampling import points_at
+from recombine.metrics.stages import Encode
+from recombine.specs import RunSpec
+from recombine.tasks import ArrayTask
 
-ROWS_AT_ONCE = 64
-"""Rows that a module is given at a time where nothing says how large they are."""
-SEED = 0
-"""Of the random numbers that every row is run with where a module draws some."""
+TargetFunction = Callable[[Tensor], Tensor]
+"""Factor values `(point, factor)` to the right outputs `(point, …)`."""
+Targets = Tensor | np.ndarray | TargetFunction
 
 
-@dataclass(frozen=True)
-class Rows:
-    """How rows are run: together in batches of any size, each alone, or the whole grid as one batch."""
+@runtime_checkable
+class Trained(Protocol):
+    """A trained decoder whose spec says everything else: a run of a store, or a folder in the hub's layout."""
 
-    how: Literal["together", "alone", "whole"] = "together"
-    seeded: bool = False
-    notes: tuple[str, ...] = ()
+    @property
+    def spec(self) -> RunSpec: ...
 
-    def reader(self, reader: Reader) -> Reader:
-        """The reader, with rows run in this way."""
-        if self.how != "alone":
-            return reader
-
-        def read(values: Tensor, tap: Tap) -> None:
-            stages: dict[str, list[Tensor]] = {}
-            for row in values.split(1):
-                if self.seeded:
-                    _seed(row.device)
-                # a later layer may work in place
-                reader(row, lambda name, activation: stages.setdefault(name, []).append(activation.clone()))
-            for name, parts in stages.items():
-                tap(name, torch.cat(parts))
-
-        return read
-
-
-def _seed(device: torch.device) -> None:
-    """Start the generators again that a module on a device draws from; `torch.manual_seed` is slow, as it knows all."""
-    torch.default_generator.manual_seed(SEED)
-    if device.type != "cpu":
-        torch.get_device_module(device).manual_seed(SEED)
+    def module(self) -> nn.Module: ...
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A module, the reader of its stages, and what must be known about both."""
+    """A decoder with its grid, codes, hold-out and right outputs."""
 
+    name: str
     module: nn.Module
-    forward: Forward
-    reader: Reader
-    rows: Rows
-    layout: Layout
-    """Of the outputs."""
-    memory: int
-    epsilon: float
-    """Rounding of the coarsest numbers in the module."""
-    notes: list[str]
+    grid: FactorGrid
+    encoding: Encode | Encoding | None
+    """None: the module takes the factor values themselves."""
+    held_out: Tensor
+    """True where a point of the grid is held out, in the grid's order."""
+    targets: Targets | None
+    """Only the rows that are needed are read, so that an array may lie on disk."""
+    background: float = 0.0
+    data: ArrayTask | None = None
+    """The user's own images, where these are the right outputs."""
 
-    @torch.no_grad()
-    def outputs(self, inputs: Tensor) -> Tensor:
-        """The `(row, feature)` outputs for some inputs, rows run in the way that they need."""
-        outputs = []
-        for part in inputs.split(1 if self.rows.how == "alone" else ROWS_AT_ONCE):
-            if self.rows.seeded:
-                _seed(part.device)
-            returned = self.forward(part.clone())
-            outputs.append(flat(output_rows(self.module, returned, self.layout, len(part))))
-        return torch.cat(outputs)
+    @classmethod
+    def of(
+        cls, decoder: Any, grid: FactorGrid | str | None = None, *, encode: Any = None, holdout: Any = None,
+        targets: Any = None, background: float | None = None, data: Any = None, name: str | None = None,
+    ) -> Subject:  # fmt: skip
+        """The subject of a module with a grid or with data, or of a trained decoder, whose spec says the rest."""
+        given = {
+            "grid": grid, "encode": encode, "holdout": holdout, "targets": targets, "background": background,
+            "data": data,
+        }  # fmt: skip
+        if isinstance(decoder, nn.Module):
+            name = name or type(decoder).__name__
+            if data is not None:
+                _refuse(given, ("grid", "targets", "background"), "left out beside data, which has its own")
+                return cls._on_data(name, decoder, data, encode, holdout)
+            own_grid = valid_grid(grid)
+            mask = holdout_mask(holdout, own_grid)
+            return cls(
+                name, decoder, own_grid, valid_encoding(encode, own_grid), mask, valid_targets(targets, own_grid),
+                float(background or 0),
+            )  # fmt: skip
+        if not isinstance(decoder, Trained):
+            raise InvalidValue("module", decoder, "a torch.nn.Module or a finished run")
+        _refuse(given, given, "left out: the spec of a run says it")
+        task = decoder.spec.task
+        if task.direction != "decode":
+            raise InvalidValue("module", str(decoder.spec.decoder), "a decoder: this run trained an encoder")
+        own = task if isinstance(task, ArrayTask) else None
+        name = name or run_name(decoder.spec)
+        encoding = valid_encoding(task.encoding, task.grid)
+        return cls(name, decoder.module(), task.grid, encoding, task.held_out, task.render, task.background, own)
 
+    @classmethod
+    def _on_data(cls, name: str, module: nn.Module, data: Any, encode: Any, holdout: Any) -> Subject:
+        """A module on images of the user's own: an `ArrayTask`, or the file of one, which holds nothing out."""
+        task = data if isinstance(data, ArrayTask) else ArrayTask(data=data, holdout="none")
+        encode = task.encoding if task is data and encode is None else encode
+        mask = task.held_out if holdout is None else holdout_mask(holdout, task.grid) & task.present
+        encoding = valid_encoding(encode, task.grid)
+        return cls(name, module, task.grid, encoding, mask, task.render, task.background, task)
 
-def prepare_subject(
-    module: nn.Module, forward: Forward, encode: Encode, points: Tensor, stages: Sequence[str] | None, memory: int
-) -> Subject:
-    """The module with its stages chosen and its rows looked at."""
-    names, layouts, part_notes, epsilon = module_parts(module, forward, encode, points, stages)
-    plain = module_reader(module, encode, names, layouts, forward)
-    # how much two runs of the same rows may differ, as a share of a stage's largest number
-    tolerance = max(epsilon**0.5, 1e-3 if points.device.type == "cuda" else 0.0)
-    five = spread(points, 5)
-    rows = row_treatment(plain, five[[1, 0, 4]], five[[1, 2, 3]], type(module).__name__, tolerance)
-    if stages is None and names:  # a last stage that is the output itself is none
-        few = activations(plain, points[:FEWEST])
-        names = names[:-1] if torch.equal(few[stage_name(names[-1])], few[OUTPUT]) else names
-    reader = rows.reader(module_reader(module, encode, names, layouts, forward))
-    if rows.how == "whole":
-        needed = 4 * len(points) * 2 * sum(stage_sizes(reader, points).values())
-        if needed > memory:
-            allowed = f"at least {needed} for this module, which takes the grid as one batch"
-            raise InvalidValue("memory", memory, allowed)
-        memory = needed + 1  # a budget in which the grid is one batch
-    layout, notes = layouts.get(MODULE_OUTPUT, Layout()), [*rows.notes, *part_notes]
-    return Subject(module, forward, reader, rows, layout, memory, epsilon, notes)
+    @property
+    def present(self) -> Tensor | None:
+        """Which combinations have an image; none where all have."""
+        return None if self.data is None or bool(self.data.present.all()) else self.data.present
 
+    @property
+    def unseen(self) -> Tensor:
+        """Combinations that are not trained on: held out, or without an image."""
+        return self.held_out if self.present is None else self.held_out | ~self.present
 
-def row_treatment(reader: Reader, few: Tensor, others: Tensor, module: str, tolerance: float) -> Rows:
-    """How the rows of a module have to be run; `few` and `others` are points that share the first one."""
-    together = activations(reader, few)
-    if changing := _difference(together, activations(reader, few), tolerance):
-        rows = Rows("alone", seeded=True, notes=(
-            f"outputs are random in evaluation mode (from {changing} on): each row was run alone, all with the same "
-            "random numbers",
-        ))  # fmt: skip
-        again = [_tried(rows.reader(reader), few) for _ in range(2)]
-        if again[0] is None or again[1] is None or _difference(again[0], again[1], tolerance):
-            allowed = "a module that gives the same outputs again for the same inputs, at least under one seed"
-            raise InvalidValue("module", module, f"{allowed} ({changing} changes)")
+    def inputs(self, values: Tensor) -> Tensor:
+        """The module's inputs for rows of factor values."""
+        return encode_values(values, self.encoding, self.grid)
+
+    def target_rows(self, indices: Tensor | None = None) -> Tensor | None:
+        """The right outputs at some points of the grid, all by default, as a tensor of finite numbers."""
+        targets = self.targets
+        if targets is None:
+            return None
+        if isinstance(targets, np.ndarray):
+            return torch.from_numpy(as_numbers(targets if indices is None else targets[indices.numpy()], "targets"))
+        if isinstance(targets, Tensor):
+            rows = targets if indices is None else targets[indices.to(targets.device)]
+        else:
+            values = points_at(self.grid, indices)
+            rows = targets(values)
+            if rows.shape[:1] != values.shape[:1]:
+                allowed = "a function that returns a tensor with a row for each point"
+                raise InvalidValue("targets", tuple(rows.shape), allowed)
+        if not bool(rows.isfinite().all()):
+            raise InvalidValue("targets", "NaN or infinity", "finite numbers only")
         return rows
-    alone = _tried(Rows("alone").reader(reader), few)
-    if alone is not None:
-        meeting = _difference(together, alone, tolerance)
-        notes = [f"rows of a batch meet (from {meeting} on): each row was run alone"]
-        if constant := [name for name in alone if _constant(alone[name]) and not _constant(together[name])]:
-            notes.append(f"constant when rows are run alone: {listed(constant)}")
-        return Rows("alone", notes=tuple(notes)) if meeting else Rows()
-    elsewhere = {name: stage[:1] for name, stage in activations(reader, others).items()}
-    meeting = _difference({name: stage[:1] for name, stage in together.items()}, elsewhere, tolerance)
-    note = f"rows of a batch meet (from {meeting} on) and none can be run alone: the grid was run as one batch"
-    return Rows("whole", notes=(note,)) if meeting else Rows()
 
 
-def _tried(reader: Reader, values: Tensor) -> dict[str, Tensor] | None:
-    """Activations, or none where the module cannot run such a batch."""
-    try:
-        return activations(reader, values)
-    except Exception:
-        return None
+def run_name(spec: RunSpec) -> str:
+    """What a run is called beside others."""
+    return f"{spec.decoder} · {spec.task.encoding}" + (" · isolated factors" if spec.task.isolated else "")
 
 
-def _constant(stage: Tensor) -> bool:
-    return bool((stage == stage[:1]).all())
+def valid_grid(grid: FactorGrid | str | None) -> FactorGrid:
+    """The grid itself, or that of a string."""
+    if grid is None:
+        raise InvalidValue("grid", None, 'a FactorGrid, or a string such as "x=0:27,y=0:27" or "x=0:1:5"')
+    return FactorGrid.parse(grid) if isinstance(grid, str) else grid
 
 
-def _difference(one: dict[str, Tensor], other: dict[str, Tensor], tolerance: float) -> str | None:
-    """The first stage that differs by more than rounding."""
-    for name, stage in one.items():
-        again = other.get(name)
-        if again is None or again.shape != stage.shape:
-            return name
-        scale = stage.nan_to_num().abs().max() if stage.numel() else 0.0
-        if not torch.allclose(stage, again, rtol=0.0, atol=float(tolerance * scale), equal_nan=True):
-            return name
-    return None
+def valid_encoding(encode: Encode | Encoding | str | None, grid: FactorGrid) -> Encode | Encoding | None:
+    """The encoding that a string names, or the encoding itself, of the grid's factors."""
+    encoding = ENCODINGS.parse(encode) if isinstance(encode, str) else encode
+    return encoding.resolved(grid) if isinstance(encoding, Encoding) else encoding
+
+
+def encode_values(values: Tensor, encoding: Encode | Encoding | None, grid: FactorGrid) -> Tensor:
+    """The inputs of a module for rows of factor values."""
+    if encoding is None:
+        return values
+    if isinstance(encoding, Encoding):
+        return torch.cat([encoding.code(values[:, k], factor) for k, factor in enumerate(grid.factors)], dim=-1)
+    inputs = encoding(values)
+    if inputs.shape[:1] != values.shape[:1]:
+        raise InvalidValue("encode", tuple(inputs.shape), "a function that returns a tensor with a row for each point")
+    return inputs
+
+
+def holdout_mask(holdout: Holdout | Tensor | np.ndarray | str | None, grid: FactorGrid) -> Tensor:
+    """True where a point of the grid is held out, in the grid's order."""
+    if holdout is None:
+        return torch.zeros(grid.size, dtype=torch.bool)
+    parsed = HOLDOUTS.parse(holdout) if isinstance(holdout, str) else holdout
+    mask = parsed.mask(grid) if isinstance(parsed, Holdout) else torch.as_tensor(parsed)
+    if mask.dtype != torch.bool or tuple(mask.shape) not in (grid.shape, (grid.size,)):
+        allowed = f"a boolean mask over the grid, of shape {grid.shape} or ({grid.size},)"
+        raise InvalidValue("holdout", f"{mask.dtype} of shape {tuple(mask.shape)}", allowed)
+    if bool(mask.all()):
+        raise InvalidValue("holdout", int(mask.sum()), "a mask that keeps at least one combination")
+    return mask.flatten().cpu()
+
+
+def valid_targets(targets: Targets | None, grid: FactorGrid) -> Targets | None:
+    """The targets, if they can be: of an array, as many rows as the grid has points."""
+    if isinstance(targets, (Tensor, np.ndarray)) and (targets.ndim == 0 or len(targets) != grid.size):
+        raise InvalidValue("targets", tuple(targets.shape), f"{grid.size} rows, one per grid point")
+    return targets
+
+
+def _refuse(given: dict[str, Any], names: Any, allowed: str) -> None:
+    for name in names:
+        if given[name] is not None:
+            raise InvalidValue(name, given[name], allowed)
