@@ -1,5 +1,7 @@
 """Exact where that is true, differences where it is not, and always said."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,8 @@ from recombine.encodings import ENCODINGS
 from recombine.errors import InvalidValue
 from tests.small import small_spec
 
+diagnose = partial(recombine.diagnose, metrics=["metric", "volume", "factorization", "factorization_mean"])
+"""The fewest numbers in which a difference shows."""
 GRID = "x=0:5,y=0:5"
 
 
@@ -42,14 +46,14 @@ LOST = {
 @pytest.mark.parametrize("how", LOST)
 def test_a_lost_derivative_is_never_a_volume_of_zero(how):
     module = Through(LOST[how])
-    result = recombine.diagnose(module, GRID, encode="bump")
+    result = diagnose(module, GRID, encode="bump")
     assert result.attrs["metric"] == "finite differences"
     assert "lost at output" in result.attrs["metric_reason"]
-    by_differences = recombine.diagnose(module, GRID, encode="bump", geometry="differences")
+    by_differences = diagnose(module, GRID, encode="bump", geometry="differences")
     assert np.array_equal(result["metric"], by_differences["metric"])
     assert float(result["volume"].sel(stage="output").mean()) > 1e-6
     with pytest.raises(InvalidValue, match=r"^geometry.*lost at output"):
-        recombine.diagnose(module, GRID, encode="bump", geometry="exact")
+        diagnose(module, GRID, encode="bump", geometry="exact")
 
 
 @pytest.mark.parametrize(
@@ -58,7 +62,7 @@ def test_a_lost_derivative_is_never_a_volume_of_zero(how):
     ids=["a branch", "straight-through"],
 )
 def test_a_derivative_of_something_else_is_not_called_exact(between):
-    result = recombine.diagnose(Through(between), GRID, encode="bump")
+    result = diagnose(Through(between), GRID, encode="bump")
     assert result.attrs["metric"] == "finite differences"
     assert "is not that of its activations" in result.attrs["metric_reason"]
 
@@ -76,10 +80,10 @@ class PartlyDetached(nn.Module):
 
 @pytest.mark.parametrize("grid", ["x=0:4,y=0:4", "x=0:1000:9,y=0:1:9"])
 def test_a_derivative_that_is_a_little_wrong_is_not_called_exact(grid):
-    result = recombine.diagnose(PartlyDetached(0.15), grid)
+    result = diagnose(PartlyDetached(0.15), grid)
     assert result.attrs["metric"] == "finite differences"
     assert float(result["volume"].sel(stage="output").mean()) == pytest.approx(1.0, rel=1e-3)
-    assert recombine.diagnose(PartlyDetached(0.0), grid).attrs["metric"] == "exact"
+    assert diagnose(PartlyDetached(0.0), grid).attrs["metric"] == "exact"
 
 
 def test_a_derivative_that_is_infinite_is_not_called_exact():
@@ -87,7 +91,7 @@ def test_a_derivative_that_is_infinite_is_not_called_exact():
         def forward(self, values):
             return values.sqrt()
 
-    result = recombine.diagnose(Root(), GRID)
+    result = diagnose(Root(), GRID)
     assert result.attrs["metric"] == "finite differences"
     assert result.attrs["metric_reason"] == "since the derivative is not finite at output"
     assert bool(np.isfinite(result["metric"]).all())
@@ -99,13 +103,13 @@ def test_a_metric_that_no_number_holds_is_refused():
             return 1e200 * values.double()
 
     with pytest.raises(InvalidValue, match=r"^module"):
-        recombine.diagnose(Vast(), GRID)
+        diagnose(Vast(), GRID)
 
 
 def test_a_stage_that_never_varies_keeps_the_others_exact():
     dead = nn.Sequential(nn.Linear(12, 6), nn.ReLU(), nn.Linear(6, 3))
     nn.init.constant_(dead[0].bias, -100.0)
-    result = recombine.diagnose(dead, GRID, encode="bump")
+    result = diagnose(dead, GRID, encode="bump")
     assert result.attrs["metric"] == "exact"
     assert float(result["volume"].sel(stage="output").max()) == 0.0
 
@@ -121,7 +125,7 @@ def test_a_stage_that_never_varies_keeps_the_others_exact():
 def test_what_is_exact_stays_exact(decoder, encoding):
     """Kinks of ramps and rectifiers are no contradiction."""
     spec = small_spec(decoder, task={"encoding": encoding})
-    assert recombine.diagnose(spec.module(), "x=0:7,y=0:7", encode=encoding).attrs["metric"] == "exact"
+    assert diagnose(spec.module(), "x=0:7,y=0:7", encode=encoding).attrs["metric"] == "exact"
 
 
 def test_periods_shorter_than_the_grid_are_no_contradiction():
@@ -130,13 +134,13 @@ def test_periods_shorter_than_the_grid_are_no_contradiction():
     def encode(values):
         return torch.sin(values[:, :, None] * frequencies).flatten(1)
 
-    result = recombine.diagnose(nn.Linear(18, 3), "x=0:1:5,y=0:1:5", encode=encode)
+    result = diagnose(nn.Linear(18, 3), "x=0:1:5,y=0:1:5", encode=encode)
     assert result.attrs["metric"] == "exact"
 
 
 def test_how_the_metric_was_computed_is_said_with_what_depends_on_it():
     for module, method in ((Through(nn.Tanh()), "exact"), (Through(LOST["detach"]), "finite differences")):
-        result = recombine.diagnose(module, GRID, encode="bump")
+        result = diagnose(module, GRID, encode="bump")
         assert result.attrs["metric"] == method
         assert f"metric: {method}" in result.summary()
         for name in ("metric", "volume", "factorization", "factorization_mean", "factorization_of_means"):

@@ -3,6 +3,7 @@
 import warnings
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +14,8 @@ from torch import nn
 import recombine
 from recombine.errors import InvalidValue
 
+diagnose = partial(recombine.diagnose, metrics=["metric", "volume"])
+"""The fewest numbers in which a difference shows."""
 GRID = "x=0:3,y=0:3"
 Pair = namedtuple("Pair", "loss logits")
 
@@ -45,7 +48,7 @@ class ModelOutput(OrderedDict):
 
 
 def test_outputs_of_every_kind():
-    plain = recombine.diagnose(Returns(lambda loss, logits: logits), GRID, encode="bump")
+    plain = diagnose(Returns(lambda loss, logits: logits), GRID, encode="bump")
     wraps = {
         "dataclass": Fields,
         "namedtuple": Pair,
@@ -55,7 +58,7 @@ def test_outputs_of_every_kind():
         "nested": lambda loss, logits: {"a": [{"b": (loss, None, "text", torch.tensor(3))}], "c": Fields(loss, logits)},
     }
     for name, wrap in wraps.items():
-        result = recombine.diagnose(Returns(wrap), GRID, encode="bump")
+        result = diagnose(Returns(wrap), GRID, encode="bump")
         assert np.array_equal(result["metric"], plain["metric"]), name
 
 
@@ -73,8 +76,8 @@ def test_scripted_and_traced_modules(how):
         "trace": lambda: torch.jit.trace(plain, torch.randn(2, 8)),
         "inside": lambda: nn.Sequential(torch.jit.script(plain), nn.Identity()),
     }[how]()
-    result = recombine.diagnose(module.train(), GRID, encode="bump")
-    expected = recombine.diagnose(plain, GRID, encode="bump")
+    result = diagnose(module.train(), GRID, encode="bump")
+    expected = diagnose(plain, GRID, encode="bump")
     assert result.attrs["metric"] == "exact"
     assert np.allclose(result["metric"].sel(stage="output"), expected["metric"].sel(stage="output"), atol=1e-5)
     assert len(result.notes) == 1
@@ -82,12 +85,12 @@ def test_scripted_and_traced_modules(how):
 
 
 def test_compiled_modules():
-    expected = recombine.diagnose(layers(), GRID, encode="bump")
+    expected = diagnose(layers(), GRID, encode="bump")
     inside = nn.Sequential(torch.compile(layers(), backend="eager"))
     in_place = layers()
     in_place.compile(backend="eager")
     for module in (torch.compile(layers(), backend="eager"), in_place, inside):
-        result = recombine.diagnose(module, GRID, encode="bump")
+        result = diagnose(module, GRID, encode="bump")
         assert result.attrs["metric"] == "exact"
         assert np.array_equal(result["metric"].values, expected["metric"].values)
     assert list(expected["stage"].values) == ["input", "0", "1", "2", "output"]
@@ -95,17 +98,17 @@ def test_compiled_modules():
 
 def test_traced_graphs_and_exported_programs():
     plain = layers().eval()
-    expected = recombine.diagnose(plain, GRID, encode="bump")
+    expected = diagnose(plain, GRID, encode="bump")
     rows = torch.export.Dim("rows", min=1)
     exported = torch.export.export(plain, (torch.randn(2, 8),), dynamic_shapes=({0: rows},)).module()
     for module in (torch.fx.symbolic_trace(plain), exported):
-        result = recombine.diagnose(module, GRID, encode="bump")
+        result = diagnose(module, GRID, encode="bump")
         assert np.allclose(result["metric"].sel(stage="output"), expected["metric"].sel(stage="output"), atol=1e-5)
 
 
 def test_outputs_without_rows_are_refused():
     with pytest.raises(InvalidValue, match=r"^module"):
-        recombine.diagnose(Returns(lambda loss, logits: loss), GRID, encode="bump")
+        diagnose(Returns(lambda loss, logits: loss), GRID, encode="bump")
 
 
 class Autocast(nn.Module):
@@ -125,14 +128,14 @@ def test_autocast(where):
         plain = layers(normalise)
         module = plain if where == "around" else Autocast(plain)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=where == "around"):
-            result = recombine.diagnose(module, GRID, **fields)
+            result = diagnose(module, GRID, **fields)
             assert torch.is_autocast_enabled("cpu") == (where == "around")
         assert not result.notes
         if exact:
             assert result.attrs["metric"] == "exact"
         else:  # torch mixes the types of tangents and numbers here
             assert "no forward-mode derivative" in result.attrs["metric_reason"]
-        expected = recombine.diagnose(plain, GRID, **fields, geometry="exact" if exact else "differences")
+        expected = diagnose(plain, GRID, **fields, geometry="exact" if exact else "differences")
         one, other = (held["metric"].sel(stage="output").values for held in (result, expected))
         assert np.allclose(one, other, rtol=0.1, atol=0.02)
         assert not np.array_equal(one, other)
@@ -141,9 +144,9 @@ def test_autocast(where):
 
 
 def test_inference_mode_around():
-    expected = recombine.diagnose(layers(), GRID, encode="bump")
+    expected = diagnose(layers(), GRID, encode="bump")
     with torch.inference_mode():
-        result = recombine.diagnose(layers(), GRID, encode="bump")
+        result = diagnose(layers(), GRID, encode="bump")
         assert torch.is_inference_mode_enabled()
     assert np.array_equal(result["metric"], expected["metric"])
     assert result.attrs["metric"] == "exact"
@@ -161,5 +164,5 @@ def test_a_recurrent_module_brings_no_warning():
     before = torch.backends.mkldnn.enabled
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="TF32")
-        assert recombine.diagnose(Recurrent(), GRID).attrs["metric"] == "exact"
+        assert diagnose(Recurrent(), GRID).attrs["metric"] == "exact"
     assert torch.backends.mkldnn.enabled == before

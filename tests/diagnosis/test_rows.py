@@ -1,5 +1,7 @@
 """Modules whose rows meet, or that draw random numbers, are not measured as if nothing were wrong."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,8 @@ import recombine
 from recombine.errors import InvalidValue
 from recombine.metrics.stages import chunks
 
+diagnose = partial(recombine.diagnose, metrics=["metric", "volume"])
+"""The fewest numbers in which a difference shows."""
 GRID = "x=0:3,y=0:3"
 
 
@@ -47,7 +51,7 @@ class OverTheBatch(nn.Module):
 )
 def test_rows_that_meet_are_run_alone(between):
     module = layers(between).eval()
-    result = recombine.diagnose(module, GRID, encode="bump")
+    result = diagnose(module, GRID, encode="bump")
     assert any("rows of a batch meet (from 1" in note and "run alone" in note for note in result.notes)
     assert "note: rows of a batch meet" in result.summary()
     grid = recombine.FactorGrid.parse(GRID)
@@ -57,33 +61,33 @@ def test_rows_that_meet_are_run_alone(between):
         alone = torch.cat([module(row.float()) for row in rows]).reshape(4, 4, 3)
     steps = [np.gradient(alone.numpy(), axis=axis) for axis in (0, 1)]
     metric = np.einsum("axyf,bxyf->xyab", steps, steps)
-    by_differences = recombine.diagnose(module, GRID, encode="bump", geometry="differences")
+    by_differences = diagnose(module, GRID, encode="bump", geometry="differences")
     assert np.allclose(by_differences["metric"].sel(stage="output"), metric, atol=1e-5)
 
 
 def test_batch_statistics_that_no_single_row_has():
     normalise = nn.BatchNorm1d(6, track_running_stats=False)
-    result = recombine.diagnose(layers(normalise), GRID, encode="bump", holdout="center:1:2")
+    result = diagnose(layers(normalise), GRID, encode="bump", holdout="center:1:2")
     assert any("the grid was run as one batch" in note for note in result.notes)
     assert result.attrs["metric"] == "finite differences"
     assert "rows of a batch meet" in result.attrs["metric_reason"]
     for fields, words in (({"geometry": "exact"}, "^geometry"), ({"memory": 100}, "^memory")):
         with pytest.raises(InvalidValue, match=words):
-            recombine.diagnose(layers(normalise), GRID, encode="bump", **fields)
+            diagnose(layers(normalise), GRID, encode="bump", **fields)
 
 
 def test_random_outputs_are_one_function_under_one_seed():
     noisy = layers(Function(lambda hidden: hidden + 0.3 * torch.randn_like(hidden)))
     plain = layers(nn.Identity())
-    result = recombine.diagnose(noisy, GRID, encode="bump", holdout="center:1:2")
+    result = diagnose(noisy, GRID, encode="bump", holdout="center:1:2")
     assert any("random in evaluation mode (from 1" in note for note in result.notes)
     assert result.attrs["metric"] == "exact"
-    expected = recombine.diagnose(plain, GRID, encode="bump", holdout="center:1:2")
+    expected = diagnose(plain, GRID, encode="bump", holdout="center:1:2")
     assert np.allclose(result["metric"], expected["metric"], atol=1e-5)
     assert not expected.notes
-    dropping = recombine.diagnose(layers(Function(nn.functional.dropout)), GRID, encode="bump")
+    dropping = diagnose(layers(Function(nn.functional.dropout)), GRID, encode="bump")
     assert dropping.notes
-    again = recombine.diagnose(layers(Function(nn.functional.dropout)), GRID, encode="bump")
+    again = diagnose(layers(Function(nn.functional.dropout)), GRID, encode="bump")
     assert np.array_equal(dropping["metric"], again["metric"])
 
 
@@ -97,7 +101,7 @@ def test_a_module_that_never_repeats_itself_is_refused():
     generator = np.random.default_rng(0)
     for between in (Remembers(), Function(lambda hidden: hidden * generator.normal())):
         with pytest.raises(InvalidValue, match=r"^module.*same outputs again") as caught:
-            recombine.diagnose(layers(between), GRID, encode="bump")
+            diagnose(layers(between), GRID, encode="bump")
         assert "\n" not in str(caught.value)
         assert not hasattr(between, "count")
 
@@ -120,8 +124,8 @@ class Squeezes(nn.Module):
 
 
 def test_a_module_that_takes_no_single_row_but_keeps_rows_apart():
-    result = recombine.diagnose(layers(Squeezes()), GRID, encode="bump", memory=1500)
+    result = diagnose(layers(Squeezes()), GRID, encode="bump", memory=1500)
     assert result.attrs["metric"] == "exact"
     assert not result.notes
-    whole = recombine.diagnose(layers(Squeezes()), GRID, encode="bump")
+    whole = diagnose(layers(Squeezes()), GRID, encode="bump")
     assert np.allclose(result["metric"], whole["metric"], atol=1e-5)

@@ -1,5 +1,7 @@
 """Which stages a module has: wrappers opened, patterns, rows in any dimension, and what was left out."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
@@ -7,11 +9,13 @@ from torch import nn
 import recombine
 from recombine.errors import InvalidValue
 
+diagnose = partial(recombine.diagnose, metrics=["features", "metric", "volume", "factorization"])
+"""The fewest numbers in which a difference shows."""
 GRID = "x=0:3,y=0:3"
 
 
 def stages(module, **fields):
-    return list(recombine.diagnose(module, GRID, encode="bump", **fields)["stage"].values)
+    return list(diagnose(module, GRID, encode="bump", **fields)["stage"].values)
 
 
 class Block(nn.Module):
@@ -66,7 +70,7 @@ class Methods(nn.Module):
 
 def test_wrappers_are_opened():
     torch.manual_seed(0)
-    result = recombine.diagnose(Wrapped(Trunk(6, 3)), GRID, encode="bump")
+    result = diagnose(Wrapped(Trunk(6, 3)), GRID, encode="bump")
     assert list(result["stage"].values) == ["input", "lift", *(f"inner.blocks.{k}" for k in range(3)), "output"]
     assert "not run: inner.unused" in result.notes
     blocks = [f"inner.{half}.{k}" for half in ("encoder", "decoder") for k in range(2)]
@@ -82,7 +86,7 @@ def test_a_lone_part_is_opened_however_small():
 
 def test_nobody_gets_a_hundred_stages():
     deep = Wrapped(Trunk(6, 40))
-    result = recombine.diagnose(deep, GRID, encode="bump")
+    result = diagnose(deep, GRID, encode="bump")
     kept = list(result["stage"].values)
     assert len(kept) == 25
     assert kept[:3] == ["input", "lift", "inner.blocks.0"]
@@ -127,7 +131,7 @@ class RowsFirst(SequenceFirst):
 def test_sequence_first_stages_are_recognised():
     torch.manual_seed(0)
     module = SequenceFirst()
-    result = recombine.diagnose(module, GRID, encode="bump", stages=["lift", "encoder.layers.*", "encoder"])
+    result = diagnose(module, GRID, encode="bump", stages=["lift", "encoder.layers.*", "encoder"])
     assert list(result["stage"].values) == [
         "input",
         "lift",
@@ -141,7 +145,7 @@ def test_sequence_first_stages_are_recognised():
     assert not result.notes
     other = RowsFirst()
     other.load_state_dict(module.state_dict())
-    rows_first = recombine.diagnose(other, GRID, encode="bump", stages=[])
+    rows_first = diagnose(other, GRID, encode="bump", stages=[])
     assert abs(rows_first["metric"].sel(stage="output") - result["metric"].sel(stage="output")).max() < 1e-5
     assert "encoder.layers.0.linear1" in stages(module) or "encoder.layers.0" in stages(module)
 
@@ -179,19 +183,19 @@ class Folded(nn.Module):
 
 
 def test_folded_rows_and_what_is_left_out():
-    result = recombine.diagnose(Folded(), GRID, encode="bump")
+    result = diagnose(Folded(), GRID, encode="bump")
     assert list(result["stage"].values) == ["input", "windows", "output"]
     assert int(result["features"].sel(stage="windows")) == 6
     assert "left out, since they do not give a floating row per input row: table, whole" in result.notes
     assert "run more than once, and measured the first time: windows" in result.notes
     assert "note: left out" in result.summary()
     with pytest.raises(InvalidValue, match=r"^stages"):
-        recombine.diagnose(Folded(), GRID, encode="bump", stages=["table"])
+        diagnose(Folded(), GRID, encode="bump", stages=["table"])
 
 
 def test_lazy_layers_are_left_for_their_owner():
     module = nn.Sequential(nn.Linear(8, 4), nn.LazyLinear(3), nn.LazyBatchNorm1d())
     with pytest.raises(InvalidValue, match=r"^module"):
-        recombine.diagnose(module, GRID, encode="bump")
+        diagnose(module, GRID, encode="bump")
     assert isinstance(module[1], nn.LazyLinear)
     assert module[1].has_uninitialized_params()
