@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,6 @@ import torch
 
 from recombine.metrics import finite_difference_metric, log_volume
 from recombine.page.document import MODULES, bare, script
-from recombine.page.explore import _factor
 from recombine.page.model import Blobs, page_model
 from tests.page.decoders import EVERYONE, OURS, points, subject, trained, values_at
 
@@ -62,7 +62,7 @@ def case(name, blobs, count=200):
     positions = points(own, count)
     right = own.outputs(values_at(own.grid, positions)).flatten(1)
     return {
-        "model": page_model(own, blobs, None), "factors": [_factor(factor) for factor in own.grid.factors],
+        "model": page_model(own, blobs, None), "factors": [asdict(factor) for factor in own.grid.factors],
         "positions": positions.tolist(), "outputs": right.tolist(),
     }  # fmt: skip
 

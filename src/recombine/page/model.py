@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from recombine.decoders import StagedDecoder
 from recombine.diagnosis.arguments import target_rows
@@ -16,7 +16,7 @@ from recombine.diagnosis.stages import module_parts
 from recombine.errors import InvalidValue, RecombineError
 from recombine.page.calls import Untranslatable
 from recombine.page.program import Program
-from recombine.page.subject import Encoded, Subject, code_sizes, mean_code, page_codes, smooth_factors
+from recombine.page.subject import KNOWN, Encoded, Subject, factor_codes, mean_code, smooth_factors
 from recombine.page.translate import translate
 from recombine.reproduction.explorer import STEPS
 
@@ -94,7 +94,8 @@ def page_model(subject: Subject, blobs: Blobs, image_shape: tuple[int, ...] | No
     if not bool(outputs.isfinite().all()):
         raise InvalidValue("module", subject.name, "a module whose outputs are finite numbers at every grid point")
     notes = list(subject.notes)
-    codes = page_codes(subject.encoding, grid)
+    codes = factor_codes(subject.encoding, grid)
+    codes = codes if codes and all(type(code) in KNOWN for code in codes) else None
     program, table = None, None
     try:
         program = _program(subject, blobs, codes is not None, outputs[0].numel())
@@ -104,12 +105,13 @@ def page_model(subject: Subject, blobs: Blobs, image_shape: tuple[int, ...] | No
         if subject.is_random:
             notes.append("Outputs are random: every point was run with the same random numbers.")
     truth, low, high = _truth(subject, outputs, blobs, notes)
-    blocks = codes is not None and program is not None
+    blocks = codes if program is not None else None
     return {
         "name": subject.name, "notes": notes, "program": program, "table": table,
         "probes": None if program is None else _probes(subject, sample, outputs, blobs),
-        "codes": codes if blocks else None, "sizes": code_sizes(subject.encoding, grid) if blocks else None,
-        "mean": mean_code(subject.encoding, grid, subject.unseen).tolist() if blocks else None,
+        "codes": blocks and [code.model_dump() for code in blocks],
+        "sizes": blocks and [code.size(factor) for code, factor in zip(blocks, grid.factors, strict=True)],
+        "mean": blocks and mean_code(blocks, grid, subject.unseen).tolist(),
         "held": _bits(subject.held_out, blobs),
         "present": None if subject.present is None else _bits(subject.present, blobs),
         "truth": truth, "background": float(subject.background),
@@ -125,17 +127,16 @@ def _program(subject: Subject, blobs: Blobs, encoded_by_page: bool, pixels: int)
     if numbers > LARGEST_PROGRAM:
         raise Untranslatable(f"{numbers:,} parameters are more than the {LARGEST_PROGRAM:,} that a page may hold")
     values = subject.grid.rows(torch.tensor([0])).float()
-    module = subject.module
     if encoded_by_page:
-        rows, prefix = subject.inputs(values), ""
+        module, rows, prefix = subject.module, subject.inputs(values), ""
     else:
-        assert subject.encoding is not None
-        module, rows, prefix = Encoded(module, subject.encoding, subject.grid).eval(), values, "module."
+        module, rows, prefix = Encoded(subject).eval(), values, "module."
     names = {prefix + path: path for path in _stages(subject)}
     program = translate(module, rows[0], list(names))
     if subject.is_random:
         raise Untranslatable("random numbers: the same input has different outputs")
-    program.stages = {_stage_name(subject.module, names[path]): value for path, value in program.stages.items()}
+    staged = "stages." if isinstance(subject.module, StagedDecoder) else ""
+    program.stages = {names[path].removeprefix(staged): value for path, value in program.stages.items()}
     program.stages.setdefault("output", program.output)
     if program.numbers > LARGEST_PROGRAM:
         raise Untranslatable(f"{program.numbers:,} numbers are more than the {LARGEST_PROGRAM:,} that a page may hold")
@@ -160,10 +161,6 @@ def _stages(subject: Subject) -> list[str]:
         return module_parts(subject.module, subject.module, subject.inputs, points, None)[0]
     except RecombineError:
         return []  # which is less to look at, and no reason to refuse
-
-
-def _stage_name(module: nn.Module, path: str) -> str:
-    return path.removeprefix("stages.") if isinstance(module, StagedDecoder) else path
 
 
 def _table(subject: Subject, outputs: Tensor, blobs: Blobs, reason: str) -> dict[str, Any]:
