@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from recombine.metrics import finite_difference_metric, log_volume
-from recombine.page.document import MODULES, bare, script
+from recombine.page.document import MODULES, script
 from recombine.page.model import Blobs, page_model
 from tests.page.decoders import EVERYONE, OURS, points, subject, trained, values_at
 
@@ -135,4 +135,3 @@ def test_modules_are_written_in_the_order_of_their_imports():
                 assert line.rpartition("/")[2].removesuffix('.js";') in MODULES[:place], line
     assert "\nimport " not in script()
     assert "\nexport " not in script()
-    assert bare('import { a } from "./b.js";\nexport const c = 1;\n') == "const c = 1;\n"

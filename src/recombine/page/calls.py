@@ -64,11 +64,6 @@ class Call:
             return argument.number
         return self.program.constant(argument if isinstance(argument, Tensor) else torch.tensor(float(argument)))
 
-    def size(self, name: str = "self") -> tuple[int, ...]:
-        """Shape of an argument."""
-        argument = self.arguments[name]
-        return self.program.shapes[argument.number] if isinstance(argument, Live) else tuple(argument.shape)
-
 
 Translator = Callable[[Call], int]
 TRANSLATORS: dict[str, Translator] = {}

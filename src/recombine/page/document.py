@@ -15,7 +15,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from recombine.reproduction.report.parts import Parts, policy
@@ -25,6 +25,9 @@ MODULES = (
     "views", "plane", "side", "switches", "main",
 )  # fmt: skip
 """Modules of the script, each after those that it imports."""
+TEMPLATES = Environment(
+    loader=PackageLoader("recombine.page", "."), autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
+)
 _IMPORT = re.compile(r"^import .*;\n", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(async |abstract )?(function|class|const|let)\b)", re.MULTILINE)
 
@@ -33,12 +36,8 @@ _EXPORT = re.compile(r"^export (?=(async |abstract )?(function|class|const|let)\
 def script(modules: tuple[str, ...] = MODULES) -> str:
     """The modules as one script."""
     folder = files("recombine.page") / "script"
-    return "\n".join(bare((folder / f"{name}.js").read_text(encoding="utf-8")) for name in modules)
-
-
-def bare(text: str) -> str:
-    """A module without its imports and exports."""
-    return _EXPORT.sub("", _IMPORT.sub("", text))
+    joined = "\n".join((folder / f"{name}.js").read_text(encoding="utf-8") for name in modules)
+    return _EXPORT.sub("", _IMPORT.sub("", joined))
 
 
 def explorer(data: Mapping[str, Any], numbers: bytes) -> Parts:
@@ -48,7 +47,7 @@ def explorer(data: Mapping[str, Any], numbers: bytes) -> Parts:
 
 def parts(name: str, values: Mapping[str, Any], modules: tuple[str, ...], workers: tuple[str, ...] = ()) -> Parts:
     """A template's body and payload, with its style and a script of some modules."""
-    own = template(f"{name}.html.j2")
+    own = TEMPLATES.get_template(f"{name}.html.j2")
     context = own.new_context(dict(values))
     body, payload = (Markup("".join(own.blocks[block](context))) for block in ("body", "payload"))
     return Parts(style(name), body, payload, script(modules), workers)
@@ -58,7 +57,7 @@ def document(data: Mapping[str, Any], numbers: bytes, panels: Sequence[Parts] = 
     """The page: HTML with an explorer of this data, and panels that follow it."""
     scripts = [script(), *(panel.script for panel in panels)]
     styles = [style("page"), *(panel.style for panel in panels)]
-    return template("page.html.j2").render(
+    return TEMPLATES.get_template("page.html.j2").render(
         policy=policy(scripts, styles, workers=[name for panel in panels for name in panel.workers]),
         title=data["title"],
         styles=[Markup(text) for text in styles],
@@ -76,17 +75,6 @@ def _context(data: Mapping[str, Any], numbers: bytes) -> dict[str, Markup]:
 def style(name: str) -> str:
     """A style sheet of this package."""
     return (files("recombine.page") / f"{name}.css").read_text(encoding="utf-8")
-
-
-def template(name: str) -> Template:
-    """A template of this package."""
-    environment = Environment(
-        loader=PackageLoader("recombine.page", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-    )
-    return environment.get_template(name)
 
 
 def as_json(data: Mapping[str, Any]) -> Markup:

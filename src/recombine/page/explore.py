@@ -160,9 +160,7 @@ def explore(
     subjects = subjects_of(
         module, grid=grid, encode=encode, holdout=holdout, targets=targets, background=background, data=data
     )
-    content, numbers = page_data(
-        subjects, image_shape=image_shape, title=title, labels=labels_of(parts_of(module), labels)
-    )
+    content, numbers = page_data(subjects, labels_of(parts_of(module), labels), title, image_shape)
     panels = [training_panel()] if training else []
     notes = tuple(f"{model['name']}: {note}" for model in content["models"] for note in model["notes"])
     return ExplorerPage(document(content, numbers, panels), notes)
@@ -173,18 +171,17 @@ def report_explorer(results: Results) -> Parts:
     decoders = kept_decoders(results)
     subjects = subjects_of({own.name: own for own in decoders})
     labels = labels_of(decoders, [own.labels for own in decoders])
-    return explorer(*page_data(subjects, title="Drag the point into the hold-out", labels=labels))
+    return explorer(*page_data(subjects, labels, "Drag the point into the hold-out"))
 
 
 def page_data(
     subjects: Sequence[Subject],
-    *,
+    labels: tuple[list[str], list[list[str]]],
+    title: str | None,
     image_shape: tuple[int, ...] | None = None,
-    title: str | None = None,
-    labels: tuple[list[str], list[list[str]]] | None = None,
 ) -> tuple[dict[str, Any], bytes]:
     """What an explorer's script reads: JSON, and the bytes that it points into."""
-    names, values = labels or ([], [[] for _ in subjects])
+    names, values = labels
     blobs = Blobs()
     with torch.random.fork_rng(devices=[]):
         models = [page_model(subject, blobs, image_shape) for subject in subjects]

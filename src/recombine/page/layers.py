@@ -65,7 +65,8 @@ def _convolution(call: Call) -> int:
 def _separable(call: Call) -> int:
     """A linear map of rows times one of columns, which are seen by mapping single rows and columns."""
     field = next(iter(call.arguments))
-    program, value, size = call.program, call.value(field), call.size(field)
+    program, value = call.program, call.value(field)
+    size = program.shapes[value]
     rows, columns = (1, size[-1]) if len(call.shape) == 3 and "1d" in str(call.target) else size[-2:]
     planes = math.prod(size) // (rows * columns)
 
@@ -105,10 +106,11 @@ def _reduced(call: Call) -> int:
         settings["correction"] = float(1 if call["correction"] is None else call["correction"])
     if f == "norm" and call["ord"] != 2:
         raise Untranslatable("of another order than 2")
-    size, dims = call.size(), call["dim"]
+    value, dims = call.value(), call["dim"]
+    size = call.program.shapes[value]
     axes = range(len(size)) if dims is None or dims == [] else [dims] if isinstance(dims, int) else dims
     last = sorted({axis % len(size) for axis in axes}) if size else []
-    rows, _ = rows_of(call, call.value(), last)
+    rows, _ = rows_of(call, value, last)
     count = call.program.shapes[rows][0]
     return call.program.view(call.program.emit("reduce", [rows], (count,), **settings), call.shape)
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from recombine.page.calls import Call, Live, Untranslatable, translates
-from recombine.page.program import Program
+from recombine.page.program import Program, merged
 
 
 def places(shape: Sequence[int], dtype: torch.dtype = torch.int64) -> Tensor:
@@ -33,7 +32,7 @@ def moved(program: Program, value: int, move: Callable[[Tensor], Tensor], dtype:
     if (box := box_of(origin)) is not None:
         offset, strides = box
         piece = {"of": 0, "from": offset, "to": 0}
-        piece |= merged(origin.shape, strides, origin.contiguous().stride())
+        piece |= merged(origin.shape, origin.contiguous().stride(), strides)
         return program.emit("move", [value], origin.shape, fill=0, pieces=[piece])
     return program.emit("take", [value, program.constant(origin.int())], origin.shape)
 
@@ -51,7 +50,7 @@ def placed(
         assert box is not None, "regions are boxes"
         offset, strides = box
         piece = {"of": number, "from": 0, "to": offset}
-        pieces.append(piece | merged(target.shape, target.contiguous().stride(), strides))
+        pieces.append(piece | merged(target.shape, strides, target.contiguous().stride()))
     return program.emit("move", [value for value, _ in parts], shape, fill=fill, pieces=pieces)
 
 
@@ -65,20 +64,6 @@ def box_of(origin: Tensor) -> tuple[int, list[int]] | None:
     strides = [int(second) - first for second in seconds]
     box = first + np.tensordot(strides, np.indices(array.shape), 1)
     return (first, strides) if np.array_equal(box, array) else None
-
-
-def merged(shape: Sequence[int], by: Sequence[int], step: Sequence[int]) -> dict[str, Any]:
-    """The same box with as few axes as possible; `by` are strides of the source, `step` those of the target."""
-    axes: list[tuple[int, int, int]] = []
-    for count, source, target in zip(shape, by, step, strict=True):
-        if count == 1:
-            continue
-        if axes and axes[-1][1:] == (source * count, target * count):
-            axes[-1] = (axes[-1][0] * count, source, target)
-        else:
-            axes.append((count, source, target))
-    axes = axes or [(1, 0, 0)]
-    return {"shape": [a[0] for a in axes], "by": [a[1] for a in axes], "step": [a[2] for a in axes]}
 
 
 @translates(

@@ -25,6 +25,7 @@ from recombine.diagnosis.arguments import (
 )
 from recombine.diagnosis.hooks import tensors_in
 from recombine.diagnosis.isolation import refuse_unfinished, uncompiled
+from recombine.diagnosis.subject import ROWS_AT_ONCE, SEED
 from recombine.encodings import Bump, Circular, Encoding, OneHot, Polar, Positional, Ramp, Rate
 from recombine.errors import InvalidValue, reason_of
 from recombine.factors import FactorGrid
@@ -33,13 +34,8 @@ from recombine.reproduction.explorer import KeptDecoder
 from recombine.store import Run
 from recombine.tasks import ArrayTask
 
-AT_ONCE = 64
-"""Rows that a module is given at a time."""
 Trained = Run | KeptDecoder
 """A trained decoder whose spec says everything else."""
-SEED = 0
-"""Of the random numbers that every row is run with where a module draws some."""
-
 KNOWN = (Bump, OneHot, Rate, Ramp, Positional, Polar, Circular)
 """Encodings that the page computes (`script/grid.js`)."""
 
@@ -90,7 +86,7 @@ class Subject:
     def outputs(self, values: Tensor) -> Tensor:
         """The `(row, …)` outputs at rows of factor values; where they are random, all with the same random numbers."""
         parts = []
-        for part in self.inputs(values).split(1 if self.is_random else AT_ONCE):
+        for part in self.inputs(values).split(1 if self.is_random else ROWS_AT_ONCE):
             if self.is_random:
                 torch.manual_seed(SEED)
             parts.append(self._batch(part.clone()))
@@ -169,8 +165,6 @@ def _of_module(name: str, module: Any, settings: Mapping[str, Any]) -> Subject:
     refuse_unfinished(own)
     if settings["data"] is not None:
         return _on_data(name, _copied(own, name), settings)
-    if settings["grid"] is None:
-        raise InvalidValue("grid", None, 'a FactorGrid, or a string such as "x=0:27,y=0:27"')
     grid = valid_grid(settings["grid"])
     encoding = valid_encoding(settings["encode"], grid)
     mask = holdout_mask(settings["holdout"], grid)

@@ -140,13 +140,10 @@ def _parts(program: Program, node: fx.Node, arguments: dict[str, Any]) -> tuple[
 
 def _output(program: Program, returned: Any) -> int:
     """The first floating tensor that is returned."""
-    candidates = [value for value in returned if isinstance(value, (Live, Tensor))]
-    if not candidates:
+    first = next((value for value in returned if isinstance(value, (Live, Tensor))), None)
+    if first is None:
         raise Untranslatable("no tensor is returned")
-    first = candidates[0]
-    if isinstance(first, Live):
-        return first.number
-    return program.constant(first)  # the same for every input
+    return first.number if isinstance(first, Live) else program.constant(first)  # the same for every input
 
 
 def _stages(graph: fx.Graph, known: Mapping[fx.Node, Any], stages: Sequence[str]) -> dict[str, int]:
