@@ -47,7 +47,7 @@ function stepOf(share) {
  */
 export function drawImage(canvas, numbers, [channels, rows, columns], low, high, colour = grey) {
   if (channels !== 3 || colour !== grey) {
-    drawTiles(canvas, numbers, channels, rows, columns, (k, y, x) => (k * rows + y) * columns + x, low, high, colour);
+    drawTiles(canvas, numbers, [channels, rows, columns], [rows * columns, columns, 1], low, high, colour);
     return;
   }
   const picture = blank(canvas, rows, columns);
@@ -63,15 +63,13 @@ export function drawImage(canvas, numbers, [channels, rows, columns], low, high,
  * Draws many small maps in rows.
  * @param {HTMLCanvasElement} canvas
  * @param {ArrayLike<number>} numbers
- * @param {number} count
- * @param {number} rows
- * @param {number} columns
- * @param {(tile: number, y: number, x: number) => number} place
+ * @param {number[]} shape maps, rows, columns
+ * @param {number[]} strides of these
  * @param {number} low
  * @param {number} high
  * @param {(share: number) => [number, number, number]} colour
  */
-function drawTiles(canvas, numbers, count, rows, columns, place, low, high, colour) {
+function drawTiles(canvas, numbers, [count, rows, columns], [leap, down, step], low, high, colour) {
   const across = Math.max(1, Math.min(count, Math.round(Math.sqrt((2 * count * rows) / columns))));
   const height = Math.ceil(count / across) * (rows + GAP) - GAP;
   const picture = blank(canvas, height, across * (columns + GAP) - GAP);
@@ -83,8 +81,8 @@ function drawTiles(canvas, numbers, count, rows, columns, place, low, high, colo
     const left = (tile % across) * (columns + GAP);
     for (let y = 0; y < rows; y += 1) {
       for (let x = 0; x < columns; x += 1) {
-        const step = stepOf((numbers[place(tile, y, x)] - low) / span);
-        pixels[(top + y) * picture.width + left + x] = colours[step];
+        const share = (numbers[tile * leap + y * down + x * step] - low) / span;
+        pixels[(top + y) * picture.width + left + x] = colours[stepOf(share)];
       }
     }
   }
@@ -101,25 +99,22 @@ function drawTiles(canvas, numbers, count, rows, columns, place, low, high, colo
  */
 export function drawStage(canvas, numbers, shape, image) {
   const own = shape.slice(1);
-  let most = 0;
-  for (const number of numbers) most = Math.max(most, Math.abs(number));
-  const draw = (/** @type {number} */ count, /** @type {number} */ rows, /** @type {number} */ columns,
-    /** @type {(tile: number, y: number, x: number) => number} */ place) =>
-    drawTiles(canvas, numbers, Math.min(count, 64), rows, columns, place, -most, most, diverging);
+  const most = numbers.reduce((largest, number) => Math.max(largest, Math.abs(number)), 0);
+  const draw = (/** @type {number} */ count, /** @type {number[]} */ size, /** @type {number[]} */ strides) =>
+    drawTiles(canvas, numbers, [Math.min(count, 64), ...size], strides, -most, most, diverging);
   const shown = (/** @type {number} */ count) => (count > 64 ? `the first 64 of ${count}` : `${count}`);
   if (own.length === 3) {
     const [channels, rows, columns] = own;
-    draw(channels, rows, columns, (k, y, x) => (k * rows + y) * columns + x);
+    draw(channels, [rows, columns], [rows * columns, columns, 1]);
     return `${shown(channels)} maps of ${rows} × ${columns}`;
   }
   if (own.length === 2 && own[0] === image[1] * image[2]) {
-    draw(own[1], image[1], image[2], (k, y, x) => (y * image[2] + x) * own[1] + k);
+    draw(own[1], image.slice(1), [1, image[2] * own[1], own[1]]);
     return `${shown(own[1])} features of ${own[0]} pixels`;
   }
   const count = numbers.length;
   const columns = own.length === 2 ? own[1] : Math.min(count, 32);
-  const rows = Math.ceil(count / columns);
-  draw(1, rows, columns, (_, y, x) => y * columns + x);
+  draw(1, [Math.ceil(count / columns), columns], [0, columns, 1]);
   return own.length === 2 ? `${own[0]} rows of ${own[1]} numbers` : `${count} numbers`;
 }
 
