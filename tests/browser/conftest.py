@@ -98,3 +98,8 @@ ATTEMPTS = """() => new Promise(done => setTimeout(async () => {
   done(done_ones);
 }))"""
 """Things that a page's policy refuses; those that worked are returned."""
+HOSTILE = (
+    "<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>", "\"'`&lt;{{ 1 }}${alert(3)}",
+    "\u202eright to left\u202d", "long " * 2000,
+)  # fmt: skip
+"""Names and values that a page must show as they are."""

@@ -1,6 +1,7 @@
 """The explorer page in a real browser, from disk, with the network off."""
 
 import re
+from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import torch
 from torch import nn
 
 import recombine as rc
-from tests.browser.conftest import ATTEMPTS, faults, needs_axe, overflow, until
+from tests.browser.conftest import ATTEMPTS, HOSTILE, faults, needs_axe, overflow, until
 from tests.page.decoders import arguments, points, subject, trained, values_at
 
 pytestmark = pytest.mark.browser
@@ -16,10 +17,6 @@ pytestmark = pytest.mark.browser
 STARTED = "() => window.explorer && window.explorer.sides[0].shown !== null"
 SURVEYED = "() => window.explorer && [...document.querySelectorAll('.views > p')].every((progress) => progress.hidden)"
 SMALL = rc.MLP(width=8, depth=2)
-HOSTILE = [
-    "<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>", "\"'`&lt;${alert(3)}",
-    "\u202eright to left\u202d\u0000\u2028", "long " * 2000,
-]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +168,7 @@ def test_reduced_motion_goes_step_by_step(shown):
 
 
 def test_hostile_names_stay_text(shown, tmp_path):
-    decoders = {name: nn.Linear(3, 9) for name in (HOSTILE[1], "".join(HOSTILE))}
+    decoders = {name: nn.Linear(3, 9) for name in (HOSTILE[1], "".join(HOSTILE) + "\u0000\u2028")}
     path = rc.explore(decoders, "x=0:2,y=0:2,z=0:2", title="".join(HOSTILE[:3])).save(tmp_path / "page.html")
     assert not re.search("<img|alert\\(2\\)</script>", path.read_text())
     page = shown(path)
@@ -246,3 +243,46 @@ DRAG = """() => new Promise((done) => {
 def test_axe_finds_no_fault(browser, saved, scheme, width):
     viewport = {"width": width, "height": 4000}
     assert faults(browser, saved, SURVEYED, color_scheme=scheme, viewport=viewport) == []
+
+
+NOTEBOOK = """([script, html]) => {
+  const model = {
+    values: { html, height: 600, address: '#at=2,1' }, listeners: [], saved: 0,
+    get(name) { return this.values[name] },
+    set(name, value) { this.values[name] = value },
+    save_changes() { this.saved += 1 },
+    on(event, listener) { this.listeners.push(listener) },
+    off(event, listener) { this.listeners = this.listeners.filter((own) => own !== listener) },
+    change(address) { this.values.address = address; this.listeners.forEach((listener) => listener()) },
+  };
+  window.model = model;
+  return import(URL.createObjectURL(new Blob([script], { type: 'text/javascript' }))).then((module) => {
+    window.remove = module.default.render({ model, el: document.body });
+  });
+}"""
+STRICT = "<meta http-equiv='Content-Security-Policy' content=\"require-trusted-types-for 'script'\">"
+
+
+@pytest.mark.parametrize("head", ["", STRICT], ids=["plain", "trusted types"])
+def test_the_widget_runs_the_page_in_a_frame_and_shares_its_view(browser, head):
+    html = rc.explore(nn.Linear(2, 9), "x=0:2,y=0:2", title="within").html
+    page = browser.new_context(offline=True).new_page()
+    trouble = []
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    page.set_content(f"<!doctype html>{head}<title>notebook</title>")
+    page.evaluate(NOTEBOOK, [(files("recombine.page") / "widget.js").read_text(), html])
+    frame = page.frame_locator("iframe")
+    until(page, "() => window.model.values.address.startsWith('#at=2,1&')")
+    assert frame.locator("h1").inner_text() == "within"
+    assert frame.locator("#factor0").input_value() == "2"  # the view that the notebook had
+    frame.locator("#plane").focus()
+    page.keyboard.press("ArrowDown")
+    until(page, "() => window.model.values.address.startsWith('#at=2,2')")
+    page.evaluate("window.model.change('#at=0,0')")
+    until(page, "() => window.model.values.address.startsWith('#at=0,0&')")
+    assert frame.locator("#factor1").input_value() == "0"
+    page.evaluate("window.remove()")
+    assert page.evaluate("window.model.listeners.length") == 0
+    assert page.locator("iframe").get_attribute("sandbox") == "allow-scripts"
+    assert trouble == []
+    page.context.close()

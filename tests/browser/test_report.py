@@ -18,15 +18,11 @@ from recombine.reproduction.findings import Findings
 from recombine.reproduction.reporting import LARGEST_PAGE, MISSING, Download, DrawnFigure
 from recombine.reproduction.reporting import page as page_of
 from recombine.reproduction.results import EXPLORER, Results
-from tests.browser.conftest import ATTEMPTS, faults, needs_axe, overflow, until
+from tests.browser.conftest import ATTEMPTS, HOSTILE, faults, needs_axe, overflow, until
 from tests.golden import PICTURES, RESULTS
 
 pytestmark = pytest.mark.browser
 
-HOSTILE = (
-    "<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>", "\"'`&lt;{{ 1 }}${alert(3)}",
-    "\u202eright to left\u202d", "long " * 2000,
-)  # fmt: skip
 LABELS = (("bump", "none"), ("bump", "stripes"), ("rate", "none"))
 
 

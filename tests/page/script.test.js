@@ -1,4 +1,4 @@
-/** Units of the page's script against slow, obvious versions. */
+/** Units of the page's script against slow, obvious versions and known answers. */
 
 import assert from "node:assert/strict";
 import fs from "node:fs";
@@ -10,14 +10,21 @@ import {
   CODES, nearestPoint, positionsOf, valueAt, valueText, wayThrough,
 } from "../../src/recombine/page/script/grid.js";
 import { Arena, Kernel, PANEL, packedSize } from "../../src/recombine/page/script/kernel.js";
-import { broadcast, erf } from "../../src/recombine/page/script/operations.js";
+import { erf } from "../../src/recombine/page/script/operations.js";
 import { nearestDecoder } from "../../src/recombine/page/script/switches.js";
+import {
+  Background, Survey, ellipse, logVolume, metricOf, neighbours, surveyOf,
+} from "../../src/recombine/page/script/survey.js";
+import { curvesOf, range, sequential, short } from "../../src/recombine/page/script/views.js";
+import { examplesOf, gridRows, trainingRows } from "../../src/recombine/page/script/training/examples.js";
+import { Run, described } from "../../src/recombine/page/script/training/runs.js";
+import { isInPlace, permutation, stream } from "../../src/recombine/page/script/training/trainer.js";
 
 const code = fs.readFileSync(new URL("../../src/recombine/page/matmul.wasm", import.meta.url));
 
-/** @param {string} name @param {number} count @returns {any} */
-function factor(name, count) {
-  return { name, low: 0, high: count - 1, count, form: "number", given: null, period: null };
+/** @param {string} name @param {number} count @param {number} step @returns {any} */
+function factor(name, count, step = 1) {
+  return { name, low: 0, high: step * (count - 1), count, form: "number", given: null, period: null };
 }
 
 test("products of matrices", () => {
@@ -63,11 +70,6 @@ test("the error function", () => {
   assert.equal(erf(9), 1);
 });
 
-test("broadcast axes are merged where they can be", () => {
-  assert.deepEqual(broadcast([2, 3, 4], [[2, 3, 4], []]), { shape: [24], strides: [[1], [0]] });
-  assert.deepEqual(broadcast([2, 3, 4], [[3, 1], [2, 1, 4]]), { shape: [2, 3, 4], strides: [[0, 1, 0], [4, 0, 1]] });
-});
-
 test("points of the grid", () => {
   const factors = [factor("x", 4), factor("y", 3), factor("z", 2)];
   assert.equal(nearestPoint(factors, [3, 1, 1]), 21);
@@ -80,8 +82,8 @@ test("points of the grid", () => {
 
 test("a way goes through the middle of what is held out", () => {
   const factors = [factor("x", 4), factor("y", 4)];
-  const bits = new Uint8Array([0, 0b01100110]); // x = 2 and 3, y = 1 and 2
-  assert.deepEqual(wayThrough(factors, [0, 0], [0, 1], bits)[1], [2.5, 1.5]);
+  const isHeld = (/** @type {number[]} */ [x, y]) => x >= 2 && (y === 1 || y === 2);
+  assert.deepEqual(wayThrough(factors, [0, 0], [0, 1], isHeld)[1], [2.5, 1.5]);
 });
 
 test("codes", () => {
@@ -119,7 +121,180 @@ test("a switch changes as little else as possible", () => {
 
 test("numbers in steps are exact, and what was compressed comes back", async () => {
   const steps = new Uint8Array(new Int16Array([-32767, 0, 3]).buffer);
-  assert.deepEqual(Array.from(numbersOf("int16", steps, 0.5)), [-16383.5, 0, 1.5]);
+  assert.deepEqual([...numbersOf(steps, { type: "int16", start: 0, length: 6, scale: 0.5 })], [-16383.5, 0, 1.5]);
   const bytes = new Uint8Array(1000).fill(7);
   assert.deepEqual(await inflated(new Uint8Array(deflateSync(bytes))), bytes);
+});
+
+/**
+ * A decoder whose only stage is a function of positions.
+ * @param {number[]} counts
+ * @param {(at: number[]) => number[]} stage
+ * @returns {any}
+ */
+function decoderOf(counts, stage) {
+  const factors = counts.map((count, k) => factor("xyz"[k], count, 2));
+  const size = stage(counts.map(() => 0)).length;
+  const program = {
+    value: () => new Float32Array(size),
+    upTo: (/** @type {number} */ _, /** @type {number[]} */ at) => Float32Array.from(stage(at)),
+  };
+  return { factors, program, input: (/** @type {number[]} */ at) => at.slice() };
+}
+
+/** @param {Survey} survey */
+function finished(survey) {
+  while (!survey.done) survey.step();
+  return survey;
+}
+
+test("a metric is that of the Jacobian, in the units of the factors", () => {
+  // f(x, y) = (3x, x + 2y, 0) per unit: J = [[3, 0], [1, 2], [0, 0]]
+  const decoder = decoderOf([4, 3], ([x, y]) => [3 * 2 * x, 2 * x + 2 * 2 * y, 0]);
+  const survey = finished(new Survey(decoder, 0, [0, 0], [0, 1]));
+  for (let point = 0; point < 12; point += 1) {
+    assert.deepEqual([...survey.metric.subarray(3 * point, 3 * point + 3)], [10, 2, 4]);
+    assert.ok(Math.abs(survey.volume[point] - Math.log10(6)) < 1e-12); // √(40 − 4)
+  }
+  assert.deepEqual(survey.metricAt([3, 2]), [10, 2, 4]);
+  assert.equal(survey.varying, 0);
+  assert.deepEqual([...survey.map(0)], [0, 6, 12, 18, 0, 6, 12, 18, 0, 6, 12, 18]);
+});
+
+test("one factor has a volume too, and a third one stays where it is", () => {
+  const line = finished(new Survey(decoderOf([5], ([x]) => [8 * x]), 0, [0], [0, 0]));
+  assert.deepEqual([...line.volume], Array(5).fill(Math.log10(4)));
+  const decoder = decoderOf([3, 3, 3], ([x, y, z]) => [x * z, y]);
+  assert.equal(finished(surveyOf(decoder, 0, [0, 0, 2], [0, 1])).metricAt([0, 0, 2])?.[0], 1);
+  assert.equal(surveyOf(decoder, 0, [2, 1, 2], [0, 1]).done, true);
+  assert.equal(surveyOf(decoder, 0, [2, 1, 1], [0, 1]).done, false);
+});
+
+test("planes that are too large are left", () => {
+  const survey = new Survey(decoderOf([65, 64], () => [1]), 0, [0, 0], [0, 1]);
+  assert.equal(survey.tooLarge && survey.done, true);
+  assert.equal(survey.metricAt([0, 0]), null);
+});
+
+test("flat places have the least volume, and no step leaves the grid", () => {
+  assert.equal(logVolume([0, 0, 0]), -8);
+  assert.equal(logVolume([1, 1, 1]), -8);
+  assert.deepEqual(neighbours(factor("x", 4, 2), 0), { behind: 0, ahead: 1, width: 2 });
+  assert.deepEqual(neighbours(factor("x", 4, 2), 2), { behind: 1, ahead: 3, width: 4 });
+  const zero = new Float32Array(2);
+  assert.deepEqual(metricOf([zero, Float32Array.of(3, 4), 5], [zero, zero, 1]), [1, 0, 0]);
+});
+
+test("an ellipse is longest where the stage changes least", () => {
+  const { half, angle } = ellipse([4, 0, 1], 2);
+  assert.deepEqual(half, [2, 1]);
+  assert.ok(Math.abs(Math.cos(angle)) < 1e-12); // down
+  const tilted = ellipse([1, 0.5, 1], 1);
+  for (const turn of [0, 0.7, 2]) {
+    const [u, v] = [tilted.half[0] * Math.cos(turn), tilted.half[1] * Math.sin(turn)];
+    const x = u * Math.cos(tilted.angle) - v * Math.sin(tilted.angle);
+    const y = u * Math.sin(tilted.angle) + v * Math.cos(tilted.angle);
+    assert.ok(Math.abs(x * x + x * y + y * y - 1) < 1e-12);
+  }
+});
+
+test("tuning curves are means over the other factor, and rows of the map", () => {
+  const survey = finished(new Survey(decoderOf([3, 2], ([x, y]) => [x + 10 * y]), 0, [0, 0], [0, 1]));
+  const map = survey.map(survey.unit(5));
+  assert.deepEqual(curvesOf(survey, map, 0, [0, 1]), { mean: [5, 6, 7], through: [10, 11, 12] });
+  assert.deepEqual(curvesOf(survey, map, 1, [2, 0]), { mean: [1, 11], through: [2, 12] });
+});
+
+test("numbers and colours", () => {
+  assert.deepEqual(range([NaN, 2, -1]), [-1, 2]);
+  assert.deepEqual(range([NaN]), [0, 0]);
+  assert.deepEqual([sequential(0), sequential(2)], [[68, 1, 84], [253, 231, 37]]);
+  assert.deepEqual([short(-0.1234), short(12345)], ["−0.12", "1e+4"]);
+});
+
+test("work waits until it is quiet, and is told when it is done", async () => {
+  let [left, quiet, told] = [3, false, 0];
+  const work = { get done() { return left === 0; }, step: () => { left -= 1; } };
+  const background = new Background(() => quiet, () => (work.done ? null : work), () => { told += 1; });
+  const later = (/** @type {number} */ time) => new Promise((resolve) => { setTimeout(resolve, time); });
+  background.wake();
+  await later(100);
+  assert.equal(left, 3);
+  quiet = true;
+  await later(200);
+  assert.deepEqual([left, told], [0, 1]);
+});
+
+/** @type {any} */
+const settings = { size: 3, sigma: 1, background: 0, variance: 1, tolerance: 1, held: "000010000" };
+
+test("a stream is the same for the same seed and name, and even", () => {
+  const numbers = Array.from({ length: 4000 }, stream(7, "weights"));
+  assert.deepEqual(numbers.slice(0, 9), Array.from({ length: 9 }, stream(7, "weights")));
+  for (const other of [stream(8, "weights"), stream(7, "order/0")]) assert.notEqual(other(), numbers[0]);
+  const mean = numbers.reduce((sum, own) => sum + own, 0) / numbers.length;
+  const square = numbers.reduce((sum, own) => sum + (own - 0.5) ** 2, 0) / numbers.length;
+  assert.ok(Math.abs(mean - 0.5) < 0.02 && Math.abs(square - 1 / 12) < 0.005);
+  assert.ok(numbers.every((own) => own >= 0 && own < 1));
+});
+
+test("a permutation has every number once, in every place", () => {
+  const orders = Array.from({ length: 300 }, (_, k) => [...permutation(5, stream(k, "order"))]);
+  for (const order of orders) assert.deepEqual(order.slice().sort(), [0, 1, 2, 3, 4]);
+  for (let place = 0; place < 5; place += 1) {
+    assert.equal(new Set(orders.map((order) => order[place])).size, 5);
+  }
+});
+
+test("stripes come before the kept combinations, which lack the held-out one", () => {
+  assert.equal(trainingRows(settings, false).length, 8);
+  const rows = trainingRows(settings, true);
+  assert.equal(rows.length, 14);
+  assert.deepEqual([rows[0], rows[3], rows[6]], [[0, null], [null, 0], [0, 0]]);
+  assert.ok(!rows.some(([x, y]) => x === 1 && y === 1));
+  assert.deepEqual(gridRows(3)[5], [1, 2]);
+});
+
+test("a bump is where it belongs, and a stripe has the same profile in every row", () => {
+  const { codes, images } = examplesOf(settings, [[2, 0], [1, null]]);
+  assert.equal(images[2], 1); // row 0, column 2
+  assert.deepEqual([...images.slice(9, 12)], [...images.slice(15, 18)]);
+  assert.ok(Math.abs(images[9] - Math.exp(-0.5)) < 1e-7 && images[10] === 1);
+  assert.deepEqual([...codes.slice(9, 12)], [0, 0, 0]);
+});
+
+test("a bump is in place within the tolerance in both axes", () => {
+  const wide = { ...settings, size: 4 };
+  const image = new Float32Array(16);
+  image[4 * 3 + 1] = 0.2; // row 3, column 1
+  const right = gridRows(4).filter((_, point) => isInPlace(image, point, wide));
+  assert.deepEqual(right, [[0, 2], [0, 3], [1, 2], [1, 3], [2, 2], [2, 3]]);
+  assert.ok(isInPlace(image.map((own) => 1 - own), 7, { ...wide, background: 1 }));
+});
+
+test("losses become points of a curve whatever reports they come in", () => {
+  const run = new Run(0, true);
+  /** @type {any} */
+  const report = { total: 20, heldOut: 0.5, step: 5, losses: [1, 1, 1, 1, 1] };
+  run.add(report);
+  run.add({ ...report, step: 17, losses: new Array(12).fill(3) });
+  assert.deepEqual(run.losses, [[8, 1.75], [16, 3]]);
+  assert.deepEqual(run.accuracies, [[5, 0.5], [17, 0.5]]);
+  assert.ok(!run.done);
+});
+
+test("a training is told in words", () => {
+  const run = new Run(0, false);
+  const bounds = { filled: 0.9, failed: 0.6 };
+  assert.equal(described(run, true, bounds), "Starting.");
+  /** @type {any} */
+  const report = { total: 20, step: 10, heldOut: 0.25, kept: 0.5, seconds: 1.26, losses: [] };
+  run.add(report);
+  const now = "Step 10 of 20: 25 % of held-out bumps in place, 50 % of those trained on; 1.3 s";
+  assert.equal(described(run, true, bounds), `${now}.`);
+  assert.equal(described(run, false, bounds), `${now}, paused.`);
+  for (const [heldOut, outcome] of [[0.6, "failed"], [0.7, "filled in part"], [0.9, "filled"]]) {
+    run.add({ ...report, step: 20, heldOut });
+    assert.ok(described(run, false, bounds).startsWith(`Without stripes the box ${outcome}: `));
+  }
 });

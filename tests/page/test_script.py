@@ -1,17 +1,20 @@
 """The page's script under Node: its own tests, its linters, and equality with torch."""
 
 import json
+import posixpath
+import re
 import shutil
 import subprocess
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import torch
 
 from recombine.metrics import finite_difference_metric, log_volume
-from recombine.page.document import MODULES, bare, script
-from recombine.page.explore import _factor
+from recombine.page.document import MODULES, script
 from recombine.page.model import Blobs, page_model
+from recombine.page.training import PANEL_MODULES, WORKER_MODULES
 from tests.page.decoders import EVERYONE, OURS, points, subject, trained, values_at
 
 ROOT = Path(__file__).parents[2]
@@ -62,7 +65,7 @@ def case(name, blobs, count=200):
     positions = points(own, count)
     right = own.outputs(values_at(own.grid, positions)).flatten(1)
     return {
-        "model": page_model(own, blobs, None), "factors": [_factor(factor) for factor in own.grid.factors],
+        "model": page_model(own, blobs, None), "factors": [asdict(factor) for factor in own.grid.factors],
         "positions": positions.tolist(), "outputs": right.tolist(),
     }  # fmt: skip
 
@@ -126,13 +129,11 @@ def compare_views(name, surveys):
 
 
 def test_modules_are_written_in_the_order_of_their_imports():
-    assert {*MODULES, "types"} == {path.stem for path in SCRIPT.glob("*.js")}
-    for place, name in enumerate(MODULES):
-        text = (SCRIPT / f"{name}.js").read_text(encoding="utf-8")
-        for line in text.splitlines():
-            if line.startswith("import "):
-                assert line.endswith('.js";'), "an import is one line"
-                assert line.rpartition("/")[2].removesuffix('.js";') in MODULES[:place], line
-    assert "\nimport " not in script()
-    assert "\nexport " not in script()
-    assert bare('import { a } from "./b.js";\nexport const c = 1;\n') == "const c = 1;\n"
+    everything = {path.relative_to(SCRIPT).with_suffix("").as_posix() for path in SCRIPT.rglob("*.js")}
+    assert {*MODULES, *PANEL_MODULES, *WORKER_MODULES, "types"} == everything
+    for modules in (MODULES, PANEL_MODULES, WORKER_MODULES):
+        for place, name in enumerate(modules):
+            text = (SCRIPT / f"{name}.js").read_text(encoding="utf-8")
+            for target in re.findall(r'^import .* from "(.*)\.js";$', text, re.MULTILINE):
+                assert posixpath.normpath(posixpath.join(posixpath.dirname(name), target)) in modules[:place], name
+        assert not re.search("^(import|export) ", script(modules), re.MULTILINE)

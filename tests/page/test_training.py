@@ -1,29 +1,16 @@
 """Training in the page, under Node: gradients, AdamW and whole trainings against torch's."""
 
 import json
-import posixpath
-import re
-import subprocess
 
 import pytest
 import torch
 
-from recombine.page.document import script
-from recombine.page.training import (
-    FAILED,
-    FILLED,
-    LIVE,
-    LIVE_STRIPES,
-    PANEL_MODULES,
-    WORKER_MODULES,
-    training_panel,
-    training_settings,
-)
+from recombine.page.training import FAILED, FILLED, LIVE, LIVE_STRIPES, training_panel, training_settings
 from recombine.reproduction.report.parts import policy
 from recombine.training import Ensemble, evaluate, fit, scores
 from recombine.training.adamw import adamw_update
 from recombine.training.fit import Stepper
-from tests.page.test_script import ROOT, SCRIPT, needs_node
+from tests.page.test_script import needs_node, run
 
 CPU = torch.device("cpu")
 SHAPES = {
@@ -41,10 +28,7 @@ SHAPES = {
 def trained(tmp_path, **request):
     """What the page's script makes of a request."""
     (tmp_path / "request.json").write_text(json.dumps(request))
-    words = ["node", "tests/page/training.js", str(tmp_path / "request.json")]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout)
+    return json.loads(run("node", "tests/page/training.js", str(tmp_path / "request.json")))
 
 
 class Torch:
@@ -159,17 +143,6 @@ def test_verdicts_are_those_of_torch(tmp_path, spec):
         for share in (theirs, ours["heldOut"]):
             assert share >= FILLED if stripes else share <= FAILED
         assert ours["kept"] == 1
-
-
-def test_modules_are_written_in_the_order_of_their_imports():
-    own = {f"training/{path.stem}" for path in (SCRIPT / "training").glob("*.js")}
-    assert own == {m for m in PANEL_MODULES + WORKER_MODULES if m.startswith("training/")}
-    for modules in (PANEL_MODULES, WORKER_MODULES):
-        for place, name in enumerate(modules):
-            text = (SCRIPT / f"{name}.js").read_text(encoding="utf-8")
-            for target in re.findall(r'^import .* from "(.*)\.js";$', text, re.MULTILINE):
-                assert posixpath.normpath(posixpath.join(posixpath.dirname(name), target)) in modules[:place], name
-        assert not re.search("^(import|export) ", script(modules), re.MULTILINE)
 
 
 def test_a_panel_has_all_that_its_worker_needs():

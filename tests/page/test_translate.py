@@ -8,7 +8,8 @@ from torch import nn
 from recombine.page import translate
 from recombine.page.calls import Untranslatable
 from recombine.page.model import Blobs
-from recombine.page.moving import box_of, merged
+from recombine.page.moving import box_of
+from recombine.page.program import merged
 from tests.page.test_script import answers, needs_node
 
 
@@ -96,7 +97,7 @@ def test_what_cannot_be_translated_is_named(function, words):
 def test_what_does_not_depend_on_the_input_is_a_constant():
     weight = torch.randn(3, 4)
     program = translate(Calls(lambda x: x @ (weight.T * 2).flip(0)), torch.ones(4))
-    assert [operation.name for operation in program.operations if operation.name != "view"] == ["zip", "matmul"]
+    assert [operation["name"] for operation in program.operations if operation["name"] != "view"] == ["zip", "matmul"]
 
 
 def test_stages_are_values_of_the_program():
@@ -111,4 +112,5 @@ def test_boxes_are_seen_and_other_places_are_not():
     whole = torch.arange(24).reshape(2, 3, 4)
     assert box_of(whole.permute(2, 0, 1).flip(1)[1:, :, ::2]) == (13, [1, -12, 8])
     assert box_of(whole[:, [0, 2, 1]]) is None
-    assert merged([2, 3, 4], [12, 4, 1], [12, 4, 1]) == {"shape": [24], "by": [1], "step": [1]}
+    assert merged([2, 3, 4], [12, 4, 1], [12, 4, 1]) == {"shape": (24,), "strides": [(1,), (1,)]}
+    assert merged([2, 3, 4], [12, 4, 1], [0, 1, 0])["shape"] == (2, 3, 4)

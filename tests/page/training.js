@@ -34,9 +34,9 @@ function trained({ settings, weights, rows, seed, stripes }) {
     trainer.evaluate([...points.held, ...points.kept]);
     return { heldOut: trainer.accuracy(points.held), kept: trainer.accuracy(points.kept), seconds };
   }
-  network.load(weights);
+  network.weights.set(network.reordered(weights));
   network.learn(examples.codes, examples.images, rows[0]);
-  const gradient = [...network.stored(network.gradient)];
+  const gradient = [...network.reordered(network.gradient)];
   const errors = rows.map((/** @type {number[]} */ batch) => trainer.advance(batch));
-  return { gradient, errors, weights: [...network.stored(network.weights)], outputs: [...trainer.output(0)] };
+  return { gradient, errors, weights: [...network.reordered(network.weights)], outputs: [...trainer.output(0)] };
 }

@@ -7,7 +7,7 @@ depends on the input is a `Live` value, all others are tensors and numbers of to
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,19 @@ class Call:
     def __getitem__(self, name: str) -> Any:
         return self.arguments.get(name)
 
+    @property
+    def name(self) -> str:
+        """Of the operation, as ATen calls it."""
+        return self.target._schema.name.removeprefix("aten::")
+
+    def run(self, tensor: Tensor, field: str = "self") -> Tensor:
+        """The call itself, on another tensor."""
+        return self.target(**{**self.arguments, field: tensor})
+
+    def emit(self, operation: str, inputs: Sequence[int], **settings: Any) -> int:
+        """A new value of the shape that the call returns."""
+        return self.program.emit(operation, inputs, self.shape, **settings)
+
     def value(self, name: str = "self") -> int:
         """An argument as a value; tensors and numbers become constants."""
         return self.as_value(self.arguments[name])
@@ -50,16 +63,6 @@ class Call:
         if isinstance(argument, Live):
             return argument.number
         return self.program.constant(argument if isinstance(argument, Tensor) else torch.tensor(float(argument)))
-
-    def size(self, name: str = "self") -> tuple[int, ...]:
-        """Shape of an argument."""
-        argument = self.arguments[name]
-        return self.program.shapes[argument.number] if isinstance(argument, Live) else tuple(argument.shape)
-
-    def only(self, name: str) -> None:
-        """Refuse a call whose other arguments than this depend on the input."""
-        if any(isinstance(a, Live) for key, a in self.arguments.items() if key != name):
-            raise Untranslatable("with arguments that depend on the input")
 
 
 Translator = Callable[[Call], int]
@@ -76,32 +79,21 @@ def translates(*names: str) -> Callable[[Translator], Translator]:
     return register
 
 
-def run(call: Call, tensor: Tensor, field: str = "self") -> Tensor:
-    """The call itself, on another tensor."""
-    return call.target(**{**call.arguments, field: tensor})
-
-
 SAME_NAME = (
     "relu", "sigmoid", "tanh", "exp", "expm1", "log", "log1p", "log2", "sqrt", "rsqrt", "reciprocal", "sin", "cos",
     "tan", "atan", "sinh", "cosh", "asin", "acos", "erf", "neg", "abs", "sign", "floor", "ceil", "round", "trunc",
 )  # fmt: skip
 """Functions of one number that have the same name here and there."""
 PAIRS = {
-    "mul": "mul", "maximum": "max", "minimum": "min", "atan2": "atan2", "fmod": "fmod", "remainder": "mod",
-    "gt": "gt", "ge": "ge", "lt": "lt", "le": "le", "eq": "eq", "ne": "ne", "logical_and": "and", "logical_or": "or",
-    "bitwise_and": "and", "bitwise_or": "or",
+    "add": "add", "sub": "sub", "mul": "mul", "div": "div", "maximum": "max", "minimum": "min", "atan2": "atan2",
+    "fmod": "fmod", "remainder": "mod", "gt": "gt", "ge": "ge", "lt": "lt", "le": "le", "eq": "eq", "ne": "ne",
+    "logical_and": "and", "logical_or": "or", "bitwise_and": "and", "bitwise_or": "or",
 }  # fmt: skip
 
 
-@translates(*SAME_NAME, "sgn")
+@translates(*SAME_NAME, "logical_not", "bitwise_not")
 def _one(call: Call) -> int:
-    name = call.target._schema.name.removeprefix("aten::")
-    return mapped(call, "sign" if name == "sgn" else name)
-
-
-@translates("logical_not", "bitwise_not")
-def _not(call: Call) -> int:
-    return mapped(call, "not")
+    return mapped(call, call.name.rpartition("_")[2])
 
 
 @translates("gelu")
@@ -127,11 +119,9 @@ def _clamp(call: Call) -> int:
     for f, names in (("least", ("min", "min_val")), ("most", ("max", "max_val"))):
         bound = next((call[name] for name in names if call[name] is not None), None)
         if isinstance(bound, (Live, Tensor)):
-            value = call.program.emit(
-                "zip", [value, call.as_value(bound)], call.shape, f="max" if f == "least" else "min"
-            )
+            value = call.emit("zip", [value, call.as_value(bound)], f="max" if f == "least" else "min")
         elif bound is not None:
-            value = call.program.emit("map", [value], call.shape, f=f, a=float(bound))
+            value = call.emit("map", [value], f=f, a=float(bound))
     return value
 
 
@@ -139,28 +129,23 @@ def _clamp(call: Call) -> int:
 def _pow(call: Call) -> int:
     if isinstance(call["exponent"], (int, float)):
         return mapped(call, "power", a=float(call["exponent"]))
-    return call.program.emit("zip", [call.value(), call.value("exponent")], call.shape, f="pow")
+    return call.emit("zip", [call.value(), call.value("exponent")], f="pow")
 
 
-@translates("add", "sub", "rsub", "div", *PAIRS)
+@translates(*PAIRS)
 def _two(call: Call) -> int:
-    name = call.target._schema.name.removeprefix("aten::")
-    one, other, alpha = call["self"], call["other"], call["alpha"]
-    if name == "rsub":
-        one, other, name = other, one, "sub"
+    name, other, alpha = call.name, call["other"], call["alpha"]
     if alpha not in (None, 1):
         scaled = call.as_value(other)
         other = Live(call.program.emit("map", [scaled], call.program.shapes[scaled], f="scale", a=float(alpha), b=0.0))
     if isinstance(other, (int, float)) and name in ("add", "sub", "mul", "div") and math.isfinite(other) and other:
         a = {"mul": float(other), "div": 1 / float(other)}.get(name, 1.0)
         b = {"add": float(other), "sub": -float(other)}.get(name, 0.0)
-        value = call.program.emit("map", [call.as_value(one)], call.shape, f="scale", a=a, b=b)
+        value = mapped(call, "scale", a=a, b=b)
     else:
-        value = call.program.emit(
-            "zip", [call.as_value(one), call.as_value(other)], call.shape, f=PAIRS.get(name, name)
-        )
+        value = call.emit("zip", [call.value(), call.as_value(other)], f=PAIRS[name])
     mode = call["rounding_mode"]
-    return call.program.emit("map", [value], call.shape, f=mode) if mode else value
+    return call.emit("map", [value], f=mode) if mode else value
 
 
 @translates("prelu")
@@ -171,12 +156,12 @@ def _prelu(call: Call) -> int:
         raise Untranslatable("with slopes that depend on the input")
     axes = (1,) * max(len(call.shape) - 2, 0)
     own = call.program.constant(slope.reshape(-1, *axes) if slope.numel() > 1 else slope.reshape(()))
-    return call.program.emit("zip", [call.value(), own], call.shape, f="prelu")
+    return call.emit("zip", [call.value(), own], f="prelu")
 
 
 @translates("where")
 def _where(call: Call) -> int:
-    return call.program.emit("where", [call.value("condition"), call.value("self"), call.value("other")], call.shape)
+    return call.emit("where", [call.value(name) for name in ("condition", "self", "other")])
 
 
 @translates("_to_copy")
@@ -191,4 +176,4 @@ def _to_copy(call: Call) -> int:
 
 def mapped(call: Call, f: str, **numbers: float) -> int:
     """A function of each number."""
-    return call.program.emit("map", [call.value()], call.shape, f=f, **numbers)
+    return call.emit("map", [call.value()], f=f, **numbers)

@@ -15,7 +15,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from recombine.reproduction.report.parts import Parts, policy
@@ -25,6 +25,9 @@ MODULES = (
     "views", "plane", "side", "switches", "main",
 )  # fmt: skip
 """Modules of the script, each after those that it imports."""
+TEMPLATES = Environment(
+    loader=PackageLoader("recombine.page", "."), autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
+)
 _IMPORT = re.compile(r"^import .*;\n", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(async |abstract )?(function|class|const|let)\b)", re.MULTILINE)
 
@@ -33,43 +36,31 @@ _EXPORT = re.compile(r"^export (?=(async |abstract )?(function|class|const|let)\
 def script(modules: tuple[str, ...] = MODULES) -> str:
     """The modules as one script."""
     folder = files("recombine.page") / "script"
-    return "\n".join(bare((folder / f"{name}.js").read_text(encoding="utf-8")) for name in modules)
-
-
-def bare(text: str) -> str:
-    """A module without its imports and exports."""
-    return _EXPORT.sub("", _IMPORT.sub("", text))
+    joined = "\n".join((folder / f"{name}.js").read_text(encoding="utf-8") for name in modules)
+    return _EXPORT.sub("", _IMPORT.sub("", joined))
 
 
 def explorer(data: Mapping[str, Any], numbers: bytes) -> Parts:
-    """The parts of a page on which decoders run; it has elements `title` and `lead` of its own before them.
+    """The parts of a page on which decoders run; it has elements `title` and `lead` of its own before them."""
+    return parts("page", _context(data, numbers), MODULES)
 
-    Parameters
-    ----------
-    data
-        What the script reads, as JSON.
-    numbers
-        The bytes that the data point into.
 
-    Returns
-    -------
-    Parts
-        For a page of another kind than `document`.
-    """
-    own = template("page.html.j2")
-    context = own.new_context(_context(data, numbers))
-    body, payload = (Markup("".join(own.blocks[name](context))) for name in ("explorer", "payload"))
-    return Parts(_style(), body, payload, script())
+def parts(name: str, values: Mapping[str, Any], modules: tuple[str, ...], workers: tuple[str, ...] = ()) -> Parts:
+    """A template's body and payload, with its style and a script of some modules."""
+    own = TEMPLATES.get_template(f"{name}.html.j2")
+    context = own.new_context(dict(values))
+    body, payload = (Markup("".join(own.blocks[block](context))) for block in ("body", "payload"))
+    return Parts(style(name), body, payload, script(modules), workers)
 
 
 def document(data: Mapping[str, Any], numbers: bytes, panels: Sequence[Parts] = ()) -> str:
     """The page: HTML with an explorer of this data, and panels that follow it."""
     scripts = [script(), *(panel.script for panel in panels)]
-    styles = [_style(), *(panel.style for panel in panels)]
-    return template("page.html.j2").render(
+    styles = [style("page"), *(panel.style for panel in panels)]
+    return TEMPLATES.get_template("page.html.j2").render(
         policy=policy(scripts, styles, workers=[name for panel in panels for name in panel.workers]),
         title=data["title"],
-        styles=[Markup(style) for style in styles],
+        styles=[Markup(text) for text in styles],
         scripts=[Markup(text) for text in scripts],
         panels=panels,
         **_context(data, numbers),
@@ -81,19 +72,9 @@ def _context(data: Mapping[str, Any], numbers: bytes) -> dict[str, Markup]:
     return {"data": as_json(data), "numbers": content, "kernel": kernel()}
 
 
-def _style() -> str:
-    return (files("recombine.page") / "page.css").read_text(encoding="utf-8")
-
-
-def template(name: str) -> Template:
-    """A template of this package."""
-    environment = Environment(
-        loader=PackageLoader("recombine.page", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-    )
-    return environment.get_template(name)
+def style(name: str) -> str:
+    """A style sheet of this package."""
+    return (files("recombine.page") / f"{name}.css").read_text(encoding="utf-8")
 
 
 def as_json(data: Mapping[str, Any]) -> Markup:

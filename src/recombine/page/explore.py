@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -18,7 +18,7 @@ from recombine.data import LabelledImages
 from recombine.diagnosis.arguments import TargetFunction
 from recombine.encodings import Encoding
 from recombine.errors import InvalidValue, RecombineError
-from recombine.factors import Factor, FactorGrid
+from recombine.factors import FactorGrid
 from recombine.files import write
 from recombine.holdouts import Holdout
 from recombine.metrics.stages import Encode
@@ -38,8 +38,6 @@ FRAME_HEIGHT = 900
 """Of the frame in a notebook, in pixels."""
 FEW = 2
 """Decoders that need no labels: both are shown."""
-SETTINGS = ("grid", "encode", "holdout", "targets", "background", "data")
-"""Of modules; those of trained decoders are in their specs."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,6 @@ class ExplorerPage:
 
     html: str
     notes: tuple[str, ...]
-    """What a reader must know of each decoder, as the page says it."""
 
     def save(self, path: str | Path) -> Path:
         """Write the page to a file."""
@@ -76,18 +73,7 @@ class ExplorerPage:
         return Path(path)
 
     def widget(self, height: int = FRAME_HEIGHT) -> Any:
-        """The page as an `anywidget.AnyWidget`, whose `address` is the present view and may be set.
-
-        Parameters
-        ----------
-        height
-            Of its frame, in pixels.
-
-        Returns
-        -------
-        anywidget.AnyWidget
-            For Jupyter, VS Code, Colab, and marimo (`mo.ui.anywidget`).
-        """
+        """The page as an `anywidget.AnyWidget` of this height in pixels; its `address` is the view, and may be set."""
         try:
             widget = _widget_class()
         except ImportError:
@@ -174,77 +160,44 @@ def explore(
     subjects = subjects_of(
         module, grid=grid, encode=encode, holdout=holdout, targets=targets, background=background, data=data
     )
-    content, numbers = page_data(
-        subjects, image_shape=image_shape, title=title, labels=labels_of(parts_of(module), labels)
-    )
+    content, numbers = page_data(subjects, labels_of(parts_of(module), labels), title, image_shape)
     panels = [training_panel()] if training else []
     notes = tuple(f"{model['name']}: {note}" for model in content["models"] for note in model["notes"])
     return ExplorerPage(document(content, numbers, panels), notes)
 
 
 def report_explorer(results: Results) -> Parts:
-    """Parts of a page on which the decoders of a results folder run.
-
-    Parameters
-    ----------
-    results
-        A folder that keeps decoders.
-
-    Returns
-    -------
-    Parts
-        For `write_report`, as its panel `question`.
-    """
+    """Parts of a page on which the decoders of a results folder run: a report's panel `question`."""
     decoders = kept_decoders(results)
-    subjects = subjects_of({own.name: own for own in decoders}, **dict.fromkeys(SETTINGS))
+    subjects = subjects_of({own.name: own for own in decoders})
     labels = labels_of(decoders, [own.labels for own in decoders])
-    return explorer(*page_data(subjects, title="Drag the point into the hold-out", labels=labels))
+    return explorer(*page_data(subjects, labels, "Drag the point into the hold-out"))
 
 
 def page_data(
     subjects: Sequence[Subject],
-    *,
+    labels: tuple[list[str], list[list[str]]],
+    title: str | None,
     image_shape: tuple[int, ...] | None = None,
-    title: str | None = None,
-    labels: tuple[list[str], list[list[str]]] | None = None,
 ) -> tuple[dict[str, Any], bytes]:
     """What an explorer's script reads: JSON, and the bytes that it points into."""
-    names, values = labels or ([], [[] for _ in subjects])
+    names, values = labels
     blobs = Blobs()
     with torch.random.fork_rng(devices=[]):
         models = [page_model(subject, blobs, image_shape) for subject in subjects]
     content = {
         "title": title or "What does this decoder compose?",
-        "factors": [_factor(factor, subjects[0].levels.get(factor.name)) for factor in subjects[0].grid.factors],
+        "factors": [
+            {**asdict(factor), "labels": subjects[0].levels.get(factor.name)} for factor in subjects[0].grid.factors
+        ],
         "models": [{**model, "labels": own} for model, own in zip(models, values, strict=True)],
         "labels": names, "version": __version__,
     }  # fmt: skip
     return content, bytes(blobs.content)
 
 
-def _factor(factor: Factor, labels: Sequence[str] | None = None) -> dict[str, Any]:
-    return {
-        "name": factor.name, "low": factor.low, "high": factor.high, "count": factor.count, "form": factor.form,
-        "given": None if factor.given is None else list(factor.given), "period": factor.period,
-        "labels": None if labels is None else list(labels),
-    }  # fmt: skip
-
-
 def labels_of(decoders: Sequence[Any], given: Sequence[Mapping[str, str]] | None) -> tuple[list[str], list[list[str]]]:
-    """Names of labels, and for each decoder its values; without names where decoders are told apart by their own.
-
-    Parameters
-    ----------
-    decoders
-        Modules, or runs, whose specs say what tells them apart.
-    given
-        Labels of each decoder, by name; those that are the same for all are left out.
-
-    Returns
-    -------
-    names, values
-        As a page has them.
-    """
+    """Names of labels that differ, given or of runs' specs, and each decoder's values; none where names are enough."""
     if given is None:
         trained = [own for own in decoders if isinstance(own, Trained)]
         if len(decoders) <= FEW or len(trained) < len(decoders):

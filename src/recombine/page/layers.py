@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from recombine.page.calls import Call, Live, Untranslatable, run, translates
+from recombine.page.calls import Call, Live, Untranslatable, translates
 from recombine.page.moving import moved
 
 REDUCED = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min", "prod": "prod", "any": "any", "all": "all",
@@ -28,7 +28,7 @@ def _added_product(call: Call) -> int:
     bias, product = call.value(), (call.value("mat1"), call.value("mat2"))
     if call.program.shapes[bias] == call.shape[-1:]:
         return matmul(call, *product, bias)
-    return call.program.emit("zip", [matmul(call, *product), bias], call.shape, f="add")
+    return call.emit("zip", [matmul(call, *product), bias], f="add")
 
 
 def matmul(call: Call, one: int, other: int, *bias: int) -> int:
@@ -65,13 +65,14 @@ def _convolution(call: Call) -> int:
 def _separable(call: Call) -> int:
     """A linear map of rows times one of columns, which are seen by mapping single rows and columns."""
     field = next(iter(call.arguments))
-    program, value, size = call.program, call.value(field), call.size(field)
+    program, value = call.program, call.value(field)
+    size = program.shapes[value]
     rows, columns = (1, size[-1]) if len(call.shape) == 3 and "1d" in str(call.target) else size[-2:]
     planes = math.prod(size) // (rows * columns)
 
     def image(pixels: Tensor) -> Tensor:  # (one, y, x) as the call takes it
         shaped = pixels[:, 0] if len(size) == 3 and "1d" in str(call.target) else pixels
-        return run(call, shaped[None], field)[0].reshape(len(pixels), -1, call.shape[-1])
+        return call.run(shaped[None], field)[0].reshape(len(pixels), -1, call.shape[-1])
 
     down = image(torch.eye(rows)[:, :, None].expand(-1, -1, columns).contiguous())
     across = image(torch.eye(columns)[:, None, :].expand(-1, rows, -1).contiguous())
@@ -82,37 +83,34 @@ def _separable(call: Call) -> int:
     lines = program.view(value, (1, planes * rows, columns))
     lines = program.emit("matmul", [lines, program.constant(across[None])], (1, planes * rows, call.shape[-1]))
     lines = program.view(lines, (planes, rows, call.shape[-1]))
-    factor = program.constant(down[None]) if rows > 1 else None
-    if factor is not None:
-        lines = program.emit("matmul", [factor, lines], (planes, down.shape[0], call.shape[-1]))
+    if rows > 1:
+        lines = program.emit("matmul", [program.constant(down[None]), lines], (planes, down.shape[0], call.shape[-1]))
     return program.view(lines, call.shape)
 
 
 @translates("max_pool2d_with_indices")
 def _maximum(call: Call) -> int:
-    pairs = {name: _pair(call[given]) for name, given in (("kernel", "kernel_size"), ("padding", "padding"),
-                                                          ("dilation", "dilation"))}  # fmt: skip
-    return call.program.emit("maxpool", [call.value()], call.shape, stride=_pair(call["stride"] or call["kernel_size"]),
-                             **pairs)  # fmt: skip
-
-
-def _pair(given: Sequence[int] | int) -> list[int]:
-    numbers = [given] if isinstance(given, int) else list(given)
-    return numbers * 2 if len(numbers) == 1 else numbers
+    kernel, padding, dilation, stride = (
+        (list(call[name]) * 2)[:2] for name in ("kernel_size", "padding", "dilation", "stride")
+    )
+    return call.emit(
+        "maxpool", [call.value()], kernel=kernel, stride=stride or kernel, padding=padding, dilation=dilation
+    )
 
 
 @translates(*REDUCED)
 def _reduced(call: Call) -> int:
-    f = REDUCED[call.target._schema.name.removeprefix("aten::")]
+    f = REDUCED[call.name]
     settings: dict[str, Any] = {"f": f}
     if f == "var":
         settings["correction"] = float(1 if call["correction"] is None else call["correction"])
     if f == "norm" and call["ord"] != 2:
         raise Untranslatable("of another order than 2")
-    size, dims = call.size(), call["dim"]
+    value, dims = call.value(), call["dim"]
+    size = call.program.shapes[value]
     axes = range(len(size)) if dims is None or dims == [] else [dims] if isinstance(dims, int) else dims
     last = sorted({axis % len(size) for axis in axes}) if size else []
-    rows, _ = rows_of(call, call.value(), last)
+    rows, _ = rows_of(call, value, last)
     count = call.program.shapes[rows][0]
     return call.program.view(call.program.emit("reduce", [rows], (count,), **settings), call.shape)
 
@@ -121,30 +119,25 @@ def _reduced(call: Call) -> int:
 def _soft(call: Call) -> int:
     axis = call["dim"] % len(call.shape)
     rows, order = rows_of(call, call.value(), [axis])
-    log = "log" in str(call.target)
-    value = call.program.emit("softmax", [rows], call.program.shapes[rows], log=log)
+    value = call.program.emit("softmax", [rows], call.program.shapes[rows], log="log" in call.name)
     value = call.program.view(value, [call.shape[k] for k in order])
     back = [order.index(k) for k in range(len(order))]
     return moved(call.program, value, lambda origin: origin.permute(back))
 
 
-@translates("native_layer_norm")
-def _layer_norm(call: Call) -> int:
-    return normalized(call, math.prod(call["normalized_shape"]), call["eps"], call["weight"], call["bias"], ())
-
-
-@translates("native_group_norm")
-def _group_norm(call: Call) -> int:
-    count = math.prod(call.shape) // (call.shape[0] * call["group"])
-    return normalized(call, count, call["eps"], call["weight"], call["bias"], (1,) * (len(call.shape) - 2))
-
-
-@translates("_native_batch_norm_legit")
-def _instance_norm(call: Call) -> int:
-    if call.shape[0] != 1 or not call["training"] or call["running_mean"] is not None:
+@translates("native_layer_norm", "native_group_norm", "_native_batch_norm_legit")
+def _normalized(call: Call) -> int:
+    """Runs of numbers (of a row, a group, or an instance's channel) without their mean and with variance 1."""
+    instance = call.shape[0] == 1 and call["training"] and call["running_mean"] is None
+    if call.name == "_native_batch_norm_legit" and not instance:
         raise Untranslatable("with statistics of a batch")
-    count = math.prod(call.shape[2:])
-    return normalized(call, count, call["eps"], call["weight"], call["bias"], (1,) * (len(call.shape) - 2))
+    if call["normalized_shape"] is not None:
+        count = math.prod(call["normalized_shape"])
+    else:
+        count = math.prod(call.shape) // (call.shape[0] * (call["group"] or call.shape[1]))
+    rows = call.program.view(call.value("input"), (math.prod(call.shape) // count, count))
+    value = call.program.emit("normalize", [rows], call.program.shapes[rows], epsilon=float(call["eps"]))
+    return affine(call, call.program.view(value, call.shape), call["weight"], call["bias"])
 
 
 @translates("_native_batch_norm_legit_no_training")
@@ -153,25 +146,18 @@ def _batch_norm(call: Call) -> int:
     scale = scale if call["weight"] is None else scale * call["weight"]
     shift = -call["running_mean"] * scale
     shift = shift if call["bias"] is None else shift + call["bias"]
-    return affine(call, call.value("input"), scale, shift, (1,) * (len(call.shape) - 2))
+    return affine(call, call.value("input"), scale, shift)
 
 
-def normalized(call: Call, count: int, epsilon: float, scale: Any, shift: Any, axes: tuple[int, ...]) -> int:
-    """Runs of `count` numbers without their mean and with variance 1; then scaled and shifted."""
-    value = call.value("input")
-    rows = call.program.view(value, (math.prod(call.shape) // count, count))
-    value = call.program.emit("normalize", [rows], call.program.shapes[rows], epsilon=float(epsilon))
-    return affine(call, call.program.view(value, call.shape), scale, shift, axes)
-
-
-def affine(call: Call, value: int, scale: Any, shift: Any, axes: tuple[int, ...]) -> int:
-    """The value times `scale`, plus `shift`; both are followed by so many axes of one."""
+def affine(call: Call, value: int, scale: Any, shift: Any) -> int:
+    """The value times `scale`, plus `shift`: of the last axes for a norm of layers, else of channels."""
+    axes = () if call["normalized_shape"] is not None else (1,) * (len(call.shape) - 2)
     for f, factor in (("mul", scale), ("add", shift)):
         if isinstance(factor, Live):
             raise Untranslatable("with weights that depend on the input")
         if factor is not None:
             own = call.program.constant(factor.reshape(*factor.shape, *axes))
-            value = call.program.emit("zip", [value, own], call.shape, f=f)
+            value = call.emit("zip", [value, own], f=f)
     return value
 
 

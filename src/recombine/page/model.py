@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from recombine.decoders import StagedDecoder
 from recombine.diagnosis.arguments import target_rows
@@ -16,7 +16,7 @@ from recombine.diagnosis.stages import module_parts
 from recombine.errors import InvalidValue, RecombineError
 from recombine.page.calls import Untranslatable
 from recombine.page.program import Program
-from recombine.page.subject import Encoded, Subject, code_sizes, mean_code, page_codes, smooth_factors
+from recombine.page.subject import KNOWN, Encoded, Subject, factor_codes, mean_code, smooth_factors
 from recombine.page.translate import translate
 from recombine.reproduction.explorer import STEPS
 
@@ -59,14 +59,16 @@ class Blobs:
                 constants.append({"value": number, "type": "int16", "scale": counted[1]} | self.add(counted[0]))
             else:
                 constants.append({"value": number, "type": array.dtype.name} | self.add(_bytes(array)))
-        return program.header() | {"constants": constants}
+        stages = [{"name": name, "value": value} for name, value in program.stages.items()]
+        return {
+            "shapes": program.shapes, "operations": program.operations, "output": program.output, "stages": stages,
+            "constants": constants,
+        }  # fmt: skip
 
-    def images(self, rows: Tensor, limit: int) -> dict[str, Any] | None:
-        """Arrays of numbers, a row per grid point: as float16 if they fit the limit, else in 256 steps; else none."""
-        if rows.numel() > limit:
-            return None
+    def images(self, rows: Tensor) -> dict[str, Any]:
+        """Arrays of numbers, a row per grid point: as float16 if they fit a table so, else in 256 steps."""
         low, high = float(rows.min()), float(rows.max())
-        if 2 * rows.numel() <= limit and max(-low, high) < float(np.finfo(np.float16).max):
+        if 2 * rows.numel() <= LARGEST_TABLE and max(-low, high) < float(np.finfo(np.float16).max):
             return {"type": "float16", "low": low, "high": high} | self.add(_bytes(rows.half().numpy()))
         steps = ((rows.double() - low) * (255 / (high - low or 1.0))).round().numpy().astype(np.uint8)
         return {"type": "uint8", "low": low, "high": high} | self.add(steps.tobytes())
@@ -94,7 +96,8 @@ def page_model(subject: Subject, blobs: Blobs, image_shape: tuple[int, ...] | No
     if not bool(outputs.isfinite().all()):
         raise InvalidValue("module", subject.name, "a module whose outputs are finite numbers at every grid point")
     notes = list(subject.notes)
-    codes = page_codes(subject.encoding, grid)
+    codes = factor_codes(subject.encoding, grid)
+    codes = codes if codes and all(type(code) in KNOWN for code in codes) else None
     program, table = None, None
     try:
         program = _program(subject, blobs, codes is not None, outputs[0].numel())
@@ -104,16 +107,17 @@ def page_model(subject: Subject, blobs: Blobs, image_shape: tuple[int, ...] | No
         if subject.is_random:
             notes.append("Outputs are random: every point was run with the same random numbers.")
     truth, low, high = _truth(subject, outputs, blobs, notes)
-    blocks = codes is not None and program is not None
+    blocks = codes if program is not None else None
     return {
         "name": subject.name, "notes": notes, "program": program, "table": table,
         "probes": None if program is None else _probes(subject, sample, outputs, blobs),
-        "codes": codes if blocks else None, "sizes": code_sizes(subject.encoding, grid) if blocks else None,
-        "mean": mean_code(subject.encoding, grid, subject.unseen).tolist() if blocks else None,
+        "codes": blocks and [code.model_dump() for code in blocks],
+        "sizes": blocks and [code.size(factor) for code, factor in zip(blocks, grid.factors, strict=True)],
+        "mean": blocks and mean_code(blocks, grid, subject.unseen).tolist(),
         "held": _bits(subject.held_out, blobs),
         "present": None if subject.present is None else _bits(subject.present, blobs),
         "truth": truth, "background": float(subject.background),
-        "image": list(_image(outputs, image_shape or _own_shape(subject, outputs))),
+        "image": _image(subject, outputs, image_shape),
         "low": low, "high": high,
         "smooth": smooth_factors(subject.encoding, grid) if program is not None else [False] * len(grid.factors),
     }  # fmt: skip
@@ -125,20 +129,20 @@ def _program(subject: Subject, blobs: Blobs, encoded_by_page: bool, pixels: int)
     if numbers > LARGEST_PROGRAM:
         raise Untranslatable(f"{numbers:,} parameters are more than the {LARGEST_PROGRAM:,} that a page may hold")
     values = subject.grid.rows(torch.tensor([0])).float()
-    module = subject.module
     if encoded_by_page:
-        rows, prefix = subject.inputs(values), ""
+        module, rows, prefix = subject.module, subject.inputs(values), ""
     else:
-        assert subject.encoding is not None
-        module, rows, prefix = Encoded(module, subject.encoding, subject.grid).eval(), values, "module."
+        module, rows, prefix = Encoded(subject).eval(), values, "module."
     names = {prefix + path: path for path in _stages(subject)}
     program = translate(module, rows[0], list(names))
     if subject.is_random:
         raise Untranslatable("random numbers: the same input has different outputs")
-    program.stages = {_stage_name(subject.module, names[path]): value for path, value in program.stages.items()}
+    staged = "stages." if isinstance(subject.module, StagedDecoder) else ""
+    program.stages = {names[path].removeprefix(staged): value for path, value in program.stages.items()}
     program.stages.setdefault("output", program.output)
-    if program.numbers > LARGEST_PROGRAM:
-        raise Untranslatable(f"{program.numbers:,} numbers are more than the {LARGEST_PROGRAM:,} that a page may hold")
+    numbers = sum(tensor.numel() for tensor in program.constants.values())
+    if numbers > LARGEST_PROGRAM:
+        raise Untranslatable(f"{numbers:,} numbers are more than the {LARGEST_PROGRAM:,} that a page may hold")
     if math.prod(program.shapes[program.output]) != pixels:
         raise Untranslatable("the module returns several tensors")
     return blobs.program(program)
@@ -162,10 +166,6 @@ def _stages(subject: Subject) -> list[str]:
         return []  # which is less to look at, and no reason to refuse
 
 
-def _stage_name(module: nn.Module, path: str) -> str:
-    return path.removeprefix("stages.") if isinstance(module, StagedDecoder) else path
-
-
 def _table(subject: Subject, outputs: Tensor, blobs: Blobs, reason: str) -> dict[str, Any]:
     """Outputs at all points of the grid."""
     size = subject.grid.size * outputs[0].numel()
@@ -173,9 +173,7 @@ def _table(subject: Subject, outputs: Tensor, blobs: Blobs, reason: str) -> dict
         allowed = f"a module that can be run in the page ({reason}), or a grid of at most {LARGEST_TABLE} outputs"
         raise InvalidValue("module", subject.name, f"{allowed} (here {size})")
     whole = outputs if len(outputs) == subject.grid.size else subject.outputs(subject.grid.points)
-    table = blobs.images(whole.flatten(1), LARGEST_TABLE)
-    assert table is not None
-    return table
+    return blobs.images(whole.flatten(1))
 
 
 def _truth(
@@ -198,7 +196,7 @@ def _truth(
         raise InvalidValue(field, tuple(rows.shape), f"{pixels} numbers for each of {subject.grid.size} grid points")
     if points is not None:
         rows = torch.full((subject.grid.size, pixels), float(rows.min())).index_copy(0, points, rows)
-    return blobs.images(rows, LARGEST_TABLE), float(rows.min()), float(rows.max())
+    return blobs.images(rows), float(rows.min()), float(rows.max())
 
 
 def _bits(mask: Tensor, blobs: Blobs) -> dict[str, int]:
@@ -206,19 +204,16 @@ def _bits(mask: Tensor, blobs: Blobs) -> dict[str, int]:
     return blobs.add(np.packbits(mask.numpy(), bitorder="little").tobytes())
 
 
-def _own_shape(subject: Subject, outputs: Tensor) -> tuple[int, ...] | None:
-    """The shape of the user's images, where outputs have as many numbers and no shape of their own."""
-    shape = None if subject.data is None else subject.data.image_shape
-    return shape if shape and outputs.ndim == 2 and math.prod(shape) == outputs.shape[1] else None
-
-
-def _image(outputs: Tensor, image_shape: tuple[int, ...] | None) -> tuple[int, int, int]:
-    """Channels, rows and columns of what is drawn."""
+def _image(subject: Subject, outputs: Tensor, image_shape: tuple[int, ...] | None) -> tuple[int, int, int]:
+    """Channels, rows and columns of what is drawn: as asked for, as outputs or the user's images are, or square."""
     pixels, shape = outputs[0].numel(), tuple(outputs.shape[1:])
+    data_shape = None if subject.data is None else subject.data.image_shape
     if image_shape is not None:
         if len(image_shape) not in (2, 3) or math.prod(image_shape) != pixels:
             raise InvalidValue("image_shape", image_shape, f"(y, x) or (channel, y, x) of {pixels} numbers")
         shape = tuple(image_shape)
+    elif data_shape and outputs.ndim == 2 and math.prod(data_shape) == pixels:
+        shape = tuple(data_shape)
     if len(shape) >= 2:
         return math.prod(shape[:-2]), shape[-2], shape[-1]
     side = math.isqrt(pixels)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from recombine.page.calls import Call, Live, Untranslatable, run, translates
-from recombine.page.program import Program
+from recombine.page.calls import Call, Live, Untranslatable, translates
+from recombine.page.program import Program, merged
 
 
 def places(shape: Sequence[int], dtype: torch.dtype = torch.int64) -> Tensor:
@@ -32,7 +32,7 @@ def moved(program: Program, value: int, move: Callable[[Tensor], Tensor], dtype:
     if (box := box_of(origin)) is not None:
         offset, strides = box
         piece = {"of": 0, "from": offset, "to": 0}
-        piece |= merged(list(origin.shape), strides, _contiguous(origin.shape))
+        piece |= merged(origin.shape, origin.contiguous().stride(), strides)
         return program.emit("move", [value], origin.shape, fill=0, pieces=[piece])
     return program.emit("take", [value, program.constant(origin.int())], origin.shape)
 
@@ -40,10 +40,7 @@ def moved(program: Program, value: int, move: Callable[[Tensor], Tensor], dtype:
 def placed(
     program: Program, shape: Sequence[int], parts: Sequence[tuple[int, Callable[[Tensor], Tensor]]], fill: float = 0.0
 ) -> int:
-    """An array filled with one number, into which values are copied one after another.
-
-    Each part is a value and a function that takes, of the whole array, the box where it goes.
-    """
+    """An array of one number, into which values are copied, each into the box that its function takes of the whole."""
     everywhere, pieces = places(shape), []
     for number, (_, region) in enumerate(parts):
         target = region(everywhere)
@@ -53,7 +50,7 @@ def placed(
         assert box is not None, "regions are boxes"
         offset, strides = box
         piece = {"of": number, "from": 0, "to": offset}
-        pieces.append(piece | merged(list(target.shape), _contiguous(target.shape), strides))
+        pieces.append(piece | merged(target.shape, strides, target.contiguous().stride()))
     return program.emit("move", [value for value, _ in parts], shape, fill=fill, pieces=pieces)
 
 
@@ -61,39 +58,12 @@ def box_of(origin: Tensor) -> tuple[int, list[int]] | None:
     """Offset and strides of places that form a box; none where they form no box."""
     if not origin.numel():
         return 0, [0] * origin.ndim
-    first = int(origin.flatten()[0])
-    strides = []
-    for axis, count in enumerate(origin.shape):
-        second = origin.movedim(axis, 0).flatten(1)[1, 0] if count > 1 and origin.ndim > 1 else None
-        second = origin[1] if count > 1 and origin.ndim == 1 else second
-        strides.append(0 if second is None else int(second) - first)
-    return (first, strides) if torch.equal(_strided(origin.shape, strides, first), origin) else None
-
-
-def _strided(shape: Sequence[int], strides: Sequence[int], offset: int) -> Tensor:
-    """Places of a box's numbers in an array."""
-    places = torch.full(tuple(shape), offset)
-    for axis, (count, stride) in enumerate(zip(shape, strides, strict=True)):
-        places = places + (torch.arange(count) * stride).reshape(-1, *[1] * (len(shape) - axis - 1))
-    return places
-
-
-def merged(shape: list[int], by: list[int], step: list[int]) -> dict[str, Any]:
-    """The same box with as few axes as possible; `by` are strides of the source, `step` those of the target."""
-    axes: list[tuple[int, int, int]] = []
-    for count, source, target in zip(shape, by, step, strict=True):
-        if count == 1:
-            continue
-        if axes and axes[-1][1:] == (source * count, target * count):
-            axes[-1] = (axes[-1][0] * count, source, target)
-        else:
-            axes.append((count, source, target))
-    axes = axes or [(1, 0, 0)]
-    return {"shape": [a[0] for a in axes], "by": [a[1] for a in axes], "step": [a[2] for a in axes]}
-
-
-def _contiguous(shape: Sequence[int]) -> list[int]:
-    return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    array = origin.numpy()
+    first = int(array.flat[0])
+    seconds = [array[tuple(int(k == axis and n > 1) for k in range(array.ndim))] for axis, n in enumerate(array.shape)]
+    strides = [int(second) - first for second in seconds]
+    box = first + np.tensordot(strides, np.indices(array.shape), 1)
+    return (first, strides) if np.array_equal(box, array) else None
 
 
 @translates(
@@ -102,50 +72,40 @@ def _contiguous(shape: Sequence[int]) -> list[int]:
     "lift_fresh_copy", "gather", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "rot90", "narrow", "movedim",
 )  # fmt: skip
 def _moved(call: Call) -> int:
-    call.only("self")
-    return moved(call.program, call.value(), lambda origin: run(call, origin))
+    if any(isinstance(argument, Live) for name, argument in call.arguments.items() if name != "self"):
+        raise Untranslatable("with arguments that depend on the input")
+    return moved(call.program, call.value(), call.run)
 
 
 @translates("upsample_nearest1d", "upsample_nearest2d", "_upsample_nearest_exact2d", "reflection_pad2d",
             "replication_pad2d", "reflection_pad1d", "replication_pad1d")  # fmt: skip
 def _resampled(call: Call) -> int:
     field = next(iter(call.arguments))
-    return moved(call.program, call.value(field), lambda origin: run(call, origin, field), torch.float64)
+    return moved(call.program, call.value(field), lambda origin: call.run(origin, field), torch.float64)
 
 
 @translates("index", "_unsafe_index")
 def _index(call: Call) -> int:
     if any(isinstance(index, Live) for index in call["indices"]):
         raise Untranslatable("with indices that depend on the input")
-    return moved(call.program, call.value(), lambda origin: run(call, origin))
+    return moved(call.program, call.value(), call.run)
 
 
 @translates("embedding")
 def _embedding(call: Call) -> int:
     if isinstance(call["weight"], Live):
         raise Untranslatable("of a table that depends on the input")
-    return call.program.emit("embedding", [call.value("weight"), call.value("indices")], call.shape)
+    return call.emit("embedding", [call.value("weight"), call.value("indices")])
 
 
 @translates("cat")
 def _cat(call: Call) -> int:
-    values = [call.as_value(tensor) for tensor in call["tensors"]]
-    return joined(call, [v for v in values if math.prod(call.program.shapes[v])], call["dim"] or 0)
-
-
-@translates("stack")
-def _stack(call: Call) -> int:
-    axis = call["dim"] or 0
-    values = [call.as_value(tensor) for tensor in call["tensors"]]
-    shape = (*call.shape[: axis % len(call.shape)], 1, *call.shape[axis % len(call.shape) + 1 :])
-    return joined(call, [call.program.view(value, shape) for value in values], axis)
-
-
-def joined(call: Call, values: Sequence[int], axis: int) -> int:
-    """Values side by side along an axis."""
-    parts, start = [], 0
-    for value in values:
-        count = call.program.shapes[value][axis]
+    axis, parts, start = call["dim"] or 0, [], 0
+    for value in map(call.as_value, call["tensors"]):
+        shape = call.program.shapes[value]
+        if not math.prod(shape):
+            continue  # an empty tensor may have fewer axes
+        count = shape[axis]
         parts.append((value, lambda whole, start=start, count=count: whole.narrow(axis, start, count)))
         start += count
     return placed(call.program, call.shape, parts)
@@ -171,7 +131,7 @@ def _copied(call: Call) -> int:
 @translates("slice_scatter", "select_scatter")
 def _scatter(call: Call) -> int:
     """A tensor part of which is assigned to."""
-    name = call.target._schema.name.removeprefix("aten::").removesuffix("_scatter")
+    name = call.name.removesuffix("_scatter")
     given = [value for key, value in call.arguments.items() if key not in ("self", "src")]
     take = lambda whole: getattr(torch.ops.aten, name)(whole, *given)  # noqa: E731
     return placed(call.program, call.shape, [(call.value(), lambda whole: whole), (call.value("src"), take)])

@@ -22,8 +22,9 @@ normalize  (row, n)                       `epsilon`: each row less its mean, ove
 ========== ============================== =================================================================
 
 `extra` is torch's output padding.
-A piece of `move` is `{"of": which input, "shape": …, "from": offset, "by": strides, "to": offset, "step": strides}`.
-Conditions are 0 and 1. The same table as code: `script/operations.js`.
+A piece of `move` is `{"of": which input, "from": offset, "to": offset, "shape": …, "strides": of output and input}`;
+`zip` and `where` have `axes`, the shape of their output and the strides of output and inputs. Conditions are 0 and 1.
+The same table as code: `script/operations.js`.
 """
 
 from __future__ import annotations
@@ -39,23 +40,14 @@ from torch import Tensor
 Shape = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Operation:
-    """One step of a program."""
-
-    name: str
-    inputs: tuple[int, ...]
-    output: int
-    settings: dict[str, Any]
-
-
 @dataclass
 class Program:
     """Values, constants and operations; `stages` are values that one may look at, by name."""
 
     shapes: list[Shape]
     constants: dict[int, Tensor] = field(default_factory=dict)
-    operations: list[Operation] = field(default_factory=list)
+    operations: list[dict[str, Any]] = field(default_factory=list)
+    """Each with its `name`, `inputs`, `output` and settings."""
     output: int = 0
     stages: dict[str, int] = field(default_factory=dict)
 
@@ -69,7 +61,10 @@ class Program:
     def emit(self, name: str, inputs: Sequence[int], shape: Sequence[int], **settings: Any) -> int:
         """A new value that an operation writes."""
         number = self._value(tuple(shape))
-        self.operations.append(Operation(name, tuple(inputs), number, settings))
+        if name in ("zip", "where"):
+            arrays = [torch.empty(self.shapes[value], device="meta") for value in (number, *inputs)]
+            settings["axes"] = merged(shape, *(array.expand(tuple(shape)).stride() for array in arrays))
+        self.operations.append({"name": name, "inputs": tuple(inputs), "output": number, **settings})
         return number
 
     def view(self, value: int, shape: Sequence[int]) -> int:
@@ -86,29 +81,25 @@ class Program:
         self.shapes.append(shape)
         return len(self.shapes) - 1
 
-    @property
-    def numbers(self) -> int:
-        """How many numbers the constants have in all."""
-        return sum(tensor.numel() for tensor in self.constants.values())
-
     def pruned(self) -> Program:
         """The program without what neither its output nor a stage depends on."""
         needed = {self.output, *self.stages.values()}
         kept = []
         for operation in reversed(self.operations):
-            if operation.output in needed:
-                needed.update(operation.inputs)
+            if operation["output"] in needed:
+                needed.update(operation["inputs"])
                 kept.append(operation)
         constants = {number: tensor for number, tensor in self.constants.items() if number in needed}
         return replace(self, operations=kept[::-1], constants=constants)
 
-    def header(self) -> dict[str, Any]:
-        """All but the constants' numbers, as JSON has it."""
-        return {
-            "shapes": [list(shape) for shape in self.shapes],
-            "operations": [
-                {"name": o.name, "inputs": list(o.inputs), "output": o.output, **o.settings} for o in self.operations
-            ],
-            "output": self.output,
-            "stages": [{"name": name, "value": value} for name, value in self.stages.items()],
-        }
+
+def merged(shape: Sequence[int], *strides: Sequence[int]) -> dict[str, Any]:
+    """The same boxes of several arrays with as few axes as possible."""
+    axes: list[list[int]] = []
+    for count, *steps in zip(shape, *strides, strict=True):
+        if axes and axes[-1][1:] == [step * count for step in steps]:
+            axes[-1] = [axes[-1][0] * count, *steps]
+        elif count != 1:
+            axes.append([count, *steps])
+    counts, *own = zip(*(axes or [[1] + [0] * len(strides)]), strict=True)
+    return {"shape": counts, "strides": own}

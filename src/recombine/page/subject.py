@@ -25,21 +25,17 @@ from recombine.diagnosis.arguments import (
 )
 from recombine.diagnosis.hooks import tensors_in
 from recombine.diagnosis.isolation import refuse_unfinished, uncompiled
+from recombine.diagnosis.subject import ROWS_AT_ONCE, SEED
 from recombine.encodings import Bump, Circular, Encoding, OneHot, Polar, Positional, Ramp, Rate
 from recombine.errors import InvalidValue, reason_of
-from recombine.factors import Factor, FactorGrid
+from recombine.factors import FactorGrid
 from recombine.metrics.stages import Encode
 from recombine.reproduction.explorer import KeptDecoder
 from recombine.store import Run
 from recombine.tasks import ArrayTask
 
-AT_ONCE = 64
-"""Rows that a module is given at a time."""
 Trained = Run | KeptDecoder
 """A trained decoder whose spec says everything else."""
-SEED = 0
-"""Of the random numbers that every row is run with where a module draws some."""
-
 KNOWN = (Bump, OneHot, Rate, Ramp, Positional, Polar, Circular)
 """Encodings that the page computes (`script/grid.js`)."""
 
@@ -90,7 +86,7 @@ class Subject:
     def outputs(self, values: Tensor) -> Tensor:
         """The `(row, …)` outputs at rows of factor values; where they are random, all with the same random numbers."""
         parts = []
-        for part in self.inputs(values).split(1 if self.is_random else AT_ONCE):
+        for part in self.inputs(values).split(1 if self.is_random else ROWS_AT_ONCE):
             if self.is_random:
                 torch.manual_seed(SEED)
             parts.append(self._batch(part.clone()))
@@ -169,8 +165,6 @@ def _of_module(name: str, module: Any, settings: Mapping[str, Any]) -> Subject:
     refuse_unfinished(own)
     if settings["data"] is not None:
         return _on_data(name, _copied(own, name), settings)
-    if settings["grid"] is None:
-        raise InvalidValue("grid", None, 'a FactorGrid, or a string such as "x=0:27,y=0:27"')
     grid = valid_grid(settings["grid"])
     encoding = valid_encoding(settings["encode"], grid)
     mask = holdout_mask(settings["holdout"], grid)
@@ -199,53 +193,35 @@ def _copied(module: nn.Module, name: str) -> nn.Module:
 class Encoded(nn.Module):
     """Factor values to outputs: a function of the user's, or an encoding that the page does not know, and a module."""
 
-    def __init__(self, module: nn.Module, encoding: Encode | Encoding, grid: FactorGrid) -> None:
+    def __init__(self, subject: Subject) -> None:
         super().__init__()
-        self.module, self.encoding, self.grid = module, encoding, grid
+        self.module, self.inputs = subject.module, subject.inputs
 
     def forward(self, values: Tensor) -> Any:
-        inputs = encode_values(values, self.encoding, self.grid)
-        return self.module(inputs.float() if inputs.is_floating_point() else inputs)
+        return self.module(self.inputs(values))
 
 
-def page_codes(encoding: Encode | Encoding | None, grid: FactorGrid) -> list[dict[str, Any]] | None:
-    """Kind and fields of each factor's encoding; none where the page does not know one. No encoding is the raw rate."""
-    parts = [_part(encoding, factor) for factor in grid.factors]
-    if not all(type(part) in KNOWN for part in parts):
-        return None
-    return [part.model_dump() for part in parts if isinstance(part, Encoding)]
+def factor_codes(encoding: Encode | Encoding | None, grid: FactorGrid) -> list[Encoding] | None:
+    """The encoding of each factor, the raw rate without any; none where the code is a function of the user's."""
+    if encoding is None:
+        return [Rate()] * len(grid.factors)
+    return [encoding.of(factor) for factor in grid.factors] if isinstance(encoding, Encoding) else None
 
 
 def smooth_factors(encoding: Encode | Encoding | None, grid: FactorGrid) -> list[bool]:
     """For each factor, whether it may lie between two values of the grid."""
-    parts = [_part(encoding, factor) for factor in grid.factors]
+    codes = factor_codes(encoding, grid)
     return [
-        factor.form != "category" and (not isinstance(part, Encoding) or part.differentiable)
-        for part, factor in zip(parts, grid.factors, strict=True)
+        factor.form != "category" and (codes is None or codes[k].differentiable)
+        for k, factor in enumerate(grid.factors)
     ]
 
 
-def mean_code(
-    encoding: Encode | Encoding | None, grid: FactorGrid, held_out: Bool[Tensor, " point"]
-) -> Float[Tensor, " code"]:
+def mean_code(codes: Sequence[Encoding], grid: FactorGrid, held_out: Bool[Tensor, " point"]) -> Float[Tensor, " code"]:
     """The mean code over the kept combinations: each factor's code, weighed by how often its values are kept."""
     kept = (~held_out).reshape(grid.shape)
     means = []
-    for axis, factor in enumerate(grid.factors):
+    for axis, (factor, code) in enumerate(zip(grid.factors, codes, strict=True)):
         counts = kept.sum(dim=[k for k in range(kept.ndim) if k != axis]) if kept.ndim > 1 else kept.long()
-        part = _part(encoding, factor)
-        assert isinstance(part, Encoding)
-        means.append(counts.double() @ part.code(factor.values, factor).double() / counts.sum())
+        means.append(counts.double() @ code.code(factor.values, factor).double() / counts.sum())
     return torch.cat(means).float()
-
-
-def code_sizes(encoding: Encode | Encoding | None, grid: FactorGrid) -> list[int]:
-    """Length of each factor's code."""
-    parts = [_part(encoding, factor) for factor in grid.factors]
-    return [part.size(factor) for part, factor in zip(parts, grid.factors, strict=True) if isinstance(part, Encoding)]
-
-
-def _part(encoding: Encode | Encoding | None, factor: Factor) -> Encode | Encoding:
-    if encoding is None:
-        return Rate()
-    return encoding.of(factor) if isinstance(encoding, Encoding) else encoding

@@ -9,7 +9,6 @@ The page has its own random numbers, so a seed there is another member of the sa
 
 from __future__ import annotations
 
-from importlib.resources import files
 from typing import Any
 
 from markupsafe import Markup
@@ -18,7 +17,7 @@ from torch import nn
 from recombine.decoders import CNN
 from recombine.encodings import Bump
 from recombine.metrics.errors import TOLERANCE
-from recombine.page.document import as_json, kernel, script, template
+from recombine.page.document import as_json, kernel, parts, script
 from recombine.reproduction.report.parts import Parts
 from recombine.specs import Recipe, RunSpec
 from recombine.tasks import BumpTask
@@ -35,13 +34,8 @@ LIVE_STRIPES = LIVE.replace(task=LIVE.task.replace(isolated=True))
 PANEL_MODULES = ("bytes", "pictures", "training/examples", "training/runs", "training/panel")
 """Modules of the panel's script, each after those that it imports."""
 WORKER_MODULES = (
-    "kernel",
-    "convolution",
-    "training/examples",
-    "training/network",
-    "training/trainer",
-    "training/worker",
-)
+    "kernel", "convolution", "training/examples", "training/network", "training/trainer", "training/worker",
+)  # fmt: skip
 """Modules of the script that trains."""
 WORKER_POLICY = "recombine-training"
 """Name of the trusted-types policy by which the panel starts its worker."""
@@ -50,24 +44,7 @@ FILLED, FAILED = 0.9, 0.6
 
 
 def training_settings(spec: RunSpec = LIVE) -> dict[str, Any]:
-    """What the page's script needs to train a spec, with stripes or without; seeds are the page's own.
-
-    Parameters
-    ----------
-    spec
-        A CNN on the bump task with a bump code, trained on each kept combination for a number of steps; all else that
-        the page does not train is left out of account.
-
-    Returns
-    -------
-    dict
-        As JSON has it.
-
-    Examples
-    --------
-    >>> training_settings()["recipe"]["steps"]
-    400
-    """
+    """What the page's script needs to train a CNN on the bump task with a bump code, on each kept combination."""
     task, recipe = spec.task, spec.recipe
     assert isinstance(task, BumpTask)
     assert isinstance(task.encoding, Bump)
@@ -91,32 +68,12 @@ def training_settings(spec: RunSpec = LIVE) -> dict[str, Any]:
 
 
 def training_panel(heading: str = "h2") -> Parts:
-    """The panel: its style, its body, what its script reads, and its script.
-
-    Parameters
-    ----------
-    heading
-        Element of its heading: `h2`, `h3` or `h4`.
-
-    Returns
-    -------
-    Parts
-        A page puts them where they belong and names `workers` in its policy.
-
-    Examples
-    --------
-    >>> training_panel(heading="h3").workers
-    ('recombine-training',)
-    """
+    """The panel, whose heading is an element `h2`, `h3` or `h4`; a page names its `workers` in its policy."""
     settings = training_settings()
     data = {"settings": settings, "kernel": str(kernel()), "filled": FILLED, "failed": FAILED, "policy": WORKER_POLICY}
-    pages = template("training.html.j2")
     values = {
         "heading": Markup(heading), "settings": settings,
         "held": settings["held"].count("1"), "kept": settings["held"].count("0"),
         "data": as_json(data), "worker": Markup(script(WORKER_MODULES)),
     }  # fmt: skip
-    context = pages.new_context(values)
-    body, payload = (Markup("".join(pages.blocks[name](context))) for name in ("body", "payload"))
-    style = (files("recombine.page") / "training.css").read_text(encoding="utf-8")
-    return Parts(style, body, payload, script(PANEL_MODULES), (WORKER_POLICY,))
+    return parts("training", values, PANEL_MODULES, (WORKER_POLICY,))

@@ -11,6 +11,7 @@ import operator
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,8 +24,6 @@ from recombine.page.calls import TRANSLATORS, Call, Live, Untranslatable
 from recombine.page.moving import moved
 from recombine.page.program import Program
 
-LIKE = {"full_like", "zeros_like", "ones_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty"}
-"""Calls that read no number of their tensor, only its shape."""
 KEPT = (torch.ops.aten.prelu.default, torch.ops.aten._prelu_kernel.default)
 """Calls that are left whole, being faster so."""
 IGNORED = {"_assert_tensor_metadata", "_assert_async", "_assert_scalar"}
@@ -32,28 +31,7 @@ IGNORED = {"_assert_tensor_metadata", "_assert_async", "_assert_scalar"}
 
 @torch.no_grad()
 def translate(module: nn.Module, row: Tensor, stages: Sequence[str] = ()) -> Program:
-    """The program of a module in evaluation mode.
-
-    Parameters
-    ----------
-    module
-        Maps a batch of inputs to a batch of outputs, each row by itself.
-    row
-        An input, without the axis of the batch.
-    stages
-        Paths of submodules whose outputs the page may show.
-
-    Returns
-    -------
-    Program
-        Which maps one input to one output.
-
-    Examples
-    --------
-    >>> program = translate(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), torch.zeros(2), ["0"])
-    >>> [operation.name for operation in program.operations], program.stages
-    (['matmul', 'view', 'map'], {'0': 4})
-    """
+    """The program of a module that maps each row by itself; `stages` are paths of submodules that a page may show."""
     graph, held = _exported(module, row[None])
     program = Program([tuple(row[None].shape)])
     known: dict[fx.Node, Any] = {}
@@ -123,10 +101,12 @@ def _called(program: Program, node: fx.Node, known: Mapping[fx.Node, Any]) -> An
         raise Untranslatable(_where(node, name))
     arguments = {a.name: args[k] if k < len(args) else kwargs.get(a.name, a.default_value)
                  for k, a in enumerate(schema.arguments)}  # fmt: skip
-    if name in LIKE:
-        arguments = {key: _blank(program, value) for key, value in arguments.items()}
+    if name == "full_like" and isinstance(arguments["self"], Live):  # it reads the shape only
+        arguments["self"] = torch.zeros(node.meta["val"].shape)
     if not any(_is_live(value) for value in arguments.values()):
-        return target(**_on_cpu(arguments))
+        if arguments.get("device") is not None:
+            arguments["device"] = torch.device("cpu")
+        return target(**arguments)
     return _translated(program, node, name, arguments)
 
 
@@ -136,7 +116,7 @@ def _translated(program: Program, node: fx.Node, name: str, arguments: dict[str,
     first = fake[0] if isinstance(fake, (tuple, list)) else fake
     if first.is_complex():
         raise Untranslatable(f"complex numbers ({_where(node, name)})")
-    if name in ("split_with_sizes", "split", "unbind", "chunk"):
+    if name == "split_with_sizes":
         return _parts(program, node, arguments)
     translator = TRANSLATORS.get(name)
     if translator is None:
@@ -151,23 +131,19 @@ def _translated(program: Program, node: fx.Node, name: str, arguments: dict[str,
 def _parts(program: Program, node: fx.Node, arguments: dict[str, Any]) -> tuple[Live, ...]:
     """A value cut into parts, each a movement of its own."""
     target: Any = node.target
-
-    def part(number: int) -> Live:
-        cut = lambda origin: target(**{**arguments, "self": origin})[number]  # noqa: E731
-        return Live(moved(program, arguments["self"].number, cut))
-
-    return tuple(part(number) for number in range(len(node.meta["val"])))
+    cut = lambda origin, number: target(**{**arguments, "self": origin})[number]  # noqa: E731
+    return tuple(
+        Live(moved(program, arguments["self"].number, partial(cut, number=number)))
+        for number in range(len(node.meta["val"]))
+    )
 
 
 def _output(program: Program, returned: Any) -> int:
     """The first floating tensor that is returned."""
-    candidates = [value for value in returned if isinstance(value, (Live, Tensor))]
-    if not candidates:
+    first = next((value for value in returned if isinstance(value, (Live, Tensor))), None)
+    if first is None:
         raise Untranslatable("no tensor is returned")
-    first = candidates[0]
-    if isinstance(first, Live):
-        return first.number
-    return program.constant(first)  # the same for every input
+    return first.number if isinstance(first, Live) else program.constant(first)  # the same for every input
 
 
 def _stages(graph: fx.Graph, known: Mapping[fx.Node, Any], stages: Sequence[str]) -> dict[str, int]:
@@ -182,16 +158,6 @@ def _stages(graph: fx.Graph, known: Mapping[fx.Node, Any], stages: Sequence[str]
 
 def _is_live(value: Any) -> bool:
     return isinstance(value, Live) or (isinstance(value, (list, tuple)) and any(map(_is_live, value)))
-
-
-def _blank(program: Program, value: Any) -> Any:
-    return torch.zeros(program.shapes[value.number]) if isinstance(value, Live) else value
-
-
-def _on_cpu(arguments: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: torch.device("cpu") if isinstance(value, torch.device) else value for name, value in arguments.items()
-    }
 
 
 def _where(node: fx.Node, name: str) -> str:

@@ -24,12 +24,16 @@ export function fromHalf(bytes) {
 }
 
 /**
- * @param {"float32" | "int16" | "int32"} type
- * @param {Uint8Array} bytes a copy
- * @param {number} [scale] what int16 numbers count
- * @returns {ArrayLike<number>}
+ * Numbers of any type, of which some are counted in steps.
+ * @param {Uint8Array} bytes of the page
+ * @param {import("./types.js").Numbers} which
+ * @returns {Float32Array}
  */
-export function numbersOf(type, bytes, scale = 1) {
-  if (type === "int16") return Float32Array.from(new Int16Array(bytes.buffer), (step) => step * scale);
-  return type === "int32" ? new Int32Array(bytes.buffer) : new Float32Array(bytes.buffer);
+export function numbersOf(bytes, { type, start, length, scale = 1, low = 0, high = 0 }) {
+  const own = bytes.slice(start, start + length);
+  if (type === "float16") return fromHalf(own);
+  if (type === "uint8") return Float32Array.from(own, (step) => low + step * ((high - low) / 255));
+  if (type === "float32") return new Float32Array(own.buffer);
+  const whole = type === "int16" ? new Int16Array(own.buffer) : new Int32Array(own.buffer);
+  return Float32Array.from(whole, (step) => step * scale);
 }

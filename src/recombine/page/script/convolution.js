@@ -5,97 +5,44 @@ import { PANEL, packedSize } from "./kernel.js";
 /** @typedef {import("./kernel.js").Kernel} Kernel */
 
 /**
- * Sizes of a convolution; channels are those of one group, `from` and `to` rows and columns of input and output. Of a
- * `batch` of images, each channel has all.
+ * Sizes of a transposed convolution, `from` and `to` being rows and columns of its input and output; a convolution is
+ * its way back, from `to` to `from`. Channels are those of one group. Of a `batch` of images, each channel has all.
  * @typedef {{batch: number, groups: number, inputs: number, outputs: number, from: number[], to: number[],
  *   kernel: number[], stride: number[], padding: number[], dilation: number[]}} Sizes
  */
 
-/**
- * @param {any} operation
- * @param {number[]} image (1, channel, y, x)
- * @param {number[]} weight
- * @param {number[]} output
- * @returns {Sizes}
- */
-export function sizesOf(operation, image, weight, output) {
-  const { groups, stride, padding, dilation } = operation;
-  return {
-    batch: 1, groups, stride, padding, dilation, inputs: image[1] / groups, outputs: output[1] / groups,
-    from: image.slice(2), to: output.slice(2), kernel: weight.slice(2),
-  };
-}
-
-/**
- * Rows and columns of the padded image, and how many of its pixels, row after row, a convolution of stride 1 has.
- * @param {Sizes} s
- */
-function padded({ from, padding, kernel, dilation }) {
-  const [tall, wide] = from.map((count, axis) => count + 2 * padding[axis]);
-  return { tall, wide, places: (tall - dilation[0] * (kernel[0] - 1)) * wide };
+/** Rows and columns of the product: taps of every channel, and pixels of every image. @param {Sizes} s */
+function productSize({ outputs, kernel, batch, from }) {
+  return [outputs * kernel[0] * kernel[1], batch * from[0] * from[1]];
 }
 
 /**
  * Numbers of working memory that a convolution needs beside its input and output.
  * @param {Sizes} s
  * @param {boolean} transposed
- * @returns {[number, number]} for the packed input, and for all else
+ * @returns {[number, number]} for the packed factor, and for the product and its scratch
  */
 export function workingSizes(s, transposed) {
-  const taps = s.kernel[0] * s.kernel[1];
-  if (transposed) {
-    const pixels = s.batch * s.from[0] * s.from[1];
-    return [packedSize(s.inputs, pixels), s.outputs * taps * (pixels + PANEL)];
-  }
-  const { tall, wide, places } = padded(s);
-  const image = s.inputs * tall * wide + s.kernel[1] * s.dilation[1] + PANEL;
-  return [packedSize(s.inputs * taps, places), image + s.outputs * (places + PANEL)];
+  const [rows, pixels] = productSize(s);
+  return [packedSize(transposed ? s.inputs : rows, pixels), rows * pixels + PANEL * Math.max(rows, s.inputs)];
 }
 
 /**
- * Adds the convolution of one group to an output that holds the bias. It is computed for every place of the padded
- * rows, so that the patches of one tap are one long run; strides leave most of it out.
+ * Adds the convolution of one group to an output that holds the bias: the patch of every pixel as a column of a matrix.
  * @param {Kernel} kernel
  * @param {number} image
  * @param {number} weight
  * @param {number} output
  * @param {number} packed
- * @param {number} scratch
+ * @param {number} patches
  * @param {Sizes} s
  */
-export function convolve(kernel, image, weight, output, packed, scratch, s) {
-  const { heap } = kernel;
-  const [[height, width], [rows, columns]] = [s.from, s.to];
-  const { tall, wide, places } = padded(s);
-  const products = scratch + s.inputs * tall * wide + s.kernel[1] * s.dilation[1] + PANEL;
-  heap.fill(0, scratch, products);
-  for (let channel = 0; channel < s.inputs; channel += 1) {
-    for (let y = 0; y < height; y += 1) {
-      const from = image + (channel * height + y) * width;
-      heap.copyWithin(scratch + (channel * tall + y + s.padding[0]) * wide + s.padding[1], from, from + width);
-    }
-  }
-  const depth = s.inputs * s.kernel[0] * s.kernel[1];
-  const panels = Math.ceil(places / PANEL);
-  let k = 0;
-  for (let channel = 0; channel < s.inputs; channel += 1) {
-    for (let y = 0; y < s.kernel[0]; y += 1) {
-      for (let x = 0; x < s.kernel[1]; x += 1, k += 1) {
-        const from = scratch + (channel * tall + y * s.dilation[0]) * wide + x * s.dilation[1];
-        kernel.spread(from, packed + k * PANEL, panels, depth * PANEL);
-      }
-    }
-  }
-  const row = panels * PANEL;
-  heap.fill(0, products, products + s.outputs * row);
-  kernel.multiply(weight, packed, products, s.outputs, depth, panels, row);
-  for (let channel = 0; channel < s.outputs; channel += 1) {
-    for (let y = 0; y < rows; y += 1) {
-      const to = output + (channel * rows + y) * columns;
-      let from = products + channel * row + y * s.stride[0] * wide;
-      for (let x = 0; x < columns; x += 1, from += s.stride[1]) heap[to + x] += heap[from];
-    }
-  }
+export function convolve(kernel, image, weight, output, packed, patches, s) {
+  const [rows, pixels] = productSize(s);
+  kernel.heap.fill(0, patches, patches + rows * pixels); // the padding, which no pixel reaches
+  shiftRows(kernel, patches, image, s, true);
+  kernel.pack(patches, packed, rows, pixels);
+  kernel.addProduct(weight, packed, output, s.inputs, rows, pixels, patches + rows * pixels);
 }
 
 /**
@@ -128,11 +75,9 @@ export function turned(weight, s) {
  * @param {Sizes} s
  */
 export function convolveTransposed(kernel, image, weight, output, packed, products, s) {
-  const { heap } = kernel;
-  const pixels = s.batch * s.from[0] * s.from[1];
-  const rows = s.outputs * s.kernel[0] * s.kernel[1];
+  const [rows, pixels] = productSize(s);
   kernel.pack(image, packed, s.inputs, pixels);
-  heap.fill(0, products, products + rows * pixels);
+  kernel.heap.fill(0, products, products + rows * pixels);
   kernel.addProduct(weight, packed, products, rows, s.inputs, pixels, products + rows * pixels);
   shiftRows(kernel, products, output, s, false);
 }

@@ -1,17 +1,17 @@
 /** A decoder of the page: its outputs, by running it or from a table; the right outputs; what it may have memorised. */
 
-import { fromHalf, numbersOf } from "./bytes.js";
-import { CODES, gridSize, isHeldOut, nearestPoint, positionsOf, valueAt } from "./grid.js";
+import { numbersOf } from "./bytes.js";
+import { CODES, gridSize, nearestPoint, positionsOf, valueAt } from "./grid.js";
 import { Program } from "./program.js";
 
 /** @typedef {import("./types.js").Factor} Factor */
 /** @typedef {import("./types.js").ModelData} ModelData */
-/** @typedef {import("./types.js").Table} Table */
+/** @typedef {import("./types.js").Numbers} Numbers */
 
 export class Decoder {
   /** @type {Program | null} */
   #program = null;
-  /** @type {Map<string, Float32Array>} */
+  /** @type {Map<Numbers, Float32Array>} */
   #tables = new Map();
 
   /**
@@ -43,8 +43,8 @@ export class Decoder {
 
   /** @param {number[]} positions @returns {Float32Array} a copy */
   output(positions) {
-    if (!this.program) return this.#row(this.data.table, nearestPoint(this.factors, positions));
-    return this.program.run(this.input(positions)).slice();
+    if (this.program) return this.program.run(this.input(positions)).slice();
+    return this.#row(/** @type {Numbers} */ (this.data.table), nearestPoint(this.factors, positions));
   }
 
   /**
@@ -54,8 +54,7 @@ export class Decoder {
   mismatch() {
     const { probes } = this.data;
     if (!probes) return 0;
-    const bytes = this.bytes.slice(probes.start, probes.start + probes.length);
-    const right = /** @type {Float32Array} */ (numbersOf("float32", bytes));
+    const right = numbersOf(this.bytes, { ...probes, type: "float32" });
     const ours = probes.points.map((point) => [...this.output(positionsOf(this.factors, point))]).flat();
     const scale = right.reduce((most, number) => Math.max(most, Math.abs(number)), 1);
     return ours.reduce((most, number, k) => Math.max(most, Math.abs(number - right[k])), 0) / scale;
@@ -102,19 +101,14 @@ export class Decoder {
     return this.data.truth && this.isPresent(point) ? this.#row(this.data.truth, point) : null;
   }
 
-  /** @param {number} point @returns {Float32Array} */
-  truthAt(point) {
-    return this.#row(this.data.truth, point);
-  }
-
   /** Whether the data have this combination. @param {number} point */
   isPresent(point) {
-    return !this.present || isHeldOut(this.present, point);
+    return !this.present || isMarked(this.present, point);
   }
 
   /** @param {number[]} positions */
   isHeldOut(positions) {
-    return isHeldOut(this.held, nearestPoint(this.factors, positions));
+    return isMarked(this.held, nearestPoint(this.factors, positions));
   }
 
   /**
@@ -129,7 +123,7 @@ export class Decoder {
     /** @type {{point: number, distance: number}[]} */
     const best = [];
     for (let point = 0; point < gridSize(this.factors); point += 1) {
-      if (isHeldOut(this.held, point) || !this.isPresent(point)) continue;
+      if (isMarked(this.held, point) || !this.isPresent(point)) continue;
       const bound = best.length < count ? Infinity : best[best.length - 1].distance;
       let distance = 0;
       for (let k = 0, at = point * this.pixels; k < this.pixels && distance < bound; k += 1) {
@@ -153,22 +147,20 @@ export class Decoder {
     return blank ? wrong / blank : wrong;
   }
 
-  /** @param {Table | null} table @param {number} point */
+  /** @param {Numbers} table @param {number} point */
   #row(table, point) {
-    if (!table) throw new Error("no table");
     return this.#numbers(table).subarray(point * this.pixels, (point + 1) * this.pixels);
   }
 
-  /** @param {Table} table @returns {Float32Array} */
+  /** @param {Numbers} table @returns {Float32Array} */
   #numbers(table) {
-    const key = `${table.start}`;
-    let numbers = this.#tables.get(key);
-    if (!numbers) {
-      const bytes = this.bytes.subarray(table.start, table.start + table.length);
-      const scale = (table.high - table.low) / 255;
-      numbers = table.type === "float16" ? fromHalf(bytes) : Float32Array.from(bytes, (b) => table.low + b * scale);
-      this.#tables.set(key, numbers);
-    }
+    const numbers = this.#tables.get(table) ?? numbersOf(this.bytes, table);
+    this.#tables.set(table, numbers);
     return numbers;
   }
+}
+
+/** A point's bit of a mask, lowest bit first. @param {Uint8Array} bits @param {number} point */
+function isMarked(bits, point) {
+  return ((bits[point >> 3] >> (point & 7)) & 1) === 1;
 }

@@ -27,11 +27,16 @@ export function valueAt(factor, position) {
  */
 export function valueText(factor, position) {
   const label = factor.labels?.[Math.round(position)];
-  if (label !== undefined) return label.length > 24 ? `${label.slice(0, 23)}…` : label;
+  if (label !== undefined) return shortened(label, 24);
   const value = valueAt(factor, position);
   const size = Math.abs((factor.high - factor.low) / Math.max(1, factor.count - 1));
   const digits = Number.isInteger(value) ? 0 : Math.max(1, Math.min(6, 1 - Math.floor(Math.log10(size || 1))));
   return value.toFixed(digits);
+}
+
+/** @param {string} text @param {number} [longest] in letters */
+export function shortened(text, longest = 60) {
+  return text.length > longest ? `${text.slice(0, longest - 1)}…` : text;
 }
 
 /** @param {Factor} factor @param {number} position */
@@ -59,13 +64,23 @@ export function gridSize(factors) {
   return factors.reduce((size, factor) => size * factor.count, 1);
 }
 
+/** Points across and down a plane, which may have one factor only. @param {Factor[]} factors @param {number[]} plane */
+export function planeCounts(factors, [across, down]) {
+  return [factors[across].count, across === down ? 1 : factors[down].count];
+}
+
 /**
- * A point's bit of a mask, such as that of the hold-out, lowest bit first.
- * @param {Uint8Array} bits
- * @param {number} point
+ * Positions with those of a plane's two factors changed.
+ * @param {number[]} at
+ * @param {number[]} plane
+ * @param {number} i
+ * @param {number} j
  */
-export function isHeldOut(bits, point) {
-  return ((bits[point >> 3] >> (point & 7)) & 1) === 1;
+export function onPlane(at, [across, down], i, j) {
+  const point = at.slice();
+  point[across] = i;
+  if (across !== down) point[down] = j;
+  return point;
 }
 
 /**
@@ -73,19 +88,15 @@ export function isHeldOut(bits, point) {
  * @param {Factor[]} factors
  * @param {number[]} positions
  * @param {[number, number]} plane
- * @param {Uint8Array} bits
+ * @param {(positions: number[]) => boolean} isHeld
  * @returns {[number, number][]} corners of the way, in steps
  */
-export function wayThrough(factors, positions, plane, bits) {
-  const [across, down] = plane;
-  const ends = [factors[across].count - 1, across === down ? 0 : factors[down].count - 1];
+export function wayThrough(factors, positions, plane, isHeld) {
+  const ends = planeCounts(factors, plane).map((count) => count - 1);
   let [count, x, y] = [0, 0, 0];
-  const point = positions.slice();
   for (let i = 0; i <= ends[0]; i += 1) {
     for (let j = 0; j <= ends[1]; j += 1) {
-      point[across] = i;
-      if (across !== down) point[down] = j;
-      if (!isHeldOut(bits, nearestPoint(factors, point))) continue;
+      if (!isHeld(onPlane(positions, plane, i, j))) continue;
       count += 1;
       x += i;
       y += j;

@@ -62,32 +62,7 @@ export class Kernel {
   }
 
   /**
-   * Adds the product of A and the panels of B to C.
-   * @param {number} a
-   * @param {number} b packed
-   * @param {number} c
-   * @param {number} rows
-   * @param {number} depth
-   * @param {number} panels
-   * @param {number} ldc numbers between rows of C
-   */
-  multiply(a, b, c, rows, depth, panels, ldc) {
-    this.compiled.matmul(4 * a, 4 * b, 4 * c, rows, depth, panels, 4 * depth, 4 * ldc);
-  }
-
-  /**
-   * Copies a row into panels that lie `leap` apart; reads up to 7 numbers beyond the row.
-   * @param {number} from
-   * @param {number} to
-   * @param {number} panels
-   * @param {number} leap
-   */
-  spread(from, to, panels, leap) {
-    this.compiled.spread(4 * from, 4 * to, panels, 4 * leap);
-  }
-
-  /**
-   * Packs a row-major matrix.
+   * Packs a row-major matrix, row by row; reads up to 7 numbers beyond it.
    * @param {number} from
    * @param {number} to
    * @param {number} depth
@@ -95,7 +70,9 @@ export class Kernel {
    */
   pack(from, to, depth, columns) {
     const panels = Math.ceil(columns / PANEL);
-    for (let k = 0; k < depth; k += 1) this.spread(from + k * columns, to + k * PANEL, panels, depth * PANEL);
+    for (let k = 0; k < depth; k += 1) {
+      this.compiled.spread(4 * (from + k * columns), 4 * (to + k * PANEL), panels, 4 * depth * PANEL);
+    }
   }
 
   /**
@@ -109,13 +86,13 @@ export class Kernel {
    * @param {number} scratch eight numbers for each row
    */
   addProduct(a, b, c, rows, depth, columns, scratch) {
-    const { heap } = this;
+    const { heap, compiled: { matmul } } = this;
     const whole = Math.floor(columns / PANEL);
     const rest = columns - whole * PANEL;
-    this.multiply(a, b, c, rows, depth, whole, columns);
+    matmul(4 * a, 4 * b, 4 * c, rows, depth, whole, 4 * depth, 4 * columns);
     if (!rest) return;
     heap.fill(0, scratch, scratch + rows * PANEL);
-    this.multiply(a, b + whole * depth * PANEL, scratch, rows, depth, 1, PANEL);
+    matmul(4 * a, 4 * (b + whole * depth * PANEL), 4 * scratch, rows, depth, 1, 4 * depth, 4 * PANEL);
     for (let i = 0; i < rows; i += 1) {
       for (let j = 0; j < rest; j += 1) heap[c + i * columns + whole * PANEL + j] += heap[scratch + i * PANEL + j];
     }

@@ -3,7 +3,7 @@
 import { initialState, parsed, written } from "./address.js";
 import { decoded, inflated } from "./bytes.js";
 import { Decoder } from "./decoder.js";
-import { clamped, valueText, wayThrough } from "./grid.js";
+import { clamped, onPlane, shortened, valueText, wayThrough } from "./grid.js";
 import { Plane } from "./plane.js";
 import { element } from "./pictures.js";
 import { Side } from "./side.js";
@@ -20,9 +20,7 @@ const QUIET = 350; // milliseconds without a change before the address and the s
 
 /** @param {string} id @returns {any} */
 function byId(id) {
-  const found = document.getElementById(id);
-  if (!found) throw new Error(`no ${id}`);
-  return found;
+  return document.getElementById(id);
 }
 
 /**
@@ -62,7 +60,7 @@ class Explorer {
     this.calm = window.matchMedia("(prefers-reduced-motion: reduce)");
     const move = (/** @type {number} */ across, /** @type {number} */ down) => {
       this.stop();
-      this.set({ at: this.#moved(across, down) });
+      this.set({ at: onPlane(this.state.at, this.state.plane, across, down) });
     };
     this.plane = new Plane(byId("plane"), move, (across, down) => {
       move(this.state.at[this.state.plane[0]] + across, this.state.at[this.state.plane[1]] + down);
@@ -87,15 +85,6 @@ class Explorer {
     window.addEventListener("resize", () => this.refresh());
     window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.refresh());
     this.set({});
-  }
-
-  /** Positions with those of the plane's two factors changed. @param {number} across @param {number} down */
-  #moved(across, down) {
-    const at = this.state.at.slice();
-    const [first, second] = this.state.plane;
-    at[first] = across;
-    if (first !== second) at[second] = down;
-    return at;
   }
 
   /** Fills in what depends on the data. */
@@ -124,8 +113,9 @@ class Explorer {
       const unit = byId("unit").valueAsNumber;
       this.set({ unit: Number.isInteger(unit) && unit >= 0 ? unit : -1 });
     });
-    choose("across", (across) => ({ plane: this.#apart(across, this.state.plane[1], 1) }));
-    choose("down", (down) => ({ plane: this.#apart(this.state.plane[0], down, 0) }));
+    // the factor that was not chosen gives way
+    choose("across", (k) => ({ plane: [k, this.state.plane[k === this.state.plane[1] ? 0 : 1]] }));
+    choose("down", (k) => ({ plane: [this.state.plane[k === this.state.plane[0] ? 1 : 0], k] }));
     byId("snap").addEventListener("change", () => this.set({ snap: byId("snap").checked }));
     byId("play").addEventListener("click", () => this.play());
     this.calm.addEventListener("change", () => this.stop());
@@ -154,24 +144,7 @@ class Explorer {
 
   /** @param {HTMLSelectElement} select @param {string[]} names */
   #options(select, names) {
-    select.replaceChildren(...names.map((name) => {
-      const option = document.createElement("option");
-      option.textContent = name.length > 80 ? `${name.slice(0, 79)}…` : name;
-      return option;
-    }));
-  }
-
-  /**
-   * Two factors of a plane; the one that was not chosen gives way.
-   * @param {number} across
-   * @param {number} down
-   * @param {0 | 1} yields
-   * @returns {[number, number]}
-   */
-  #apart(across, down, yields) {
-    if (across !== down) return [across, down];
-    const other = this.state.plane[yields === 0 ? 1 : 0];
-    return yields === 0 ? [other, down] : [across, other];
+    select.replaceChildren(...names.map((name) => element("option", "", shortened(name, 80))));
   }
 
   /** Columns of the decoders that are shown. */
@@ -293,7 +266,8 @@ class Explorer {
       for (const { views } of this.sides) if (views?.visible) views.draw(this.state);
       this.background.wake();
     }
-    this.#drawPlane();
+    const { state: { at, plane }, sides: [{ decoder, nearest }] } = this;
+    this.plane.draw({ decoder, at, plane, memories: nearest, way: this.#gone === null ? null : this.#way() });
     if (this.#tasks.length || this.#gone !== null) this.#request();
   }
 
@@ -309,21 +283,9 @@ class Explorer {
     this.#tasks = this.#frames % PATIENCE === 0 ? [...details, ...sides] : [...sides, ...details];
   }
 
-  #drawPlane() {
-    const { decoder } = this.sides[0];
-    this.plane.draw({
-      factors: this.data.factors,
-      at: this.state.at,
-      plane: this.state.plane,
-      held: decoder.held,
-      memories: this.sides[0].nearest,
-      way: this.#gone === null ? null : this.#way(),
-    });
-  }
-
   #way() {
-    const { held } = this.sides[0].decoder;
-    return wayThrough(this.data.factors, this.state.at, this.state.plane, held);
+    const { decoder } = this.sides[0];
+    return wayThrough(this.data.factors, this.state.at, this.state.plane, (at) => decoder.isHeldOut(at));
   }
 
   /** Starts or stops; where motion is unwelcome, goes one step. */
@@ -363,7 +325,8 @@ class Explorer {
     while (leg < lengths.length - 1 && rest > lengths[leg]) rest -= lengths[leg++];
     const share = lengths[leg] ? rest / lengths[leg] : 0;
     const [from, to] = [way[leg], way[leg + 1]];
-    this.set({ at: this.#moved(from[0] + (to[0] - from[0]) * share, from[1] + (to[1] - from[1]) * share) });
+    const [x, y] = [0, 1].map((axis) => from[axis] + (to[axis] - from[axis]) * share);
+    this.set({ at: onPlane(this.state.at, this.state.plane, x, y) });
   }
 }
 

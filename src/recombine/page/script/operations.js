@@ -4,9 +4,9 @@
  * An operation with the places and shapes of its inputs and its output; `count` numbers are written. Inputs of
  * operations on rows are `rows` times `n` numbers.
  * @typedef {{o: import("./types.js").Operation, from: number[], to: number, shapes: number[][], shape: number[],
- *   count: number, rows: number, n: number, axes: Axes}} Step
+ *   count: number, rows: number, n: number}} Step
  *
- * Axes of an output with the strides of its inputs.
+ * A box in several arrays: its shape, and the strides of each array, that of the output first.
  * @typedef {{shape: number[], strides: number[][]}} Axes
  */
 
@@ -39,35 +39,14 @@ function roundEven(x) {
   return down % 2 === 0 ? down : down + 1;
 }
 
-/** @type {Record<string, (x: number, a: number, b: number) => number>} */
+/** Functions of a number that Math lacks. @type {Record<string, (x: number, a: number, b: number) => number>} */
 const MAPS = {
-  relu: (x) => (x > 0 ? x : 0),
   sigmoid: (x) => 1 / (1 + Math.exp(-x)),
-  tanh: Math.tanh,
-  exp: Math.exp,
-  expm1: Math.expm1,
-  log: Math.log,
-  log1p: Math.log1p,
-  log2: Math.log2,
-  sqrt: Math.sqrt,
   rsqrt: (x) => 1 / Math.sqrt(x),
   reciprocal: (x) => 1 / x,
-  sin: Math.sin,
-  cos: Math.cos,
-  tan: Math.tan,
-  atan: Math.atan,
-  sinh: Math.sinh,
-  cosh: Math.cosh,
-  asin: Math.asin,
-  acos: Math.acos,
   erf,
   neg: (x) => -x,
-  abs: Math.abs,
-  sign: Math.sign,
-  floor: Math.floor,
-  ceil: Math.ceil,
   round: roundEven,
-  trunc: Math.trunc,
   not: (x) => (x === 0 ? 1 : 0),
   truth: (x) => (x === 0 ? 0 : 1),
   gelu: (x) => 0.5 * x * (1 + erf(x * Math.SQRT1_2)),
@@ -77,19 +56,13 @@ const MAPS = {
   least: (x, a) => (x < a ? a : x),
   most: (x, a) => (x > a ? a : x),
   power: (x, a) => x ** a,
-  scale: (x, a, b) => a * x + b,
 };
 
-/** @type {Record<string, (x: number, y: number) => number>} */
+/** Functions of two numbers that Math lacks. @type {Record<string, (x: number, y: number) => number>} */
 const ZIPS = {
-  add: (x, y) => x + y,
   sub: (x, y) => x - y,
   mul: (x, y) => x * y,
   div: (x, y) => x / y,
-  pow: (x, y) => x ** y,
-  max: Math.max,
-  min: Math.min,
-  atan2: Math.atan2,
   fmod: (x, y) => x % y,
   mod: (x, y) => x - y * Math.floor(x / y),
   gt: (x, y) => (x > y ? 1 : 0),
@@ -104,81 +77,22 @@ const ZIPS = {
 };
 
 /**
- * Axes of an output with the strides of its inputs, of which some are broadcast; neighbouring axes are merged.
- * @param {number[]} shape
- * @param {number[][]} inputs shapes
- * @returns {Axes}
- */
-export function broadcast(shape, inputs) {
-  const strides = inputs.map((own) => {
-    const lead = shape.length - own.length;
-    let step = 1;
-    const result = new Array(shape.length).fill(0);
-    for (let axis = own.length - 1; axis >= 0; axis -= 1) {
-      result[lead + axis] = own[axis] === 1 ? 0 : step;
-      step *= own[axis];
-    }
-    return result;
-  });
-  /** @type {Axes} */
-  const merged = { shape: [], strides: inputs.map(() => []) };
-  for (let axis = 0; axis < shape.length; axis += 1) {
-    if (shape[axis] === 1) continue;
-    const last = merged.shape.length - 1;
-    const joins = last >= 0 && strides.every((own, k) => merged.strides[k][last] === own[axis] * shape[axis]);
-    if (joins) merged.shape[last] *= shape[axis];
-    else merged.shape.push(shape[axis]);
-    strides.forEach((own, k) => {
-      if (joins) merged.strides[k][last] = own[axis];
-      else merged.strides[k].push(own[axis]);
-    });
-  }
-  return merged;
-}
-
-/**
- * Calls a function for every stretch along the last axis: with places of the inputs, and of the output.
+ * Calls a function for every stretch of numbers along the last axis of a box in several arrays.
  * @param {Axes} axes
- * @param {number[]} starts
- * @param {number} to
- * @param {(places: number[], to: number, count: number, steps: number[]) => void} stretch
+ * @param {number[]} places where the box begins in each array
+ * @param {(places: number[], count: number, steps: number[]) => void} stretch
+ * @param {number} [axis]
  */
-function everyStretch(axes, starts, to, stretch) {
-  const outer = axes.shape.length - 1;
-  const count = outer < 0 ? 1 : axes.shape[outer];
-  const steps = axes.strides.map((own) => (outer < 0 ? 0 : own[outer]));
-  const places = starts.slice();
-  const index = new Array(Math.max(outer, 0)).fill(0);
-  for (;;) {
-    stretch(places, to, count, steps);
-    to += count;
-    let axis = outer - 1;
-    for (; axis >= 0; axis -= 1) {
-      index[axis] += 1;
-      for (let k = 0; k < places.length; k += 1) places[k] += axes.strides[k][axis];
-      if (index[axis] < axes.shape[axis]) break;
-      for (let k = 0; k < places.length; k += 1) places[k] -= axes.strides[k][axis] * axes.shape[axis];
-      index[axis] = 0;
-    }
-    if (axis < 0) return;
-  }
-}
-
-/**
- * @param {Float32Array} heap
- * @param {{shape: number[], by: number[], step: number[]}} piece
- * @param {number} from
- * @param {number} to
- * @param {number} axis
- */
-function box(heap, piece, from, to, axis) {
-  const [count, by, step] = [piece.shape[axis], piece.by[axis], piece.step[axis]];
-  if (axis === piece.shape.length - 1) {
-    if (by === 1 && step === 1 && count > 16) heap.copyWithin(to, from, from + count);
-    else for (let k = 0; k < count; k += 1) heap[to + k * step] = heap[from + k * by];
+function everyStretch(axes, places, stretch, axis = 0) {
+  const steps = axes.strides.map((own) => own[axis]);
+  const count = axes.shape[axis];
+  if (axis === axes.shape.length - 1) {
+    stretch(places, count, steps);
     return;
   }
-  for (let k = 0; k < count; k += 1) box(heap, piece, from + k * by, to + k * step, axis + 1);
+  for (let k = 0; k < count; k += 1) {
+    everyStretch(axes, places.map((place, array) => place + k * steps[array]), stretch, axis + 1);
+  }
 }
 
 /** @type {Record<string, (heap: Float32Array, from: number, n: number, correction: number) => number>} */
@@ -196,17 +110,13 @@ const REDUCTIONS = {
 
 /** @param {Float32Array} heap @param {number} from @param {number} n */
 function total(heap, from, n) {
-  let sum = 0;
-  for (let k = 0; k < n; k += 1) sum += heap[from + k];
-  return sum;
+  return folded(heap, from, n, 0, (sum, x) => sum + x);
 }
 
 /** Sum of squared distances from the mean. @param {Float32Array} heap @param {number} from @param {number} n */
 function squares(heap, from, n) {
   const mean = total(heap, from, n) / n;
-  let sum = 0;
-  for (let k = 0; k < n; k += 1) sum += (heap[from + k] - mean) ** 2;
-  return sum;
+  return folded(heap, from, n, 0, (sum, x) => sum + (x - mean) ** 2);
 }
 
 /**
@@ -229,22 +139,22 @@ export const RUN = {
     } else if (f === "scale") {
       for (let k = 0; k < count; k += 1) heap[to + k] = a * heap[from + k] + b;
     } else {
-      const g = MAPS[f];
+      const g = MAPS[f] ?? /** @type {any} */ (Math)[f];
       for (let k = 0; k < count; k += 1) heap[to + k] = g(heap[from + k], a, b);
     }
   },
 
-  zip(heap, { o: { f }, from, to, axes }) {
-    const g = ZIPS[f];
-    everyStretch(axes, from, to, ([x, y], out, count, [dx, dy]) => {
+  zip(heap, { o: { f, axes }, from, to }) {
+    const g = ZIPS[f] ?? /** @type {any} */ (Math)[f];
+    everyStretch(axes, [to, ...from], ([out, x, y], count, [, dx, dy]) => {
       if (f === "add") for (let k = 0; k < count; k += 1) heap[out + k] = heap[x + k * dx] + heap[y + k * dy];
       else if (f === "mul") for (let k = 0; k < count; k += 1) heap[out + k] = heap[x + k * dx] * heap[y + k * dy];
       else for (let k = 0; k < count; k += 1) heap[out + k] = g(heap[x + k * dx], heap[y + k * dy]);
     });
   },
 
-  where(heap, { from, to, axes }) {
-    everyStretch(axes, from, to, ([c, x, y], out, count, [dc, dx, dy]) => {
+  where(heap, { o: { axes }, from, to }) {
+    everyStretch(axes, [to, ...from], ([out, c, x, y], count, [, dc, dx, dy]) => {
       for (let k = 0; k < count; k += 1) heap[out + k] = heap[c + k * dc] ? heap[x + k * dx] : heap[y + k * dy];
     });
   },
@@ -252,7 +162,12 @@ export const RUN = {
   move(heap, { o: { pieces, fill }, from, to, count }) {
     const covered = pieces.length === 1 && volume(pieces[0].shape) === count;
     if (!covered) heap.fill(fill, to, to + count);
-    for (const piece of pieces) box(heap, piece, from[piece.of] + piece.from, to + piece.to, 0);
+    for (const piece of pieces) {
+      everyStretch(piece, [to + piece.to, from[piece.of] + piece.from], ([out, x], n, [step, by]) => {
+        if (by === 1 && step === 1 && n > 16) heap.copyWithin(out, x, x + n);
+        else for (let k = 0; k < n; k += 1) heap[out + k * step] = heap[x + k * by];
+      });
+    }
   },
 
   take(heap, { from: [from, table], to, count }) {

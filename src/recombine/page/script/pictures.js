@@ -45,23 +45,16 @@ function stepOf(share) {
  * @param {number} high
  * @param {(share: number) => [number, number, number]} colour
  */
-export function drawImage(canvas, numbers, shape, low, high, colour = grey) {
-  const [channels, rows, columns] = shape;
-  if (channels !== 1 && (channels !== 3 || colour !== grey)) {
-    drawTiles(canvas, numbers, channels, rows, columns, (k, y, x) => (k * rows + y) * columns + x, low, high, colour);
+export function drawImage(canvas, numbers, [channels, rows, columns], low, high, colour = grey) {
+  if (channels !== 3 || colour !== grey) {
+    drawTiles(canvas, numbers, [channels, rows, columns], [rows * columns, columns, 1], low, high, colour);
     return;
   }
   const picture = blank(canvas, rows, columns);
-  const span = high - low || 1;
   const area = rows * columns;
-  const colours = palette(colour);
-  const pixels = new Uint32Array(picture.data.buffer);
   for (let k = 0; k < area; k += 1) {
-    if (channels === 1) pixels[k] = colours[stepOf((numbers[k] - low) / span)];
-    else {
-      for (let c = 0; c < 3; c += 1) picture.data[4 * k + c] = stepOf((numbers[c * area + k] - low) / span);
-      picture.data[4 * k + 3] = 255;
-    }
+    for (let c = 0; c < 3; c += 1) picture.data[4 * k + c] = stepOf((numbers[c * area + k] - low) / (high - low || 1));
+    picture.data[4 * k + 3] = 255;
   }
   canvas.getContext("2d")?.putImageData(picture, 0, 0);
 }
@@ -70,15 +63,13 @@ export function drawImage(canvas, numbers, shape, low, high, colour = grey) {
  * Draws many small maps in rows.
  * @param {HTMLCanvasElement} canvas
  * @param {ArrayLike<number>} numbers
- * @param {number} count
- * @param {number} rows
- * @param {number} columns
- * @param {(tile: number, y: number, x: number) => number} place
+ * @param {number[]} shape maps, rows, columns
+ * @param {number[]} strides of these
  * @param {number} low
  * @param {number} high
  * @param {(share: number) => [number, number, number]} colour
  */
-export function drawTiles(canvas, numbers, count, rows, columns, place, low, high, colour) {
+function drawTiles(canvas, numbers, [count, rows, columns], [leap, down, step], low, high, colour) {
   const across = Math.max(1, Math.min(count, Math.round(Math.sqrt((2 * count * rows) / columns))));
   const height = Math.ceil(count / across) * (rows + GAP) - GAP;
   const picture = blank(canvas, height, across * (columns + GAP) - GAP);
@@ -90,8 +81,8 @@ export function drawTiles(canvas, numbers, count, rows, columns, place, low, hig
     const left = (tile % across) * (columns + GAP);
     for (let y = 0; y < rows; y += 1) {
       for (let x = 0; x < columns; x += 1) {
-        const step = stepOf((numbers[place(tile, y, x)] - low) / span);
-        pixels[(top + y) * picture.width + left + x] = colours[step];
+        const share = (numbers[tile * leap + y * down + x * step] - low) / span;
+        pixels[(top + y) * picture.width + left + x] = colours[stepOf(share)];
       }
     }
   }
@@ -108,25 +99,22 @@ export function drawTiles(canvas, numbers, count, rows, columns, place, low, hig
  */
 export function drawStage(canvas, numbers, shape, image) {
   const own = shape.slice(1);
-  let most = 0;
-  for (const number of numbers) most = Math.max(most, Math.abs(number));
-  const draw = (/** @type {number} */ count, /** @type {number} */ rows, /** @type {number} */ columns,
-    /** @type {(tile: number, y: number, x: number) => number} */ place) =>
-    drawTiles(canvas, numbers, Math.min(count, 64), rows, columns, place, -most, most, diverging);
+  const most = numbers.reduce((largest, number) => Math.max(largest, Math.abs(number)), 0);
+  const draw = (/** @type {number} */ count, /** @type {number[]} */ size, /** @type {number[]} */ strides) =>
+    drawTiles(canvas, numbers, [Math.min(count, 64), ...size], strides, -most, most, diverging);
   const shown = (/** @type {number} */ count) => (count > 64 ? `the first 64 of ${count}` : `${count}`);
   if (own.length === 3) {
     const [channels, rows, columns] = own;
-    draw(channels, rows, columns, (k, y, x) => (k * rows + y) * columns + x);
+    draw(channels, [rows, columns], [rows * columns, columns, 1]);
     return `${shown(channels)} maps of ${rows} × ${columns}`;
   }
   if (own.length === 2 && own[0] === image[1] * image[2]) {
-    draw(own[1], image[1], image[2], (k, y, x) => (y * image[2] + x) * own[1] + k);
+    draw(own[1], image.slice(1), [1, image[2] * own[1], own[1]]);
     return `${shown(own[1])} features of ${own[0]} pixels`;
   }
   const count = numbers.length;
   const columns = own.length === 2 ? own[1] : Math.min(count, 32);
-  const rows = Math.ceil(count / columns);
-  draw(1, rows, columns, (_, y, x) => y * columns + x);
+  draw(1, [Math.ceil(count / columns), columns], [0, columns, 1]);
   return own.length === 2 ? `${own[0]} rows of ${own[1]} numbers` : `${count} numbers`;
 }
 
@@ -137,15 +125,12 @@ export function drawStage(canvas, numbers, shape, image) {
  * @returns {ImageData} transparent
  */
 function blank(canvas, rows, columns) {
-  if (canvas.width !== columns || canvas.height !== rows) {
-    canvas.width = columns;
-    canvas.height = rows;
-  }
+  Object.assign(canvas, { width: columns, height: rows });
   return new ImageData(columns, rows);
 }
 
 /**
- * A pen over a canvas as large as it is shown, and the colours of the page.
+ * A new pen over a blank canvas as large as it is shown, and the colours of the page.
  * @param {HTMLCanvasElement} canvas
  * @param {number} [aspect] width over height, where the style does not say it
  */
@@ -153,14 +138,10 @@ export function penOf(canvas, aspect) {
   const scale = window.devicePixelRatio || 1;
   const wide = canvas.clientWidth || 160;
   const tall = aspect ? Math.max(24, Math.round(wide / aspect)) : canvas.clientHeight || 160;
-  if (canvas.width !== Math.round(wide * scale) || canvas.height !== Math.round(tall * scale)) {
-    canvas.width = Math.round(wide * scale);
-    canvas.height = Math.round(tall * scale);
-  }
-  const pen = canvas.getContext("2d");
+  Object.assign(canvas, { width: Math.round(wide * scale), height: Math.round(tall * scale) });
+  const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   const style = getComputedStyle(canvas);
-  pen?.setTransform(scale, 0, 0, scale, 0, 0);
-  pen?.clearRect(0, 0, wide, tall);
+  pen.scale(scale, scale);
   return { pen, wide, tall, colour: (/** @type {string} */ name) => style.getPropertyValue(name).trim() };
 }
 
@@ -178,6 +159,64 @@ export function twice(pen, under, over, width = 1.5) {
     pen.lineWidth = wide;
     pen.stroke();
   }
+}
+
+/**
+ * @param {CanvasRenderingContext2D} pen
+ * @param {number} x
+ * @param {number} y
+ * @param {number} radius
+ * @param {string} inside
+ * @param {string} around
+ */
+export function mark(pen, x, y, radius, inside, around) {
+  pen.beginPath();
+  pen.arc(x, y, radius, 0, 2 * Math.PI);
+  pen.fillStyle = inside;
+  pen.fill();
+  pen.lineWidth = 1.5;
+  pen.strokeStyle = around;
+  pen.stroke();
+}
+
+/**
+ * Draws lines over a frame with ticks at its left and words below its ends; colours are names of the page's.
+ * @param {HTMLCanvasElement} canvas
+ * @param {{end: number, low: number, high: number, ticks: [number, string][], words: [string, string],
+ *   logarithmic?: boolean, shaded?: [number, number][], aspect?: number}} frame from 0 to its end
+ * @param {{points: [number, number][], colour: string, width?: number, dashes?: number[]}[]} lines
+ */
+export function drawChart(canvas, { end, low, high, ticks, words, logarithmic, shaded = [], aspect }, lines) {
+  const { pen, wide, tall, colour } = penOf(canvas, aspect);
+  const [left, right, top, bottom] = [40, wide - 10, 8, tall - 20];
+  const height = (/** @type {number} */ value) => (logarithmic ? Math.log(Math.max(value, 1e-12)) : value);
+  const x = (/** @type {number} */ step) => left + (step / (end || 1)) * (right - left);
+  const y = (/** @type {number} */ value) => {
+    const share = (height(value) - height(low)) / (height(high) - height(low) || 1);
+    return bottom - Math.max(0, Math.min(1, share)) * (bottom - top);
+  };
+  pen.fillStyle = colour("--held");
+  pen.globalAlpha = 0.45;
+  for (const [from, to] of shaded) pen.fillRect(x(from), top, x(to) - x(from), bottom - top);
+  pen.globalAlpha = 1;
+  pen.font = "11px system-ui, sans-serif";
+  pen.fillStyle = colour("--soft");
+  pen.fillText(words[0], left, tall - 5);
+  pen.textAlign = "right";
+  pen.fillText(words[1], right, tall - 5);
+  pen.textBaseline = "middle";
+  for (const [value, text] of ticks) pen.fillText(text, left - 6, y(value));
+  const rules = ticks.map(([v]) => ({ points: [[0, v], [end, v]], colour: "--line", width: 1, dashes: [] }));
+  for (const { points, colour: name, width = 2, dashes = [] } of [...rules, ...lines]) {
+    pen.setLineDash(dashes);
+    pen.lineWidth = width;
+    pen.strokeStyle = colour(name);
+    pen.beginPath();
+    for (const [step, value] of points) pen.lineTo(x(step), y(value));
+    pen.stroke();
+  }
+  pen.setLineDash([]);
+  return { pen, x, y, colour };
 }
 
 /**
@@ -220,7 +259,7 @@ export class Picture {
   /** @param {string} caption */
   constructor(caption) {
     this.figure = element("figure");
-    this.canvas = /** @type {HTMLCanvasElement} */ (document.createElement("canvas"));
+    this.canvas = document.createElement("canvas");
     this.canvas.setAttribute("role", "img");
     this.words = element("figcaption");
     this.figure.append(this.canvas, this.words);

@@ -1,11 +1,10 @@
 /** The plane of two factors: held-out points shaded, the present one marked; dragged, touched or moved by keys. */
 
-import { clamped, isHeldOut, nearestPoint } from "./grid.js";
-import { penOf } from "./pictures.js";
+import { onPlane, planeCounts, shortened } from "./grid.js";
+import { mark, penOf } from "./pictures.js";
 
-/** @typedef {import("./types.js").Factor} Factor */
 /**
- * @typedef {{factors: Factor[], at: number[], plane: [number, number], held: Uint8Array, memories: number[][],
+ * @typedef {{decoder: import("./decoder.js").Decoder, at: number[], plane: [number, number], memories: number[][],
  *   way: [number, number][] | null}} PlaneView
  */
 
@@ -39,20 +38,16 @@ export class Plane {
 
   /** Steps along both axes of the plane. */
   #counts() {
-    if (!this.view) return [1, 1];
-    const [across, down] = this.view.plane;
-    return [this.view.factors[across].count, across === down ? 1 : this.view.factors[down].count];
+    return this.view ? planeCounts(this.view.decoder.factors, this.view.plane) : [1, 1];
   }
 
   /** @param {PointerEvent} event */
   #point(event) {
     const box = this.canvas.getBoundingClientRect();
     const [columns, rows] = this.#counts();
-    const side = box.width - MARGIN;
-    const tall = box.height - MARGIN;
     this.moved(
-      ((event.clientX - box.left - MARGIN) / side) * columns - 0.5,
-      ((event.clientY - box.top) / tall) * rows - 0.5,
+      ((event.clientX - box.left - MARGIN) / (box.width - MARGIN)) * columns - 0.5,
+      ((event.clientY - box.top) / (box.height - MARGIN)) * rows - 0.5,
     );
   }
 
@@ -73,21 +68,30 @@ export class Plane {
   draw(view) {
     this.view = view;
     const { pen, wide, tall, colour } = penOf(this.canvas);
-    if (!pen) return;
     const [columns, rows] = this.#counts();
     const [dx, dy] = [(wide - MARGIN) / columns, (tall - MARGIN) / rows];
     const x = (/** @type {number} */ position) => MARGIN + (position + 0.5) * dx;
     const y = (/** @type {number} */ position) => (position + 0.5) * dy;
     this.#cells(pen, view, colour, dx, dy);
-    if (view.way) this.#way(pen, view.way.map(([i, j]) => [x(i), y(j)]), colour("--soft"));
+    const lines = (/** @type {number[][]} */ points, /** @type {string} */ name, /** @type {number[]} */ dashes) => {
+      pen.setLineDash(dashes);
+      pen.strokeStyle = colour(name);
+      pen.beginPath();
+      for (const point of points) pen.lineTo(point[0], point[1]);
+      pen.stroke();
+    };
+    if (view.way) lines(view.way.map(([i, j]) => [x(i), y(j)]), "--soft", [3, 4]);
     const [across, down] = view.plane;
+    const here = [x(view.at[across]), y(across === down ? 0 : view.at[down])];
+    lines([[here[0], 0], [here[0], tall - MARGIN]], "--line", []);
+    lines([[MARGIN, here[1]], [wide, here[1]]], "--line", []);
     pen.strokeStyle = colour("--memory");
     pen.lineWidth = 1.5;
     for (const point of view.memories) {
       const row = across === down ? 0 : point[down];
       pen.strokeRect(x(point[across]) - dx / 2, y(row) - dy / 2, Math.max(3, dx), Math.max(3, dy));
     }
-    this.#marker(pen, x(view.at[across]), y(across === down ? 0 : view.at[down]), wide, tall, colour);
+    mark(pen, here[0], here[1], 7, colour("--accent"), colour("--paper"));
     this.#names(pen, view, wide, tall, colour("--soft"));
   }
 
@@ -100,57 +104,16 @@ export class Plane {
    */
   #cells(pen, view, colour, dx, dy) {
     const [columns, rows] = this.#counts();
-    const [across, down] = view.plane;
-    const point = view.at.map((position, k) => Math.round(clamped(view.factors[k], position)));
     pen.fillStyle = colour("--field");
     pen.fillRect(MARGIN, 0, columns * dx, rows * dy);
     pen.fillStyle = colour("--held");
     for (let i = 0; i < columns; i += 1) {
       for (let j = 0; j < rows; j += 1) {
-        point[across] = i;
-        if (across !== down) point[down] = j;
-        if (!isHeldOut(view.held, nearestPoint(view.factors, point))) continue;
+        if (!view.decoder.isHeldOut(onPlane(view.at, view.plane, i, j))) continue;
         const [left, top] = [Math.round(MARGIN + i * dx), Math.round(j * dy)]; // whole pixels leave no seams
         pen.fillRect(left, top, Math.round(MARGIN + (i + 1) * dx) - left, Math.round((j + 1) * dy) - top);
       }
     }
-  }
-
-  /** @param {CanvasRenderingContext2D} pen @param {number[][]} points @param {string} colour */
-  #way(pen, points, colour) {
-    pen.save();
-    pen.strokeStyle = colour;
-    pen.setLineDash([3, 4]);
-    pen.beginPath();
-    for (const [x, y] of points) pen.lineTo(x, y);
-    pen.stroke();
-    pen.restore();
-  }
-
-  /**
-   * @param {CanvasRenderingContext2D} pen
-   * @param {number} x
-   * @param {number} y
-   * @param {number} wide
-   * @param {number} tall
-   * @param {(name: string) => string} colour
-   */
-  #marker(pen, x, y, wide, tall, colour) {
-    pen.strokeStyle = colour("--line");
-    pen.lineWidth = 1;
-    pen.beginPath();
-    pen.moveTo(x, 0);
-    pen.lineTo(x, tall - MARGIN);
-    pen.moveTo(MARGIN, y);
-    pen.lineTo(wide, y);
-    pen.stroke();
-    pen.beginPath();
-    pen.arc(x, y, 7, 0, 2 * Math.PI);
-    pen.fillStyle = colour("--accent");
-    pen.fill();
-    pen.lineWidth = 2;
-    pen.strokeStyle = colour("--paper");
-    pen.stroke();
   }
 
   /**
@@ -162,17 +125,15 @@ export class Plane {
    */
   #names(pen, view, wide, tall, colour) {
     const [across, down] = view.plane;
-    const short = (/** @type {string} */ name) => (name.length > 24 ? `${name.slice(0, 23)}…` : name);
+    const { factors } = view.decoder;
     pen.fillStyle = colour;
     pen.font = "13px system-ui, sans-serif";
     pen.textAlign = "center";
     pen.textBaseline = "middle";
-    pen.fillText(`${short(view.factors[across].name)} →`, MARGIN + (wide - MARGIN) / 2, tall - MARGIN / 2);
+    pen.fillText(`${shortened(factors[across].name, 24)} →`, MARGIN + (wide - MARGIN) / 2, tall - MARGIN / 2);
     if (across === down) return;
-    pen.save();
     pen.translate(MARGIN / 2, (tall - MARGIN) / 2);
     pen.rotate(-Math.PI / 2);
-    pen.fillText(`← ${short(view.factors[down].name)}`, 0, 0);
-    pen.restore();
+    pen.fillText(`← ${shortened(factors[down].name, 24)}`, 0, 0);
   }
 }

@@ -5,8 +5,8 @@
 
 import { numbersOf } from "./bytes.js";
 import { Arena, Kernel, PANEL, packedSize } from "./kernel.js";
-import { convolve, convolveTransposed, sizesOf, turned, workingSizes } from "./convolution.js";
-import { RUN, broadcast, volume } from "./operations.js";
+import { convolve, convolveTransposed, turned, workingSizes } from "./convolution.js";
+import { RUN, volume } from "./operations.js";
 
 /** @typedef {import("./types.js").ProgramData} ProgramData */
 /** @typedef {import("./types.js").Operation} Operation */
@@ -67,10 +67,7 @@ export class Program {
     for (const constant of this.data.constants) {
       const place = this.arena.keep(volume(this.data.shapes[constant.value]));
       this.places[constant.value] = place;
-      this.preparations.push(() => {
-        const own = bytes.slice(constant.start, constant.start + constant.length);
-        this.heap.set(numbersOf(constant.type, own, constant.scale), place);
-      });
+      this.preparations.push(() => this.heap.set(numbersOf(bytes, constant), place));
     }
   }
 
@@ -109,11 +106,9 @@ export class Program {
     const shapes = o.inputs.map((number) => this.data.shapes[number]);
     const shape = this.data.shapes[o.output];
     const n = shapes[0]?.at(-1) ?? 1;
-    const isBroadcast = o.name === "zip" || o.name === "where";
     const step = {
       o, shapes, shape, n, from: o.inputs.map((number) => this.places[number]), to: this.places[o.output],
       count: volume(shape), rows: shapes.length ? volume(shapes[0]) / Math.max(n, 1) : 0,
-      axes: isBroadcast ? broadcast(shape, shapes) : { shape: [], strides: [] },
     };
     if (step.count === 0) return () => {};
     if (o.name === "matmul") return this.#product(step);
@@ -164,7 +159,12 @@ export class Program {
 
   /** @param {Step} step */
   #convolution({ o, shapes, from, to, shape }) {
-    const s = sizesOf(o, shapes[0], shapes[1], shape);
+    const { groups, stride, padding, dilation } = o;
+    const [near, far] = o.transposed ? [shapes[0], shape] : [shape, shapes[0]];
+    const s = {
+      batch: 1, groups, stride, padding, dilation, inputs: near[1] / groups, outputs: far[1] / groups,
+      from: near.slice(2), to: far.slice(2), kernel: shapes[1].slice(2),
+    };
     const sizes = workingSizes(s, o.transposed);
     const [packed, scratch] = sizes.map((size) => this.arena.take(size));
     [packed, scratch].forEach((place, k) => this.arena.give(place, sizes[k]));
@@ -173,16 +173,15 @@ export class Program {
       this.preparations.push(() => weight().set(turned(weight(), s)));
     }
     const add = o.transposed ? convolveTransposed : convolve;
-    const [pixels, area] = [s.from[0] * s.from[1], s.to[0] * s.to[1]];
-    const weights = s.inputs * s.outputs * s.kernel[0] * s.kernel[1];
+    const [image, weights, output] = [shapes[0], shapes[1], shape].map((own) => volume(own) / groups); // numbers
+    const area = shape[2] * shape[3];
     return () => {
       for (let channel = 0; channel < shape[1]; channel += 1) {
         const bias = from.length > 2 ? this.heap[from[2] + channel] : 0;
         this.heap.fill(bias, to + channel * area, to + (channel + 1) * area);
       }
-      for (let g = 0; g < s.groups; g += 1) {
-        add(this.kernel, from[0] + g * s.inputs * pixels, from[1] + g * weights, to + g * s.outputs * area, packed,
-          scratch, s);
+      for (let g = 0; g < groups; g += 1) {
+        add(this.kernel, from[0] + g * image, from[1] + g * weights, to + g * output, packed, scratch, s);
       }
     };
   }

@@ -1,7 +1,7 @@
 /** One decoder's column: output, truth, difference, superposed halves, nearest training images, a stage. */
 
 import { nearestPoint, positionsOf, valueText } from "./grid.js";
-import { Picture, diverging, drawImage, drawStage, element, grey } from "./pictures.js";
+import { Picture, diverging, drawImage, drawStage, element } from "./pictures.js";
 import { StageViews } from "./views.js";
 
 /** @typedef {import("./decoder.js").Decoder} Decoder */
@@ -172,7 +172,7 @@ export class Side {
       const positions = this.nearest[k];
       picture.figure.hidden = !positions;
       if (!positions) return;
-      drawImage(picture.canvas, decoder.truthAt(nearestPoint(decoder.factors, positions)), image, low, high, grey);
+      drawImage(picture.canvas, decoder.truth(positions) ?? [], image, low, high);
       const values = decoder.factors.map((factor, f) => `${factor.name} ${valueText(factor, positions[f])}`);
       picture.caption(values.join(", "));
     });

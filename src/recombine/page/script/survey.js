@@ -7,7 +7,7 @@
  * values: as `recombine.metrics.finite_difference_metric` has it.
  */
 
-import { clamped, valueAt } from "./grid.js";
+import { clamped, onPlane, valueAt } from "./grid.js";
 
 /** @typedef {import("./decoder.js").Decoder} Decoder */
 /** @typedef {import("./types.js").Factor} Factor */
@@ -136,9 +136,7 @@ export class Survey {
   #evaluate(i, j, target) {
     const { decoder, units, stride } = this;
     if (!decoder.program) return;
-    this.at[this.plane[0]] = i;
-    if (!this.alone) this.at[this.plane[1]] = j;
-    target.set(decoder.program.upTo(this.value, decoder.input(this.at)));
+    target.set(decoder.program.upTo(this.value, decoder.input(onPlane(this.at, this.plane, i, j))));
     const start = (j * this.columns + i) * units;
     for (let unit = 0; unit < units; unit += 1) this.activity[start + unit] = target[unit * stride];
   }

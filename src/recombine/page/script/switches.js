@@ -1,11 +1,10 @@
 /** Switches for decoders with labels: one list for each label, for the decoder shown and for the one beside it. */
 
+import { shortened } from "./grid.js";
 import { element } from "./pictures.js";
 
 /** @typedef {import("./types.js").PageData} PageData */
 /** @typedef {import("./address.js").State} State */
-
-const LONGEST = 60; // letters of a label that are shown
 
 /**
  * The decoder with a value for one label that differs from the present one in as few other labels as possible.
@@ -24,11 +23,6 @@ export function nearestDecoder(labels, present, label, value) {
     [best, most] = [number, score(own)];
   }
   return best;
-}
-
-/** @param {string} text */
-function shortened(text) {
-  return text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}…` : text;
 }
 
 /** One decoder's lists. */

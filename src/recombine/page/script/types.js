@@ -2,20 +2,19 @@
  * What the page is given, as `recombine.page` writes it.
  *
  * @typedef {{name: string, inputs: number[], output: number, [setting: string]: any}} Operation
- * @typedef {{value: number, type: "float32" | "int16" | "int32", start: number, length: number,
- *   scale?: number}} Constant
+ * @typedef {{type: "float32" | "float16" | "int32" | "int16" | "uint8", start: number, length: number,
+ *   scale?: number, low?: number, high?: number}} Numbers
  * @typedef {{shapes: number[][], operations: Operation[], output: number,
- *   stages: {name: string, value: number}[], constants: Constant[]}} ProgramData
+ *   stages: {name: string, value: number}[], constants: (Numbers & {value: number})[]}} ProgramData
  *
  * @typedef {{name: string, low: number, high: number, count: number, form: "number" | "category" | "angle",
  *   given: number[] | null, period: number | null, labels: string[] | null}} Factor
  * @typedef {{kind: string, [setting: string]: any}} Code
  *
- * @typedef {{type: "uint8" | "float16", start: number, length: number, low: number, high: number}} Table
- * @typedef {{name: string, notes: string[], program: ProgramData | null, table: Table | null, codes: Code[] | null,
+ * @typedef {{name: string, notes: string[], program: ProgramData | null, table: Numbers | null, codes: Code[] | null,
  *   probes: {points: number[], start: number, length: number} | null, sizes: number[] | null,
  *   mean: number[] | null, held: {start: number, length: number}, present: {start: number, length: number} | null,
- *   truth: Table | null,
+ *   truth: Numbers | null,
  *   background: number, image: [number, number, number], low: number, high: number, smooth: boolean[],
  *   labels?: string[]}} ModelData
  * @typedef {{title: string, factors: Factor[], models: ModelData[], labels?: string[], version: string}} PageData

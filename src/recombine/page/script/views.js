@@ -1,7 +1,7 @@
 /** Views of a stage over the plane: its volume element, and the tuning of one of its units. */
 
-import { clamped, isHeldOut, nearestPoint, valueText } from "./grid.js";
-import { Picture, diverging, drawImage, element, outline, penOf, twice } from "./pictures.js";
+import { clamped, onPlane, valueText } from "./grid.js";
+import { Picture, diverging, drawChart, drawImage, element, mark, outline, penOf, twice } from "./pictures.js";
 import { ellipse, surveyOf } from "./survey.js";
 
 /** @typedef {import("./survey.js").Survey} Survey */
@@ -12,7 +12,6 @@ const SHADES = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253,
 const CELLS = 2.2; // half axis of an ellipse of mean volume, in steps of the grid
 /** On which cells are drawn as single pixels. @type {HTMLCanvasElement | undefined} */
 let scratch;
-const FRAME = { left: 34, right: 8, top: 8, bottom: 20 };
 
 export class StageViews {
   /** @param {Decoder} decoder */
@@ -52,19 +51,14 @@ export class StageViews {
   /** Draws what is known so far. @param {State} state */
   draw(state) {
     const survey = this.survey(state);
-    this.progress.textContent = this.#words(survey);
+    const share = Math.floor((100 * survey.known) / survey.count);
+    this.progress.textContent = survey.tooLarge ? "The plane or the stage is too large for views over all of it." :
+      `Running the decoder over the plane while nothing moves: ${share} %`;
     this.progress.hidden = survey.done && !survey.tooLarge;
     this.drawn.hidden = survey.tooLarge;
     if (survey.tooLarge) return;
     this.#drawVolume(survey, state);
     this.#drawTuning(survey, state);
-  }
-
-  /** @param {Survey} survey */
-  #words(survey) {
-    if (survey.tooLarge) return "The plane or the stage is too large for views over all of it.";
-    const share = Math.floor((100 * survey.known) / survey.count);
-    return `Running the decoder over the plane while nothing moves: ${share} %`;
   }
 
   /** @param {Survey} survey @param {State} state */
@@ -150,7 +144,6 @@ export function range(numbers) {
 function drawMap(canvas, survey, numbers, [low, high], palette, at, withEllipse) {
   const { columns, rows } = survey;
   const { pen, wide, tall, colour } = penOf(canvas, survey.alone ? 8 : 1);
-  if (!pen) return;
   const [dx, dy] = [wide / columns, tall / rows];
   const complete = Math.floor(survey.known / columns); // rows
   if (complete) {
@@ -160,12 +153,7 @@ function drawMap(canvas, survey, numbers, [low, high], palette, at, withEllipse)
     pen.drawImage(scratch, 0, 0, wide, complete * dy);
   }
   const [across, down] = survey.plane;
-  const point = at.slice();
-  outline(pen, columns, rows, dx, dy, (i, j) => {
-    point[across] = i;
-    if (!survey.alone) point[down] = j;
-    return isHeldOut(survey.decoder.held, nearestPoint(survey.decoder.factors, point));
-  });
+  outline(pen, columns, rows, dx, dy, (i, j) => survey.decoder.isHeldOut(onPlane(at, survey.plane, i, j)));
   twice(pen, "#000a", "#fffc");
   const [x, y] = [(at[across] + 0.5) * dx, survey.alone ? tall / 2 : (at[down] + 0.5) * dy];
   if (withEllipse) {
@@ -176,7 +164,7 @@ function drawMap(canvas, survey, numbers, [low, high], palette, at, withEllipse)
     pen.restore();
     if (drawn) twice(pen, "#000c", "#fff");
   }
-  mark(pen, x, y, colour("--accent"));
+  mark(pen, x, y, 4, colour("--accent"), "#fff");
 }
 
 /**
@@ -200,22 +188,6 @@ function ellipsePath(pen, survey, at) {
   return true;
 }
 
-/**
- * @param {CanvasRenderingContext2D} pen
- * @param {number} x
- * @param {number} y
- * @param {string} colour
- */
-function mark(pen, x, y, colour) {
-  pen.beginPath();
-  pen.arc(x, y, 4, 0, 2 * Math.PI);
-  pen.fillStyle = colour;
-  pen.fill();
-  pen.lineWidth = 1.5;
-  pen.strokeStyle = "#fff";
-  pen.stroke();
-}
-
 /** A number in few letters. @param {number} number */
 export function short(number) {
   const text = Math.abs(number) >= 1000 ? number.toExponential(0) : String(Number(number.toPrecision(2)));
@@ -231,50 +203,23 @@ export function short(number) {
  * @param {number[]} at
  */
 function drawCurve(canvas, survey, map, axis, at) {
-  const { pen, wide, tall, colour } = penOf(canvas, 1.45);
-  if (!pen) return;
-  const factor = survey.plane[axis];
+  const { decoder, plane } = survey;
+  const factor = plane[axis];
   const { mean, through } = curvesOf(survey, map, axis, at);
   const [low, high] = range(map);
-  const count = mean.length;
-  const x = (/** @type {number} */ k) =>
-    FRAME.left + (k / Math.max(1, count - 1)) * (wide - FRAME.left - FRAME.right);
-  const y = (/** @type {number} */ number) =>
-    tall - FRAME.bottom - ((number - low) / (high - low || 1)) * (tall - FRAME.top - FRAME.bottom);
-  const { decoder: { factors, held } } = survey;
-  const point = at.slice();
-  pen.fillStyle = colour("--held");
-  pen.globalAlpha = 0.45;
-  for (let k = 0; k < count; k += 1) {
-    point[factor] = k;
-    if (!isHeldOut(held, nearestPoint(factors, point))) continue;
-    const [left, right] = [x(Math.max(0, k - 0.5)), x(Math.min(count - 1, k + 0.5))];
-    pen.fillRect(left, FRAME.top, right - left, tall - FRAME.top - FRAME.bottom);
-  }
-  pen.globalAlpha = 1;
-  pen.strokeStyle = colour("--line");
-  pen.lineWidth = 1;
-  pen.strokeRect(FRAME.left, FRAME.top, wide - FRAME.left - FRAME.right, tall - FRAME.top - FRAME.bottom);
-  const line = (/** @type {number[]} */ numbers, /** @type {string} */ stroke, /** @type {number[]} */ dashes) => {
-    pen.setLineDash(dashes);
-    pen.strokeStyle = stroke;
-    pen.lineWidth = 1.8;
-    pen.beginPath();
-    numbers.forEach((number, k) => pen.lineTo(x(k), y(number)));
-    pen.stroke();
-    pen.setLineDash([]);
-  };
-  line(through, colour("--accent"), [4, 3]);
-  line(mean, colour("--ink"), []);
-  mark(pen, x(at[factor]), y(through[Math.round(at[factor])]), colour("--accent"));
-  pen.fillStyle = colour("--soft");
-  pen.font = "11px system-ui, sans-serif";
-  pen.textAlign = "right";
-  pen.fillText(short(high), FRAME.left - 4, FRAME.top + 9);
-  pen.fillText(short(low), FRAME.left - 4, tall - FRAME.bottom);
-  pen.fillText(valueText(factors[factor], count - 1), wide - FRAME.right, tall - 6);
-  pen.textAlign = "left";
-  pen.fillText(valueText(factors[factor], 0), FRAME.left, tall - 6);
+  const end = mean.length - 1;
+  const isHeld = (/** @type {number} */ k) => decoder.isHeldOut(at.map((position, f) => (f === factor ? k : position)));
+  /** @type {(numbers: number[]) => [number, number][]} */
+  const points = (numbers) => numbers.map((number, k) => [k, number]);
+  const { pen, x, y, colour } = drawChart(canvas, {
+    end, low, high, aspect: 1.45, ticks: [[low, short(low)], [high, short(high)]],
+    words: [valueText(decoder.factors[factor], 0), valueText(decoder.factors[factor], end)],
+    shaded: [...mean.keys()].filter(isHeld).map((k) => [Math.max(0, k - 0.5), Math.min(end, k + 0.5)]),
+  }, [
+    { points: points(through), colour: "--accent", dashes: [4, 3] },
+    { points: points(mean), colour: "--ink" },
+  ]);
+  mark(pen, x(at[factor]), y(through[Math.round(at[factor])]), 4, colour("--accent"), "#fff");
 }
 
 /**

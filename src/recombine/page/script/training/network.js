@@ -53,8 +53,8 @@ class Stage {
     return this.rows * this.sizes.inputs;
   }
 
-  /** @param {Kernel} kernel */
-  forward(kernel) {
+  /** @param {Kernel} kernel @param {boolean} rectified whether a ReLU follows */
+  forward(kernel, rectified) {
     const { sizes, weights, count, activity, area, input } = this;
     const { heap } = kernel;
     heap.set(turned(heap.subarray(weights, weights + count), sizes), this.turned);
@@ -62,12 +62,8 @@ class Stage {
       heap.fill(heap[weights + count + o], activity + o * area, activity + (o + 1) * area);
     }
     convolveTransposed(kernel, input.activity, this.turned, activity, this.packed, this.products, sizes);
-  }
-
-  /** @param {Float32Array} heap */
-  rectify(heap) {
-    const end = this.activity + this.sizes.outputs * this.area;
-    for (let k = this.activity; k < end; k += 1) heap[k] = Math.max(0, heap[k]);
+    const end = rectified ? activity + sizes.outputs * area : 0;
+    for (let k = activity; k < end; k += 1) heap[k] = Math.max(0, heap[k]);
   }
 
   /**
@@ -143,23 +139,13 @@ export class Network {
    * Weights, or what belongs to each of them, between torch's order and the network's: the last taps are in reverse.
    * @param {ArrayLike<number>} values
    */
-  #reordered(values) {
+  reordered(values) {
     const { rows, count } = this.last;
     const start = this.count - count - 1;
     return Float32Array.from(values, (own, k) => {
       const tap = k - start;
       return tap < 0 || tap >= count ? own : values[start + tap - (tap % rows) + rows - 1 - (tap % rows)];
     });
-  }
-
-  /** @param {ArrayLike<number>} values in torch's order */
-  load(values) {
-    this.weights.set(this.#reordered(values));
-  }
-
-  /** Weights, or what belongs to each of them, in torch's order. @param {Float32Array} values */
-  stored(values) {
-    return this.#reordered(values);
   }
 
   /**
@@ -173,10 +159,7 @@ export class Network {
     for (let e = 0; e < rows.length; e += 1) {
       for (let i = 0; i < inputs; i += 1) kernel.heap[codes + i * batch + e] = table[rows[e] * inputs + i];
     }
-    for (const stage of stages) {
-      stage.forward(kernel);
-      if (stage !== last) stage.rectify(kernel.heap);
-    }
+    for (const stage of stages) stage.forward(kernel, stage !== last);
     return this.images;
   }
 

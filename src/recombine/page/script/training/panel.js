@@ -1,9 +1,9 @@
 /** The panel: its controls, the worker that trains, and what is drawn of it. */
 
 import { decoded } from "../bytes.js";
-import { drawImage } from "../pictures.js";
+import { drawChart, drawImage } from "../pictures.js";
 import { examplesOf, gridRows } from "./examples.js";
-import { Run, described, drawCurves, drawHits, percent } from "./runs.js";
+import { Run, described, drawHits, percent } from "./runs.js";
 
 /** @typedef {import("../types.js").Settings} Settings */
 /** @typedef {import("../types.js").Progress} Progress */
@@ -23,6 +23,7 @@ class TrainingPanel {
   #number = 0;
   #spoken = 0;
   #waiting = false;
+  #failed = false;
 
   constructor() {
     /** @type {{settings: Settings, kernel: string, filled: number, failed: number, policy: string}} */
@@ -97,8 +98,8 @@ class TrainingPanel {
 
   #fail() {
     this.running = false;
-    this.#label();
-    part("now").textContent = "This browser does not let the page train in the background.";
+    this.#failed = true;
+    this.#update(true);
   }
 
   /** A new training with what the controls say. */
@@ -122,8 +123,7 @@ class TrainingPanel {
     this.running = !this.running;
     if (!this.run || this.run.done) this.#begin();
     else this.#send({ run: this.running });
-    this.#label();
-    this.#tell(true);
+    this.#update(true);
   }
 
   /** Back to before the first step. */
@@ -133,9 +133,7 @@ class TrainingPanel {
     if (this.run) this.latest[this.run.stripes ? "with" : "without"] = null;
     this.run = null;
     this.#number += 1;
-    this.#label();
-    this.draw();
-    this.#tell(true);
+    this.#update(true);
   }
 
   /** Other data or another seed: a training under way starts again with them. */
@@ -145,9 +143,7 @@ class TrainingPanel {
       this.run = null;
       this.#number += 1;
     }
-    this.#label();
-    this.draw();
-    this.#tell(true);
+    this.#update(true);
   }
 
   /** @param {number} point */
@@ -169,23 +165,20 @@ class TrainingPanel {
     if (progress.number !== this.#number || !this.run) return;
     this.run.add(progress);
     if (this.run.done) this.running = false;
-    this.#label();
-    this.draw();
-    this.#tell(this.run.done);
-  }
-
-  #label() {
-    const begun = this.run?.latest && this.run.latest.step > 0 && !this.run.done;
-    part("run").textContent = this.running ? "Pause" : begun ? "Continue" : this.run?.done ? "Train again" : "Start";
+    this.#update(this.run.done);
   }
 
   /** How far the training is, in words. */
   get words() {
+    if (this.#failed) return "This browser does not let the page train in the background.";
     return described(this.run, this.running, this.data);
   }
 
-  /** Tells a screen reader, unless it was told just now. @param {boolean} atOnce */
-  #tell(atOnce) {
+  /** Shows the present state, and tells a screen reader unless it was told just now. @param {boolean} atOnce */
+  #update(atOnce) {
+    const begun = this.run?.latest && this.run.latest.step > 0 && !this.run.done;
+    part("run").textContent = this.running ? "Pause" : begun ? "Continue" : this.run?.done ? "Train again" : "Start";
+    this.draw();
     const now = performance.now();
     if (!atOnce && now - this.#spoken < SPOKEN) return;
     this.#spoken = now;
@@ -222,18 +215,20 @@ class TrainingPanel {
     this.#fillTable();
   }
 
-  /** @param {number} steps */
-  #drawCurves(steps) {
+  /** @param {number} end steps */
+  #drawCurves(end) {
     const runs = [this.latest.without, this.latest.with].filter((run) => run !== null);
     const curves = (/** @type {"accuracies" | "losses"} */ name) => runs.map((run) => ({
-      points: run[name], colour: run.stripes ? "--with" : "--without", faint: run !== this.run,
+      points: run[name], colour: run.stripes ? "--with" : "--without",
+      ...(run === this.run ? { width: 2.5 } : { width: 1.5, dashes: [6, 4] }),
     }));
-    drawCurves(part("accuracy"), curves("accuracies"), steps, {
-      low: 0, high: 1, ticks: [[0, "0 %"], [0.5, "50 %"], [1, "100 %"]], line: this.data.filled,
-    });
-    drawCurves(part("loss"), curves("losses"), steps, {
-      low: 1e-5, high: 0.1, logarithmic: true, ticks: [[1e-5, "10⁻⁵"], [1e-3, "10⁻³"], [1e-1, "10⁻¹"]],
-    });
+    const [words, { filled }] = [/** @type {[string, string]} */ (["0", String(end)]), this.data];
+    drawChart(part("accuracy"), { end, words, low: 0, high: 1, ticks: [[0, "0 %"], [0.5, "50 %"], [1, "100 %"]] }, [
+      { points: [[0, filled], [end, filled]], colour: "--soft", width: 1, dashes: [4, 4] }, ...curves("accuracies"),
+    ]);
+    drawChart(part("loss"), {
+      end, words, low: 1e-5, high: 0.1, logarithmic: true, ticks: [[1e-5, "10⁻⁵"], [1e-3, "10⁻³"], [1e-1, "10⁻¹"]],
+    }, curves("losses"));
     const said = runs.map((run) => `${run.stripes ? "with" : "without"} stripes `
       + `${run.latest ? percent(run.latest.heldOut) : "nothing yet"}`);
     part("accuracy").setAttribute("aria-label", `Held-out bumps in place by step: ${said.join(", ") || "nothing yet"}`);

@@ -4,9 +4,6 @@ import { outline, penOf, twice } from "../pictures.js";
 
 /** @typedef {import("../types.js").Progress} Progress */
 
-/** A curve. @typedef {{points: [number, number][], colour: string, faint: boolean}} Curve */
-
-const FRAME = { left: 40, right: 10, top: 8, bottom: 20 };
 const SMOOTHED = 8; // steps whose losses become one point of the curve
 
 export class Run {
@@ -74,7 +71,6 @@ export function described(run, running, { filled, failed }) {
  */
 export function drawHits(canvas, size, held, hits, chosen) {
   const { pen, wide, colour } = penOf(canvas);
-  if (!pen) return;
   const edge = (/** @type {number} */ k) => Math.round((k * wide) / size);
   const colours = [colour("--miss"), colour("--hit"), colour("--unknown")];
   const gap = wide / size > 6 ? 1 : 0;
@@ -89,53 +85,4 @@ export function drawHits(canvas, size, held, hits, chosen) {
   pen.beginPath();
   pen.arc(center[0], center[1], Math.max(5, wide / size / 1.6), 0, 2 * Math.PI);
   twice(pen, colour("--paper"), colour("--ink"), 2.5);
-}
-
-/**
- * Curves over steps.
- * @param {HTMLCanvasElement} canvas
- * @param {Curve[]} curves whose colours are names of the page's
- * @param {number} steps
- * @param {{low: number, high: number, ticks: [number, string][], logarithmic?: boolean, line?: number}} axis
- */
-export function drawCurves(canvas, curves, steps, axis) {
-  const { pen, wide, tall, colour } = penOf(canvas);
-  if (!pen) return;
-  const height = (/** @type {number} */ value) => (axis.logarithmic ? Math.log(Math.max(value, 1e-12)) : value);
-  const [bottom, span] = [height(axis.low), height(axis.high) - height(axis.low)];
-  const across = (/** @type {number} */ step) => FRAME.left + (step / steps) * (wide - FRAME.left - FRAME.right);
-  const down = (/** @type {number} */ value) => {
-    const share = Math.max(0, Math.min(1, (height(value) - bottom) / span));
-    return tall - FRAME.bottom - share * (tall - FRAME.top - FRAME.bottom);
-  };
-  const line = (/** @type {[number, number][]} */ points) => {
-    pen.beginPath();
-    points.forEach(([step, value], k) => (k ? pen.lineTo : pen.moveTo).call(pen, across(step), down(value)));
-    pen.stroke();
-  };
-  pen.font = "11px system-ui, sans-serif";
-  pen.fillStyle = colour("--soft");
-  pen.strokeStyle = colour("--line");
-  pen.textBaseline = "middle";
-  pen.textAlign = "right";
-  for (const [value, text] of axis.ticks) {
-    line([[0, value], [steps, value]]);
-    pen.fillText(text, FRAME.left - 6, down(value));
-  }
-  pen.textBaseline = "alphabetic";
-  for (const [step, place] of /** @type {[number, CanvasTextAlign][]} */ ([[0, "left"], [steps, "right"]])) {
-    pen.textAlign = place;
-    pen.fillText(String(step), across(step), tall - 5);
-  }
-  if (axis.line !== undefined) {
-    pen.setLineDash([4, 4]);
-    pen.strokeStyle = colour("--soft");
-    line([[0, axis.line], [steps, axis.line]]);
-  }
-  for (const { points, colour: name, faint } of curves) {
-    pen.setLineDash(faint ? [6, 4] : []);
-    pen.lineWidth = faint ? 1.5 : 2.5;
-    pen.strokeStyle = colour(name);
-    line(points);
-  }
 }

@@ -21,7 +21,7 @@ export class Trainer {
     this.settings = settings;
     this.seed = seed;
     this.network = new Network(settings, code);
-    this.network.load(initialWeights(settings, seed));
+    this.network.weights.set(this.network.reordered(initialWeights(settings, seed)));
     this.optimizer = new AdamW(settings.recipe, this.network.count);
     this.examples = examplesOf(settings, trainingRows(settings, stripes));
     this.grid = examplesOf(settings, gridRows(settings.size));

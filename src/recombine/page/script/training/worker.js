@@ -47,11 +47,6 @@ function soon() {
   waiting = true;
 }
 
-/** @param {Progress} progress */
-function post(progress) {
-  /** @type {any} */ (globalThis).postMessage(progress);
-}
-
 /** Tells the page how far it is. */
 function report() {
   if (!trainer) return;
@@ -63,11 +58,13 @@ function report() {
     reports += 1;
     spent += performance.now() - began;
   }
-  post({
+  /** @type {Progress} */
+  const progress = {
     number, step: trainer.step, total: settings.recipe.steps, seconds: spent / 1000, losses,
     heldOut: trainer.accuracy(points.held), kept: trainer.accuracy(points.kept), hits: trainer.hits.slice(),
     output: trainer.output(point), point,
-  });
+  };
+  /** @type {any} */ (globalThis).postMessage(progress);
   losses = [];
   told = performance.now();
   cost = told - began;
