@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from recombine.decoders import DECODERS
-from recombine.page.subject import smooth_factors, subjects_of
+from recombine.page.subject import page_decoders, smooth_factors
 from tests.small import small_decoder, small_spec
 
 
@@ -258,7 +258,7 @@ def arguments(name):
 def subject(name):
     """The same as the page has it."""
     settings = {"targets": None, "background": None, "encode": None, "data": None, **arguments(name)}
-    return subjects_of({name: settings.pop("module")}, **settings)[0]
+    return page_decoders({name: settings.pop("module")}, **settings)[0]
 
 
 def points(own, count, seed=0):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import torch
@@ -56,7 +56,7 @@ class Subject:
     def of(
         cls, decoder: Any, grid: FactorGrid | str | None = None, *, encode: Any = None, holdout: Any = None,
         targets: Any = None, background: float | None = None, data: Any = None, name: str | None = None,
-    ) -> Subject:  # fmt: skip
+    ) -> Self:  # fmt: skip
         """The subject of a module with a grid or with data, or of a trained decoder, whose spec says the rest."""
         given = {
             "grid": grid, "encode": encode, "holdout": holdout, "targets": targets, "background": background,
@@ -85,7 +85,7 @@ class Subject:
         return cls(name, decoder.module(), task.grid, encoding, task.held_out, task.render, task.background, own)
 
     @classmethod
-    def _on_data(cls, name: str, module: nn.Module, data: Any, encode: Any, holdout: Any) -> Subject:
+    def _on_data(cls, name: str, module: nn.Module, data: Any, encode: Any, holdout: Any) -> Self:
         """A module on images of the user's own: an `ArrayTask`, or the file of one, which holds nothing out."""
         task = data if isinstance(data, ArrayTask) else ArrayTask(data=data, holdout="none")
         encode = task.encoding if task is data and encode is None else encode

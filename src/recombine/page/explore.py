@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from recombine.data import LabelledImages
-from recombine.diagnosis.arguments import TargetFunction
+from recombine.diagnosis.subject import TargetFunction, Trained
 from recombine.encodings import Encoding
 from recombine.errors import InvalidValue, RecombineError
 from recombine.factors import FactorGrid
@@ -24,7 +24,7 @@ from recombine.holdouts import Holdout
 from recombine.metrics.stages import Encode
 from recombine.page.document import document, explorer
 from recombine.page.model import Blobs, page_model
-from recombine.page.subject import Subject, Trained, parts_of, subjects_of
+from recombine.page.subject import PageDecoder, page_decoders, parts_of
 from recombine.page.training import training_panel
 from recombine.reproduction.explorer import NONE, kept_decoders
 from recombine.reproduction.report.parts import Parts
@@ -157,7 +157,7 @@ def explore(
     >>> page.notes
     ()
     """
-    subjects = subjects_of(
+    subjects = page_decoders(
         module, grid=grid, encode=encode, holdout=holdout, targets=targets, background=background, data=data
     )
     content, numbers = page_data(subjects, labels_of(parts_of(module), labels), title, image_shape)
@@ -169,13 +169,13 @@ def explore(
 def report_explorer(results: Results) -> Parts:
     """Parts of a page on which the decoders of a results folder run: a report's panel `question`."""
     decoders = kept_decoders(results)
-    subjects = subjects_of({own.name: own for own in decoders})
+    subjects = page_decoders({own.name: own for own in decoders})
     labels = labels_of(decoders, [own.labels for own in decoders])
     return explorer(*page_data(subjects, labels, "Drag the point into the hold-out"))
 
 
 def page_data(
-    subjects: Sequence[Subject],
+    subjects: Sequence[PageDecoder],
     labels: tuple[list[str], list[list[str]]],
     title: str | None,
     image_shape: tuple[int, ...] | None = None,

@@ -11,12 +11,11 @@ import torch
 from torch import Tensor
 
 from recombine.decoders import StagedDecoder
-from recombine.diagnosis.arguments import target_rows
 from recombine.diagnosis.stages import module_parts
 from recombine.errors import InvalidValue, RecombineError
 from recombine.page.calls import Untranslatable
 from recombine.page.program import Program
-from recombine.page.subject import KNOWN, Encoded, Subject, factor_codes, mean_code, smooth_factors
+from recombine.page.subject import KNOWN, Encoded, PageDecoder, factor_codes, mean_code, smooth_factors
 from recombine.page.translate import translate
 from recombine.reproduction.explorer import STEPS
 
@@ -88,14 +87,14 @@ def _bytes(array: np.ndarray) -> bytes:
     return array.astype(array.dtype.newbyteorder("<")).tobytes()
 
 
-def page_model(subject: Subject, blobs: Blobs, image_shape: tuple[int, ...] | None) -> dict[str, Any]:
+def page_model(subject: PageDecoder, blobs: Blobs, image_shape: tuple[int, ...] | None) -> dict[str, Any]:
     """The decoder as JSON has it; its numbers are added to the page's."""
     grid = subject.grid
     sample = torch.arange(grid.size) if grid.size <= SAMPLE else torch.linspace(0, grid.size - 1, SAMPLE).long()
     outputs = subject.outputs(grid.rows(sample))
     if not bool(outputs.isfinite().all()):
         raise InvalidValue("module", subject.name, "a module whose outputs are finite numbers at every grid point")
-    notes = list(subject.notes)
+    notes: list[str] = []
     codes = factor_codes(subject.encoding, grid)
     codes = codes if codes and all(type(code) in KNOWN for code in codes) else None
     program, table = None, None
@@ -123,7 +122,7 @@ def page_model(subject: Subject, blobs: Blobs, image_shape: tuple[int, ...] | No
     }  # fmt: skip
 
 
-def _program(subject: Subject, blobs: Blobs, encoded_by_page: bool, pixels: int) -> dict[str, Any]:
+def _program(subject: PageDecoder, blobs: Blobs, encoded_by_page: bool, pixels: int) -> dict[str, Any]:
     """The translated module."""
     numbers = sum(parameter.numel() for parameter in subject.module.parameters())
     if numbers > LARGEST_PROGRAM:
@@ -148,14 +147,14 @@ def _program(subject: Subject, blobs: Blobs, encoded_by_page: bool, pixels: int)
     return blobs.program(program)
 
 
-def _probes(subject: Subject, sample: Tensor, outputs: Tensor, blobs: Blobs) -> dict[str, Any]:
+def _probes(subject: PageDecoder, sample: Tensor, outputs: Tensor, blobs: Blobs) -> dict[str, Any]:
     """Some points of the grid, a held-out one among them where there is one, and torch's outputs there."""
     held = torch.nonzero(subject.held_out[sample]).flatten()[:1]
     chosen = torch.cat([torch.linspace(0, len(sample) - 1, PROBES - len(held)).long(), held])
     return {"points": sample[chosen].tolist()} | blobs.add(_bytes(outputs[chosen].flatten(1).numpy()))
 
 
-def _stages(subject: Subject) -> list[str]:
+def _stages(subject: PageDecoder) -> list[str]:
     """Paths of the submodules whose outputs are shown."""
     if isinstance(subject.module, StagedDecoder):
         return [f"stages.{name}" for name in subject.module.stage_names[:-1]]
@@ -166,7 +165,7 @@ def _stages(subject: Subject) -> list[str]:
         return []  # which is less to look at, and no reason to refuse
 
 
-def _table(subject: Subject, outputs: Tensor, blobs: Blobs, reason: str) -> dict[str, Any]:
+def _table(subject: PageDecoder, outputs: Tensor, blobs: Blobs, reason: str) -> dict[str, Any]:
     """Outputs at all points of the grid."""
     size = subject.grid.size * outputs[0].numel()
     if size > LARGEST_TABLE:
@@ -177,7 +176,7 @@ def _table(subject: Subject, outputs: Tensor, blobs: Blobs, reason: str) -> dict
 
 
 def _truth(
-    subject: Subject, outputs: Tensor, blobs: Blobs, notes: list[str]
+    subject: PageDecoder, outputs: Tensor, blobs: Blobs, notes: list[str]
 ) -> tuple[dict[str, Any] | None, float, float]:
     """Right outputs at all points of the grid, and the smallest and largest number that is drawn."""
     low, high = float(outputs.min()), float(outputs.max())
@@ -188,7 +187,7 @@ def _truth(
         notes.append(f"No right outputs here: {subject.grid.size} of {pixels} numbers are too many for a page.")
         return None, low, high
     points = None if subject.present is None else torch.nonzero(subject.present).flatten()
-    rows = target_rows(subject.targets, subject.grid, points)
+    rows = subject.target_rows(points)
     assert rows is not None
     rows = rows.cpu().float().reshape(len(rows), -1)
     if rows.shape[1] != pixels:
@@ -204,7 +203,7 @@ def _bits(mask: Tensor, blobs: Blobs) -> dict[str, int]:
     return blobs.add(np.packbits(mask.numpy(), bitorder="little").tobytes())
 
 
-def _image(subject: Subject, outputs: Tensor, image_shape: tuple[int, ...] | None) -> tuple[int, int, int]:
+def _image(subject: PageDecoder, outputs: Tensor, image_shape: tuple[int, ...] | None) -> tuple[int, int, int]:
     """Channels, rows and columns of what is drawn: as asked for, as outputs or the user's images are, or square."""
     pixels, shape = outputs[0].numel(), tuple(outputs.shape[1:])
     data_shape = None if subject.data is None else subject.data.image_shape

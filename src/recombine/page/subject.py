@@ -1,79 +1,54 @@
-"""A module beside all that the page needs to know of it: its codes, and its outputs at points of the grid."""
+"""Decoders as a page shows them: copies on the CPU, their codes, and their outputs at points of the grid."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from recombine.diagnosis.arguments import (
-    TargetFunction,
-    array_task,
-    encode_values,
-    holdout_mask,
-    own_data,
-    valid_encoding,
-    valid_grid,
-    valid_targets,
-)
 from recombine.diagnosis.hooks import tensors_in
-from recombine.diagnosis.isolation import refuse_unfinished, uncompiled
-from recombine.diagnosis.subject import ROWS_AT_ONCE, SEED
+from recombine.diagnosis.running import ROWS_AT_ONCE, SEED, refuse_unfinished, uncompiled
+from recombine.diagnosis.subject import Subject, Trained, run_name
 from recombine.encodings import Bump, Circular, Encoding, OneHot, Polar, Positional, Ramp, Rate
 from recombine.errors import InvalidValue, reason_of
 from recombine.factors import FactorGrid
 from recombine.metrics.stages import Encode
-from recombine.reproduction.explorer import KeptDecoder
-from recombine.store import Run
-from recombine.tasks import ArrayTask
 
-Trained = Run | KeptDecoder
-"""A trained decoder whose spec says everything else."""
 KNOWN = (Bump, OneHot, Rate, Ramp, Positional, Polar, Circular)
 """Encodings that the page computes (`script/grid.js`)."""
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A module on the CPU in evaluation mode, a copy of the user's."""
+class PageDecoder(Subject):
+    """A subject whose module is a copy on the CPU, in float32 and evaluation mode."""
 
-    name: str
-    module: nn.Module
-    grid: FactorGrid
-    encoding: Encode | Encoding | None
-    held_out: Tensor
-    targets: Tensor | np.ndarray | TargetFunction | None
-    background: float
-    data: ArrayTask | None = None
-    """The images that are the right outputs, where they are a user's own."""
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def present(self) -> Tensor | None:
-        """Which combinations have an image; none where all have."""
-        return None if self.data is None or bool(self.data.present.all()) else self.data.present
-
-    @property
-    def unseen(self) -> Tensor:
-        """Combinations that are not trained on: held out, or without an image."""
-        return self.held_out if self.present is None else self.held_out | ~self.present
+    @classmethod
+    def of(cls, decoder: Any, *args: Any, **settings: Any) -> Self:
+        """As `Subject.of`."""
+        subject = super().of(decoder, *args, **settings)
+        module = uncompiled(subject.module)
+        refuse_unfinished(module)
+        try:
+            return replace(subject, module=copy.deepcopy(module).cpu().float().eval())
+        except Exception as error:  # hooks and handles that cannot be copied
+            allowed = f"a module that can be copied ({reason_of(error)})"
+            raise InvalidValue("module", subject.name, allowed) from error
 
     @property
     def levels(self) -> dict[str, list[str]]:
-        """Names of the values of factors that are texts."""
+        """Names of the values of factors whose values are strings."""
         levels = {} if self.data is None else self.data.levels
         return {name: list(texts) for name, texts in levels.items() if all(isinstance(text, str) for text in texts)}
 
     def inputs(self, values: Tensor) -> Tensor:
         """The module's inputs for rows of factor values."""
-        inputs = encode_values(values, self.encoding, self.grid)
+        inputs = super().inputs(values)
         return inputs.float() if inputs.is_floating_point() else inputs
 
     @cached_property
@@ -106,21 +81,22 @@ class Subject:
         return rows.float()
 
 
-def subjects_of(given: Any, **settings: Any) -> list[Subject]:
-    """The subjects of a module or a run, of several, or of several by name."""
-    if isinstance(given, Mapping):
-        named = list(given.items())
-    else:
-        named = [(_default_name(part), part) for part in parts_of(given)]
-    if not named:
+def page_decoders(given: Any, **settings: Any) -> list[PageDecoder]:
+    """The decoders of a module or a run, of several, or of several by name, all on one grid."""
+    parts = parts_of(given)
+    if not parts:
         raise InvalidValue("module", given, "at least one module or run")
-    subjects = [_of_run(name, part, settings) if isinstance(part, Trained) else _of_module(name, part, settings)
-                for name, part in _distinct(named)]  # fmt: skip
-    for subject in subjects[1:]:
-        if subject.grid != subjects[0].grid:
-            allowed = f"runs on one grid: {subjects[0].name} has {subjects[0].grid.shape} {subjects[0].grid.names}"
-            raise InvalidValue("module", subject.name, allowed)
-    return subjects
+    names = list(given) if isinstance(given, Mapping) else [_default_name(part) for part in parts]
+    distinct = [
+        name if names.count(name) == 1 else f"{name} · {names[: k + 1].count(name)}" for k, name in enumerate(names)
+    ]
+    decoders = [PageDecoder.of(part, name=name, **settings) for name, part in zip(distinct, parts, strict=True)]
+    first = decoders[0]
+    for own in decoders:
+        if own.grid != first.grid:
+            allowed = f"runs on one grid: {first.name} has {first.grid.shape} {first.grid.names}"
+            raise InvalidValue("module", own.name, allowed)
+    return decoders
 
 
 def parts_of(given: Any) -> list[Any]:
@@ -131,69 +107,14 @@ def parts_of(given: Any) -> list[Any]:
 
 
 def _default_name(part: Any) -> str:
-    if isinstance(part, Trained):
-        spec = part.spec
-        return f"{spec.decoder} · {spec.task.encoding}" + (" · isolated factors" if spec.task.isolated else "")
-    return type(part).__name__
-
-
-def _distinct(named: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """The same, with names that occur more than once numbered."""
-    names = [name for name, _ in named]
-    return [
-        (name if names.count(name) == 1 else f"{name} · {names[: k + 1].count(name)}", part)
-        for k, (name, part) in enumerate(named)
-    ]
-
-
-def _of_run(name: str, run: Trained, settings: Mapping[str, Any]) -> Subject:
-    for field_name, value in settings.items():
-        if value is not None:
-            raise InvalidValue(field_name, value, "left out for a stored run, whose spec says it")
-    task = run.spec.task
-    if task.direction != "decode":
-        raise InvalidValue("module", name, "a run that decodes")
-    data = task if isinstance(task, ArrayTask) else None
-    module = run.module().cpu()
-    return Subject(name, module, task.grid, task.encoding, task.held_out, task.render, task.background, data)
-
-
-def _of_module(name: str, module: Any, settings: Mapping[str, Any]) -> Subject:
-    if not isinstance(module, nn.Module):
-        raise InvalidValue("module", module, "a torch.nn.Module or a finished run")
-    own = uncompiled(module)
-    refuse_unfinished(own)
-    if settings["data"] is not None:
-        return _on_data(name, _copied(own, name), settings)
-    grid = valid_grid(settings["grid"])
-    encoding = valid_encoding(settings["encode"], grid)
-    mask = holdout_mask(settings["holdout"], grid)
-    targets = valid_targets(settings["targets"], grid)
-    return Subject(name, _copied(own, name), grid, encoding, mask, targets, float(settings["background"] or 0))
-
-
-def _on_data(name: str, module: nn.Module, settings: Mapping[str, Any]) -> Subject:
-    """A module whose grid and right outputs are those of images of the user's own."""
-    for field_name in ("grid", "targets", "background"):
-        if settings[field_name] is not None:
-            raise InvalidValue(field_name, settings[field_name], "left out where data is given, which has its own")
-    data = array_task(settings["data"])
-    grid, encode, held_out, targets, background, _ = own_data(settings["data"], settings["encode"], settings["holdout"])
-    return Subject(name, module, grid, valid_encoding(encode, grid), held_out, targets, background, data)
-
-
-def _copied(module: nn.Module, name: str) -> nn.Module:
-    """A copy on the CPU, in float32 and evaluation mode."""
-    try:
-        return copy.deepcopy(module).cpu().float().eval()
-    except Exception as error:  # hooks and handles that cannot be copied
-        raise InvalidValue("module", name, f"a module that can be copied ({reason_of(error)})") from error
+    is_run = isinstance(part, Trained) and not isinstance(part, nn.Module)
+    return run_name(part.spec) if is_run else type(part).__name__
 
 
 class Encoded(nn.Module):
     """Factor values to outputs: a function of the user's, or an encoding that the page does not know, and a module."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: PageDecoder) -> None:
         super().__init__()
         self.module, self.inputs = subject.module, subject.inputs
 
