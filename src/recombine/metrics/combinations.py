@@ -74,25 +74,9 @@ def nonnegative_superposition(
 ) -> dict[str, Float[Tensor, "*member"]]:
     """Fractions of the outputs explained by kept combinations that share a value with the point, and that share none.
 
-    Parameters
-    ----------
-    signals
-        Outputs over the background at every grid point.
-    basis
-        Memories over the background: the true images, or each member's own outputs; only kept points are used.
-    positions
-        Of the points.
-    held_out
-        True where a point is held out.
-    chosen
-        Points whose outputs are explained; all held-out ones if left out. They must be held out.
-    truth
-        Right outputs over the background.
-
-    Returns
-    -------
-    dict of Tensor
-        One number per member: `matched`, `mismatched`; `truth` and `beyond_truth` where the truth is given.
+    The basis is memories over the background: the true images, or each member's own outputs; only kept points are used.
+    Chosen are the held-out points whose outputs are explained, all if left out. One number per member: `matched`,
+    `mismatched`; `truth` and `beyond_truth` where the true images over the background are given.
     """
     chosen = held_out if chosen is None else chosen
     if not bool(chosen.any()) or bool((chosen & ~held_out).any()):
@@ -197,22 +181,9 @@ def stripe_superposition(
 ) -> dict[str, Float[Tensor, "*member"]]:
     """Fractions of the outputs explained by their own stripes, by the true bump, and by both.
 
-    Parameters
-    ----------
-    signals, truth
-        As for `nonnegative_superposition`.
-    stripes
-        For each factor, the training image over the background of its value alone, at every grid point.
-    chosen
-        Points whose outputs are explained; all if left out.
+    Stripes are, for each factor, the training image over the background of its value alone, at every grid point. One
+    number per member: `stripes`, `bump`, `both`, and the shares `stripe_share` and `bump_share` of `both`.
 
-    Returns
-    -------
-    dict of Tensor
-        One number per member: `stripes`, `bump`, `both`, and the shares `stripe_share` and `bump_share` of `both`.
-
-    Examples
-    --------
     >>> stripes = torch.tensor([[[1.0, 0.0, 0.0]], [[0.0, 1.0, 0.0]]])
     >>> scores = stripe_superposition(2 * stripes[0] + stripes[1], stripes, torch.tensor([[0.0, 0.0, 1.0]]))
     >>> {name: round(score.item(), 6) for name, score in scores.items()}
@@ -238,22 +209,8 @@ def stripe_superposition(
 def nonnegative_weights(
     gram: Float[Tensor, "*problem column column"], products: Float[Tensor, "*problem column"]
 ) -> Float[Tensor, "*problem column"]:
-    """Weights w ≥ 0 that minimise ‖s − A w‖².
+    """Weights w ≥ 0 that minimise ‖s − A w‖², in double precision, from AᵀA and Aᵀs.
 
-    Parameters
-    ----------
-    gram
-        AᵀA.
-    products
-        Aᵀs.
-
-    Returns
-    -------
-    Tensor
-        One weight per problem and column, in double precision.
-
-    Examples
-    --------
     >>> weights = nonnegative_weights(torch.eye(3), torch.tensor([2.0, -1.0, 0.5]))
     >>> [round(weight, 6) for weight in weights.tolist()]
     [2.0, 0.0, 0.5]

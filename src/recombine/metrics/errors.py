@@ -45,22 +45,8 @@ FEWEST = 4
 def squared_error(
     outputs: Float[Tensor, " ..."], targets: Float[Tensor, " point *pixel"]
 ) -> Float[Tensor, "... point"]:
-    """Mean squared error of the output at each point.
+    """Mean squared error of the output at each point, with any member axes of the outputs before the points'.
 
-    Parameters
-    ----------
-    outputs
-        As the targets, with any member axes before the points'.
-    targets
-        Right outputs, one row per point.
-
-    Returns
-    -------
-    Tensor
-        One number per member and point.
-
-    Examples
-    --------
     >>> squared_error(torch.tensor([[1.0, 3.0]]), torch.tensor([[1.0, 1.0]])).tolist()
     [2.0]
     """
@@ -72,21 +58,9 @@ def squared_error(
 def contrast(images: Float[Tensor, "*point channel y x"], background: float = 0.0) -> Float[Tensor, "*point y x"]:
     """How far each pixel of a colour image is from the background: Σ |value − background| over channels.
 
-    Parameters
-    ----------
-    images
-        Colour images.
-    background
-        Value of an empty image, in every channel.
+    A grey image, bright where something is drawn, for `extreme_pixel`, `separate_peaks` and all others that look at
+    grey ones.
 
-    Returns
-    -------
-    Tensor
-        A grey image per image, bright where something is drawn: for `extreme_pixel`, `separate_peaks` and all others
-        that look at grey ones.
-
-    Examples
-    --------
     >>> red_on_white = torch.tensor([[[1.0, 1.0]], [[1.0, 0.0]], [[1.0, 0.25]]])
     >>> contrast(red_on_white, background=1.0).tolist()
     [[0.0, 1.75]]
@@ -95,22 +69,8 @@ def contrast(images: Float[Tensor, "*point channel y x"], background: float = 0.
 
 
 def extreme_pixel(images: Float[Tensor, "*point y x"], polarity: Polarity = "bright") -> Int[Tensor, "*point 2"]:
-    """Column and row of the brightest (or darkest) pixel.
+    """`(column, row)` of the brightest (or darkest) pixel of each image, the first one among equals.
 
-    Parameters
-    ----------
-    images
-        Images of at least one pixel.
-    polarity
-        Which extreme is looked for: bright bumps or dark ones.
-
-    Returns
-    -------
-    Tensor
-        `(column, row)` per image; the first one among equals.
-
-    Examples
-    --------
     >>> extreme_pixel(torch.tensor([[0.0, 0.0, 0.5], [0.0, 1.0, 0.0]])).tolist()
     [1, 1]
     """
@@ -123,22 +83,8 @@ def hits(
     located: Float[Tensor, "*member point axis"] | Int[Tensor, "*member point axis"],
     truth: Float[Tensor, "point axis"],
 ) -> Bool[Tensor, "*member point"]:
-    """Whether every coordinate is within `TOLERANCE` pixels.
+    """Whether every coordinate, such as `extreme_pixel` reads off outputs, is within `TOLERANCE` pixels.
 
-    Parameters
-    ----------
-    located
-        Coordinates read off the outputs, such as `extreme_pixel` gives.
-    truth
-        Right coordinates.
-
-    Returns
-    -------
-    Tensor
-        One truth value per member and point.
-
-    Examples
-    --------
     >>> hits(torch.tensor([[1.0, 4.0], [1.0, 5.0]]), torch.tensor([[2.0, 3.0], [2.0, 3.0]])).tolist()
     [True, False]
     """
@@ -148,24 +94,8 @@ def hits(
 def nearest_values(
     outputs: Float[Tensor, "*member point pixel"], targets: Float[Tensor, "point pixel"], shape: tuple[int, ...]
 ) -> Int[Tensor, "*member point factor"]:
-    """Position of the value that an output shows, factor by factor.
+    """Position of the value that an output shows, factor by factor, from 0; points are in the grid's order.
 
-    Parameters
-    ----------
-    outputs
-        At every point of the grid, in its order.
-    targets
-        Right images at the same points.
-    shape
-        Number of values of each factor.
-
-    Returns
-    -------
-    Tensor
-        From 0 to the number of values less one.
-
-    Examples
-    --------
     >>> targets = torch.eye(6)
     >>> nearest_values(targets, targets, (2, 3)).tolist()
     [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
@@ -191,22 +121,8 @@ def _along(outputs: Tensor, targets: Tensor, energy: Tensor, shape: tuple[int, .
 
 
 def distance_inside(held_out: Bool[Tensor, " point"], shape: tuple[int, ...]) -> Float[Tensor, " point"]:
-    """Distance from each point to the nearest kept one.
+    """Distance from each point of a grid to the nearest kept one: 0 at kept points, infinity if there is none.
 
-    Parameters
-    ----------
-    held_out
-        True where a point is held out, points in the grid's order.
-    shape
-        Number of values of each factor.
-
-    Returns
-    -------
-    Tensor
-        Grid steps; 0 at kept points, infinity everywhere if there is none.
-
-    Examples
-    --------
     >>> distance_inside(torch.tensor([False, True, True, True, False, True]), (6,)).tolist()
     [0.0, 1.0, 2.0, 1.0, 0.0, 1.0]
     """
@@ -227,18 +143,6 @@ def interior(held_out: Bool[Tensor, " point"], shape: tuple[int, ...]) -> Bool[T
     Where that leaves fewer than `FEWEST` points, the largest smaller margin that does not is taken, at last 1: all
     held-out points.
 
-    Parameters
-    ----------
-    held_out, shape
-        As for `distance_inside`.
-
-    Returns
-    -------
-    Tensor
-        True for interior points.
-
-    Examples
-    --------
     >>> held_out = torch.tensor([False, True, True, True, True, True, True, False])
     >>> interior(held_out, (8,)).tolist()
     [False, False, True, True, True, True, False, False]

@@ -29,20 +29,8 @@ from recombine.metrics.registry import Column, Need, Stage, stage_metric
 
 
 def volume_element(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "*point"]:
-    """√det g (Eq. 6, 39): how much a unit cell of factor space is enlarged.
+    """√det g (Eq. 6, 39) at each point: how much a unit cell of factor space is enlarged.
 
-    Parameters
-    ----------
-    metric
-        Metric tensor at every point.
-
-    Returns
-    -------
-    Tensor
-        One number per point, in double precision.
-
-    Examples
-    --------
     >>> volume_element(torch.eye(2) * 3).item()
     3.0
     """
@@ -52,18 +40,8 @@ def volume_element(metric: Float[Tensor, "*point factor factor"]) -> Float[Tenso
 def local_factorization(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "*point"]:
     """1 − |g_ab| / (|g_aa| + |g_bb|) at each point (Eq. 7, 42), averaged over pairs of factors.
 
-    Parameters
-    ----------
-    metric
-        Metric tensor at every point, of at least two factors.
+    A pair of factors that both leave the stage unmoved is left out; NaN where all pairs are.
 
-    Returns
-    -------
-    Tensor
-        One number per point. A pair of factors that both leave the stage unmoved is left out; NaN where all pairs are.
-
-    Examples
-    --------
     >>> local_factorization(torch.eye(2)).item(), local_factorization(torch.ones(2, 2)).item()
     (1.0, 0.5)
     """
@@ -78,19 +56,8 @@ def local_factorization(metric: Float[Tensor, "*point factor factor"]) -> Float[
 def cross_terms(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "*point"]:
     """|g_ab| / √(g_aa g_bb) at each point, averaged over pairs of factors.
 
-    Parameters
-    ----------
-    metric
-        Metric tensor at every point, of at least two factors.
+    A pair of which one factor leaves the stage unmoved is left out; NaN where all pairs are.
 
-    Returns
-    -------
-    Tensor
-        One number per point, in double precision. A pair of which one factor leaves the stage unmoved is left out; NaN
-        where all pairs are.
-
-    Examples
-    --------
     >>> cross_terms(torch.eye(2)).item(), cross_terms(torch.tensor([[9.0, 3.0], [3.0, 1.0]])).item()
     (0.0, 1.0)
     """

@@ -90,24 +90,8 @@ def family_kernels(
     columns: Float[Tensor, "column factor"],
     widths: Sequence[float] = FAMILY_WIDTHS,
 ) -> Float[Tensor, "candidate row column"]:
-    """A family's kernels between points, for each profile and width.
+    """A family's kernels between points in grid steps: for each width of the first profile, then of the second.
 
-    Parameters
-    ----------
-    family
-        One of `FAMILIES`.
-    rows, columns
-        Positions of the points, in grid steps.
-    widths
-        In grid steps.
-
-    Returns
-    -------
-    Tensor
-        One matrix for each width of the first profile, then of the second.
-
-    Examples
-    --------
     >>> here, there = torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, 9.0], [9.0, 9.0]])
     >>> family_kernels("or", here, there, [0.35])[0].tolist()
     [[1.0, 0.0]]
@@ -128,25 +112,8 @@ def kernel_families(
 ) -> FamilyAgreement:
     """Agreement of the held-out × kept block of a Gram matrix with each family of kernels.
 
-    Parameters
-    ----------
-    gram
-        Similarities over the grid's points, as `gram_matrix` gives (distances with a minus sign).
-    shape
-        Number of values of each factor.
-    held_out
-        True where a point is held out; kept points are the block's columns.
-    rows
-        Held-out points that are the block's rows, such as the interior; all if left out.
-    widths
-        From which every family chooses, in grid steps.
-    standardised
-        Whether each row is brought to mean 0 and spread 1.
-
-    Returns
-    -------
-    FamilyAgreement
-        Correlations and widths by family, and the p-value of `or`.
+    Similarities are as `gram_matrix` gives them, distances with a minus sign. Rows may be some of the held-out points,
+    such as the interior. Every family chooses from the same widths; `standardised` rows have mean 0 and spread 1.
     """
     rows = held_out if rows is None else rows
     if not bool(rows.any()) or bool((rows & ~held_out).any()):

@@ -47,27 +47,11 @@ def gram_matrix(
     dark: bool = False,
     threshold: float | None = None,
 ) -> Float[Tensor, "*member point point"]:
-    """Similarity (or distance) of the outputs at every pair of points.
+    """Similarity (or distance) of the outputs at every pair of points, in double precision.
 
-    Parameters
-    ----------
-    outputs
-        Flattened outputs.
-    kernel
-        `cosine`, `l2` or `overlap`.
-    dark
-        Whether bumps are dark on white, for `overlap`.
-    threshold
-        For `overlap`, the share of the bump's height, above 0 and at most 1, that a pixel must be over (for dark bumps:
-        under) the background; the scripts' if left out, about 0.7.
+    For `overlap`, bumps are bright or `dark` on white, and the threshold is the share of the bump's height, above 0 and
+    at most 1, that a pixel must be over (for dark bumps: under) the background; the scripts' if left out, about 0.7.
 
-    Returns
-    -------
-    Tensor
-        One matrix per member, in double precision.
-
-    Examples
-    --------
     >>> gram_matrix(torch.tensor([[2.0, 0.0], [0.0, 3.0]])).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
@@ -105,24 +89,8 @@ THEORIES: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
 def theoretical_kernel(
     name: str, rows: Float[Tensor, "row factor"], columns: Float[Tensor, "column factor"], width: float = 1.0
 ) -> Float[Tensor, "row column"]:
-    """A kernel between points.
+    """One of `THEORIES` between points, for bumps of a width in grid spacings; rows sum to 1, or to 0 without likeness.
 
-    Parameters
-    ----------
-    name
-        One of `THEORIES`.
-    rows, columns
-        Positions of the points.
-    width
-        Of the bumps, in grid spacings.
-
-    Returns
-    -------
-    Tensor
-        A matrix whose rows sum to 1, or to 0 where nothing is alike.
-
-    Examples
-    --------
     >>> points = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     >>> theoretical_kernel("binary", points[:1], points).tolist()
     [[0.5, 0.5, 0.0]]
@@ -160,24 +128,7 @@ def kernel_agreement(
     *,
     permutations: int = PERMUTATIONS,
 ) -> KernelAgreement:
-    """Agreement of the held-out × kept block of a Gram matrix with every theoretical kernel.
-
-    Parameters
-    ----------
-    gram
-        Gram matrix over the grid's points.
-    positions
-        Of the points, in grid spacings.
-    held_out
-        True where a point is held out; some must be and some must not.
-    permutations
-        Of the test; none gives p = 1.
-
-    Returns
-    -------
-    KernelAgreement
-        Correlations by the kernel's name, and the p-value of the binary one.
-    """
+    """Agreement of the held-out × kept block of a Gram matrix with every theoretical kernel; positions in spacings."""
     if not bool(held_out.any()) or bool(held_out.all()):
         raise InvalidValue("held_out", f"{int(held_out.sum())} points", "a mask with points on both sides")
     rows, columns = positions[held_out].double(), positions[~held_out].double()
@@ -216,20 +167,8 @@ def block_contrast(
 ) -> Float[Tensor, "*member"]:
     """Mean similarity of pairs that share a factor value minus that of pairs that share none, over the spread.
 
-    Parameters
-    ----------
-    gram
-        Gram matrix over the grid's points.
-    positions
-        Of the points.
-    held_out
-        True where a point is held out: only pairs of a held-out and a kept point count (the OOD × ID block, whose own
-        spread it is then). All pairs of different points if left out.
-
-    Returns
-    -------
-    Tensor
-        One number per member; NaN where no pair shares a value, or all do.
+    With `held_out`, only pairs of a held-out and a kept point count (the OOD × ID block, whose own spread it is then);
+    all pairs of different points without. NaN where no pair shares a value, or all do.
     """
     shares = _equal(positions, positions).any(dim=-1)
     if held_out is None:

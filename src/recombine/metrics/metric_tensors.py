@@ -41,25 +41,12 @@ def metric_tensor(
     memory: int = MEMORY,
     repeated: bool = False,
 ) -> dict[str, Float[Tensor, "... point factor factor"]]:
-    """Every stage's exact metric tensor at every point.
+    """Every stage's exact metric tensor `(*member, point, factor, factor)` at every point, by the stage's name.
 
     The network runs once, with one tangent per factor carried along by `vmap`; only products of tangents are kept.
+    `repeated` runs every point once per factor in a plain batch instead: slower, but possible for modules that cannot
+    be batched over tangents. Other arguments are those of `recombine.metrics.features`.
 
-    Parameters
-    ----------
-    reader, points, members, memory
-        As for `recombine.metrics.features`.
-    repeated
-        Run every point once per factor in a plain batch instead of `vmap`: slower, but possible for modules that
-        cannot be batched over tangents.
-
-    Returns
-    -------
-    dict of Tensor
-        `(*member, point, factor, factor)` by the stage's name.
-
-    Examples
-    --------
     >>> doubled = lambda values, tap: tap("output", 2 * values)
     >>> metric_tensor(doubled, torch.zeros(1, 2))["output"].tolist()
     [[[4.0, 0.0], [0.0, 4.0]]]
@@ -143,24 +130,10 @@ def _unit_tangents(points: Tensor) -> Tensor:
 def finite_difference_metric(
     activations: Float[Tensor, "... point feature"], shape: tuple[int, ...], spacing: tuple[float, ...] | None = None
 ) -> Float[Tensor, "... point factor factor"]:
-    """The metric tensor by differences between neighbouring grid points.
+    """The metric tensor by differences between neighbouring grid points, `(*member, point, factor, factor)`.
 
-    Parameters
-    ----------
-    activations
-        A stage's activations, points in the grid's order.
-    shape
-        Number of values of each factor, at least 2.
-    spacing
-        Distance between neighbouring values of each factor; 1 by default.
+    Each factor has at least 2 values; their spacing is 1 by default.
 
-    Returns
-    -------
-    Tensor
-        `(*member, point, factor, factor)`.
-
-    Examples
-    --------
     >>> line = torch.arange(3.0)[:, None]
     >>> finite_difference_metric(line, (3,), (0.5,)).flatten().tolist()
     [4.0, 4.0, 4.0]

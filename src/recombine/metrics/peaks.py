@@ -43,22 +43,10 @@ IMAGES_AT_ONCE = 2**14
 
 
 def separate_peaks(signals: Float[Tensor, "*image y x"], *, dark: bool = False) -> Bool[Tensor, "*image y x"]:
-    """Where images have peaks.
+    """Where images over the background, with bumps of height 1, have peaks; an image with NaN has none.
 
-    Parameters
-    ----------
-    signals
-        Images over the background, with bumps of height 1.
-    dark
-        Whether bumps are dark on white, so that signals are negative.
+    `dark` bumps on white make signals negative.
 
-    Returns
-    -------
-    Tensor
-        True at peaks; an image with NaN has none.
-
-    Examples
-    --------
     >>> separate_peaks(torch.tensor([[0.0, 0.5, 0.0, 0.1, 0.4, 1.0, 0.7]])).int().tolist()
     [[0, 1, 0, 0, 0, 1, 0]]
     """
@@ -95,22 +83,8 @@ def peak_scores(
 ) -> dict[str, Float[Tensor, "*member"]]:
     """How many peaks outputs have, and how many of these lie in the true row or column.
 
-    Parameters
-    ----------
-    signals
-        Outputs over the background.
-    positions
-        Column and row, in pixels, of each point's true bump.
-    chosen
-        Points whose outputs count; all if left out.
-    dark
-        As for `separate_peaks`.
-
-    Returns
-    -------
-    dict of Tensor
-        One number per member: `several`, `count`, `centred`, `aligned`, `aligned_chance`, `away_aligned` and
-        `away_chance`.
+    Positions are column and row, in pixels, of each point's true bump. One number per member, over the chosen points or
+    all: `several`, `count`, `centred`, `aligned`, `aligned_chance`, `away_aligned` and `away_chance`.
     """
     if chosen is not None:
         signals, positions = signals[..., chosen, :, :], positions[chosen]

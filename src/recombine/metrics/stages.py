@@ -45,19 +45,8 @@ class _Walk(nn.Module):
 def ensemble_reader(decoder: nn.Module, weights: Mapping[str, Tensor], encode: Encode) -> Reader:
     """A reader of all members of an ensemble at once; one alone is run as it is, without `vmap`.
 
-    Parameters
-    ----------
-    decoder
-        A chain of named stages, for its structure.
-    weights
-        Named as the decoder's parameters, each with a leading member axis.
-    encode
-        Maps rows of factor values to the decoder's inputs.
-
-    Returns
-    -------
-    Reader
-        Hands out `input` and the decoder's stages, with one member axis.
+    It hands out `input`, which `encode` makes of factor values, and the decoder's stages, with one member axis. Weights
+    are named as the decoder's parameters, each with a leading member axis.
     """
     walk = _Walk(decoder)
     stacked = {f"decoder.{name}": weight for name, weight in weights.items()}
@@ -123,26 +112,11 @@ def stage_sizes(reader: Reader, points: Float[Tensor, "point factor"], members: 
 def features(
     reader: Reader, points: Float[Tensor, "point factor"], *, members: int = 0, memory: int = MEMORY
 ) -> Iterator[tuple[str, Tensor]]:
-    """Each stage's `(*member, point, feature)`, one after the other.
+    """Each stage's name and `(*member, point, feature)` activations, one after the other.
 
-    As many stages are kept at a time as fit into half of the budget (at least one); the network runs again for the
-    next ones. Points go through in chunks that fit the other half.
-
-    Parameters
-    ----------
-    reader
-        Runs the network and hands out its stages.
-    points
-        Factor values, one row per point.
-    members
-        Number of member axes before the points' in every activation.
-    memory
-        Bytes that may be kept at a time.
-
-    Yields
-    ------
-    tuple of str and Tensor
-        Name and activations of a stage.
+    As many stages are kept at a time as fit into half of the budget in bytes (at least one); the network runs again for
+    the next ones. Points go through in chunks that fit the other half. `members` is the number of member axes before
+    the points' in every activation.
     """
     sizes = stage_sizes(reader, points, members)
     size = memory // 2 // (4 * sum(sizes.values()))

@@ -36,22 +36,8 @@ def averaged_codes(
 ) -> list[Float[Tensor, "point code"]]:
     """For each factor, the codes with that factor kept and every other one replaced by its mean over training.
 
-    Parameters
-    ----------
-    codes
-        Codes of some points, one block per factor.
-    sizes
-        Lengths of the blocks.
-    training
-        Codes of the training data.
+    `sizes` are the lengths of the factors' blocks of codes.
 
-    Returns
-    -------
-    list of Tensor
-        Codes of the same points, one tensor per factor.
-
-    Examples
-    --------
     >>> averaged_codes(torch.ones(1, 2), [1, 1], torch.zeros(3, 2))
     [tensor([[1., 0.]]), tensor([[0., 1.]])]
     """
@@ -73,20 +59,7 @@ def averaged_prediction(
     sizes: Sequence[int],
     training: Float[Tensor, "row code"],
 ) -> Tensor:
-    """Σ over factors of the network's signal for that factor with the others averaged.
-
-    Parameters
-    ----------
-    signal
-        Maps codes to the network's outputs over the background.
-    codes, sizes, training
-        As for `averaged_codes`.
-
-    Returns
-    -------
-    Tensor
-        As what `signal` returns.
-    """
+    """Σ over factors of the network's signal, its output over the background, with the others' codes averaged."""
     return torch.stack([signal(part) for part in averaged_codes(codes, sizes, training)]).sum(dim=0)
 
 
@@ -95,20 +68,6 @@ def explained_variance(
 ) -> Float[Tensor, "*member"]:
     """Fraction of the signals' variance that the prediction explains, at its best scale.
 
-    Parameters
-    ----------
-    signals
-        Outputs over the background.
-    prediction
-        Of the same points and pixels.
-
-    Returns
-    -------
-    Tensor
-        One number per member.
-
-    Examples
-    --------
     >>> signals = torch.tensor([[0.0, 1.0], [2.0, 0.0]])
     >>> explained_variance(signals, 3 * signals).item()
     1.0
@@ -131,24 +90,9 @@ def superposition_scores(
 ) -> dict[str, Float[Tensor, "*member"]]:
     """Fractions of the held-out outputs' variance explained by each prediction, and by its null.
 
-    Parameters
-    ----------
-    signals
-        Outputs over the background at every grid point.
-    positions
-        Of the points.
-    held_out
-        True where a point is held out.
-    truth
-        Right outputs over the background, at every grid point.
-    averaged
-        The averaged prediction for held-out points.
-
-    Returns
-    -------
-    dict of Tensor
-        One number per member: `memorised` and `memorised_null`; `averaged`, `averaged_null` and `truth` where these
-        are given.
+    Signals are outputs over the background at every grid point, as is the truth; the averaged prediction is of held-out
+    points alone. One number per member: `memorised` and `memorised_null`; `averaged`, `averaged_null` and `truth` where
+    these are given.
     """
     outputs = signals[..., held_out, :]
     shares = positions[held_out][:, None, :] == positions[~held_out][None, :, :]

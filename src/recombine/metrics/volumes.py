@@ -35,20 +35,8 @@ FLOORED = f"of log10 volume, floored at {FLOOR:g}"
 
 
 def log_volume(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "*point"]:
-    """log10 of the volume element, floored.
+    """log10 of the volume element at each point, at least that of `FLOOR`.
 
-    Parameters
-    ----------
-    metric
-        Metric tensor at every point.
-
-    Returns
-    -------
-    Tensor
-        One number per point, at least log10 of `FLOOR`.
-
-    Examples
-    --------
     >>> log_volume(torch.stack([torch.eye(2) * 100, torch.zeros(2, 2)])).tolist()
     [2.0, -8.0]
     """
@@ -58,24 +46,8 @@ def log_volume(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "
 def roughness(
     values: Float[Tensor, "*member point"], shape: tuple[int, ...], region: Bool[Tensor, " point"] | None = None
 ) -> Float[Tensor, "*member"]:
-    """Median absolute Laplacian of a map over inner points.
+    """Median absolute Laplacian of a map over a grid, over its inner points in a region; NaN where there is none.
 
-    Parameters
-    ----------
-    values
-        A number at every grid point, in the grid's order.
-    shape
-        Number of values of each factor.
-    region
-        True at the points that count; all by default.
-
-    Returns
-    -------
-    Tensor
-        One number per member; NaN where no inner point counts.
-
-    Examples
-    --------
     >>> roughness(torch.tensor([0.0, 1.0, 4.0, 9.0, 17.0]), (5,)).item()
     2.0
     """

@@ -76,26 +76,8 @@ def learnt_complexity(
 ) -> RegionRanks:
     """Ranks of each pixel of networks' outputs, or of the target, on all, kept and held-out points.
 
-    Parameters
-    ----------
-    outputs
-        Images over the grid's points, in its order.
-    shape
-        Number of values of each factor.
-    held_out
-        Points that networks were not trained on.
-    epsilon
-        Largest relative error of a sum of products.
-    largest
-        Largest rank to try.
+    A sum of products may have a relative error of ε; ranks up to the largest are tried.
 
-    Returns
-    -------
-    RegionRanks
-        Ranks by pixel, their distribution and mean by energy.
-
-    Examples
-    --------
     >>> x, y = torch.meshgrid(torch.arange(1.0, 6.0), torch.arange(1.0, 7.0), indexing="ij")
     >>> held_out = ((x > 3) & (y > 3)).flatten()
     >>> superposed = torch.where(held_out, (x + y).flatten(), (x * y).flatten())[:, None]
@@ -118,22 +100,6 @@ def pixel_ranks(
 ) -> PixelRanks:
     """Ranks of each pixel of some images on some points of the grid.
 
-    Parameters
-    ----------
-    images
-        Over the grid's points, in its order.
-    points
-        The points that count; at least one.
-    shape, epsilon, largest
-        As for `learnt_complexity`.
-
-    Returns
-    -------
-    PixelRanks
-        One per member and pixel.
-
-    Examples
-    --------
     >>> x, y = torch.meshgrid(torch.arange(1.0, 4.0), torch.arange(1.0, 5.0), indexing="ij")
     >>> pixel_ranks((x + y).reshape(-1, 1), (3, 4), torch.ones(12, dtype=torch.bool), 1e-6).rank.tolist()
     [2]

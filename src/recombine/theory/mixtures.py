@@ -74,28 +74,10 @@ def mixture_of_products(
     divergence: Divergence = "kl",
     restarts: int = RESTARTS,
 ) -> MixtureOfProducts:
-    """The nearest mixture of `rank` products that was found for each distribution.
+    """The nearest mixture of `rank` products that was found, of several starts, for each distribution over a grid.
 
-    Parameters
-    ----------
-    probabilities
-        Over the grid's points, in its order.
-    shape
-        Number of values of each factor.
-    rank
-        Products in the mixture.
-    divergence
-        Kullback–Leibler (`kl`) or total variation (`tv`).
-    restarts
-        Starts of which the best is kept.
+    The divergence is Kullback–Leibler (`kl`) or total variation (`tv`).
 
-    Returns
-    -------
-    MixtureOfProducts
-        One per distribution of the batch.
-
-    Examples
-    --------
     >>> same = torch.eye(2).flatten() / 2
     >>> [round(mixture_of_products(same, (2, 2), rank).divergence.item(), 4) for rank in (1, 2)]
     [0.6931, 0.0]
@@ -126,24 +108,8 @@ def mixture_rank(
     largest: int = 8,
     restarts: int = RESTARTS,
 ) -> Int[Tensor, "*batch"]:
-    """The least number of products whose mixture is within ε of a distribution (Eq. 20).
+    """The least number of products whose mixture is within ε of a distribution (Eq. 20); −1 if larger than `largest`.
 
-    Parameters
-    ----------
-    probabilities, shape, divergence, restarts
-        As for `mixture_of_products`.
-    epsilon
-        Largest divergence.
-    largest
-        Largest rank to try.
-
-    Returns
-    -------
-    Tensor
-        Of each distribution; −1 where it is larger than `largest`.
-
-    Examples
-    --------
     >>> mixture_rank(torch.eye(3).flatten() / 3, (3, 3), 0.01).item()
     3
     """

@@ -84,28 +84,10 @@ def cp_decomposition(
     mask: Bool[Tensor, " point"] | None = None,
     restarts: int = RESTARTS,
 ) -> CPDecomposition:
-    """The best sum of `rank` products that was found for each grid of values.
+    """The best sum of `rank` products that was found, of several starts, for each grid of values.
 
-    Parameters
-    ----------
-    values
-        Over the grid's points, in its order.
-    shape
-        Number of values of each factor.
-    rank
-        Products in the sum.
-    mask
-        Entries that count; all by default.
-    restarts
-        Starts of which the best is kept; a problem that is solved exactly starts no more.
+    The mask says which entries count.
 
-    Returns
-    -------
-    CPDecomposition
-        One per problem of the batch.
-
-    Examples
-    --------
     >>> x, y = torch.meshgrid(torch.arange(3.0), torch.arange(4.0), indexing="ij")
     >>> [round(cp_decomposition((x + y).flatten(), (3, 4), rank).error.item(), 3) for rank in (1, 2)]
     [0.112, 0.0]
@@ -167,24 +149,8 @@ def epsilon_rank(
     mask: Bool[Tensor, " point"] | None = None,
     restarts: int = RESTARTS,
 ) -> Int[Tensor, "*batch"]:
-    """The least number of products with a relative error of at most ε (Eq. 17).
+    """The least number of products with a relative error of at most ε (Eq. 17); −1 where it is larger than `largest`.
 
-    Parameters
-    ----------
-    values, shape, mask, restarts
-        As for `cp_decomposition`.
-    epsilon
-        Largest relative error.
-    largest
-        Largest rank to try.
-
-    Returns
-    -------
-    Tensor
-        Of each problem; −1 where it is larger than `largest`.
-
-    Examples
-    --------
     >>> x, y = torch.meshgrid(torch.arange(5.0), torch.arange(5.0), indexing="ij")
     >>> epsilon_rank(torch.stack([x * y, x + y, (x - y).abs()]).flatten(1), (5, 5), 0.1).tolist()
     [1, 2, 3]
@@ -204,20 +170,8 @@ def exact_rank(
     mask: Bool[Tensor, " point"] | None = None,
     restarts: int = 2 * RESTARTS,
 ) -> Int[Tensor, "*batch"]:
-    """The number of products that a function is a sum of (Eq. 16).
+    """The number of products that a function is a sum of (Eq. 16); −1 where it is larger than `largest`.
 
-    Parameters
-    ----------
-    values, shape, largest, mask, restarts
-        As for `epsilon_rank`.
-
-    Returns
-    -------
-    Tensor
-        Of each problem; −1 where it is larger than `largest`.
-
-    Examples
-    --------
     >>> exact_rank(torch.eye(4).flatten(), (4, 4)).item()
     4
     """
@@ -277,22 +231,8 @@ def kernel_decomposition(
 ) -> CPDecomposition:
     """The best sum of `rank` products of single-factor kernels (Eq. 30).
 
-    Parameters
-    ----------
-    gram
-        Gram matrix over the grid's points, in its order.
-    shape
-        Number of values of each factor.
-    rank
-        Products in the sum.
+    Its factors are the kernels k_i, flat over pairs (x_i, x_i′).
 
-    Returns
-    -------
-    CPDecomposition
-        Its factors are the kernels k_i, flat over pairs (x_i, x_i′).
-
-    Examples
-    --------
     >>> additive = torch.kron(torch.eye(2), torch.ones(3, 3)) + torch.kron(torch.ones(2, 2), torch.eye(3))
     >>> [round(kernel_decomposition(additive, (2, 3), rank).error.item(), 2) for rank in (1, 2)]
     [0.21, 0.0]
@@ -308,22 +248,8 @@ def kernel_rank(
     largest: int = 8,
     restarts: int = RESTARTS,
 ) -> Int[Tensor, "*member"]:
-    """The least number of products of single-factor kernels that sum to a kernel (Eq. 31).
+    """The least number of products of single-factor kernels that sum to a kernel (Eq. 31); −1 if larger than `largest`.
 
-    Parameters
-    ----------
-    gram, shape
-        As for `kernel_decomposition`.
-    largest, restarts
-        As for `epsilon_rank`.
-
-    Returns
-    -------
-    Tensor
-        One number per member; −1 where it is larger than `largest`.
-
-    Examples
-    --------
     >>> same_x, same_y = torch.kron(torch.eye(3), torch.ones(4, 4)), torch.kron(torch.ones(3, 3), torch.eye(4))
     >>> kernel_rank(torch.stack([same_x * same_y, same_x + same_y]), (3, 4)).tolist()
     [1, 2]
