@@ -124,5 +124,5 @@ def test_scores_against_loops():
 def test_images_in_parts(monkeypatch):
     signals = noise(3, 5, 8, 8)
     together = separate_peaks(signals)
-    monkeypatch.setattr("recombine.metrics.peaks.IMAGES_AT_ONCE", 4)
+    monkeypatch.setattr("recombine.metrics.errors.IMAGES_AT_ONCE", 4)
     assert torch.equal(together, separate_peaks(signals))

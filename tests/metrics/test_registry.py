@@ -9,8 +9,17 @@ from recombine.diagnosis.drawing import profile_figure
 from recombine.errors import InvalidValue
 from recombine.factors import Factor, FactorGrid
 from recombine.metrics import ensemble_reader, metric_tensor
-from recombine.metrics.profile import read_stages, stage_profile
-from recombine.metrics.registry import STAGE_METRICS, Column, Need, Stage, StageMetric, stage_metric, versions
+from recombine.metrics.registry import (
+    STAGE_METRICS,
+    Column,
+    Need,
+    Stage,
+    StageMetric,
+    read_stages,
+    stage_metric,
+    stage_profile,
+    versions,
+)
 from recombine.papers import DEFAULT
 from recombine.reproduction.measuring import Batch, stage_dims, tabulate
 from recombine.reproduction.measuring import stage_profile as study_profile

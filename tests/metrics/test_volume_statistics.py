@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from recombine.metrics import log_volume
-from recombine.metrics.volumes import FLOOR
+from recombine.metrics.geometry import FLOOR
 from tests.metrics.comparison import columns_of, stage_over
 
 

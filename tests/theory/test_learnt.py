@@ -5,8 +5,7 @@ import torch
 
 from recombine.errors import InvalidValue
 from recombine.tasks import BumpTask
-from recombine.theory.learnt import learnt_complexity, pixel_ranks
-from recombine.theory.ranks import MORE
+from recombine.theory.ranks import MORE, learnt_complexity, pixel_ranks
 from tests.theory.planted import planted
 
 SHAPE = (8, 9)

@@ -16,8 +16,7 @@ from recombine.encodings import ENCODINGS, Encoding
 from recombine.errors import InvalidValue, listed
 from recombine.factors import FORMS, TURN, Factor, FactorGrid, Form
 from recombine.holdouts import HOLDOUTS, Holdout
-from recombine.metrics.profile import usual_metrics
-from recombine.metrics.registry import STAGE_METRICS, Need
+from recombine.metrics.registry import STAGE_METRICS, Need, usual_metrics
 from recombine.metrics.sampling import points_at
 from recombine.metrics.stages import Encode
 from recombine.tasks import ArrayTask

@@ -1,8 +1,7 @@
 """Measurements: noun in, number out; no plotting, no training."""
 
 # Columns are in the order in which metrics are registered, which is that of these modules.
-from recombine.metrics import geometry, probes, ranks, volumes, tuning, theory_metrics  # noqa: F401  # isort: skip
-from recombine.metrics.combinations import nonnegative_superposition, nonnegative_weights, stripe_superposition
+from recombine.metrics import geometry, probes, ranks, tuning, theory_metrics  # noqa: F401  # isort: skip
 from recombine.metrics.errors import (
     contrast,
     distance_inside,
@@ -10,6 +9,8 @@ from recombine.metrics.errors import (
     hits,
     interior,
     nearest_values,
+    peak_scores,
+    separate_peaks,
     squared_error,
 )
 from recombine.metrics.factorization import (
@@ -17,17 +18,18 @@ from recombine.metrics.factorization import (
     landmarks,
     partial_factorization,
 )
-from recombine.metrics.geometry import cross_terms, local_factorization, volume_element
-from recombine.metrics.kernel_families import FamilyAgreement, family_kernels, kernel_families
-from recombine.metrics.kernels import (
+from recombine.metrics.geometry import cross_terms, local_factorization, log_volume, roughness, volume_element
+from recombine.metrics.gram_matrices import (
+    FamilyAgreement,
     KernelAgreement,
     block_contrast,
+    family_kernels,
     gram_matrix,
     kernel_agreement,
+    kernel_families,
     theoretical_kernel,
 )
 from recombine.metrics.metric_tensors import finite_difference_metric, metric_tensor
-from recombine.metrics.peaks import peak_scores, separate_peaks
 from recombine.metrics.probes import LinearProbe
 from recombine.metrics.ranks import effective_rank, matrix_effective_rank, schmidt_spectrum
 from recombine.metrics.stages import Reader, Tap, ensemble_reader, features
@@ -35,6 +37,9 @@ from recombine.metrics.superposition import (
     averaged_codes,
     averaged_prediction,
     explained_variance,
+    nonnegative_superposition,
+    nonnegative_weights,
+    stripe_superposition,
     superposition_scores,
 )
 from recombine.metrics.tuning import (
@@ -46,7 +51,6 @@ from recombine.metrics.tuning import (
     mean_band_index,
     neuron_tuning,
 )
-from recombine.metrics.volumes import log_volume, roughness
 
 __all__ = [
     "Band",

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from recombine.metrics.kernels import gram_matrix
+from recombine.metrics.gram_matrices import gram_matrix
 from recombine.metrics.registry import Column, Need, Stage, stage_metric
 from recombine.theory.projections import refuse_not_finite
 
