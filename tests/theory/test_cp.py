@@ -41,7 +41,6 @@ def test_with_holes_every_planted_sum_is_found_and_fills_them(shape, rank, count
     values, mask = planted(shape, rank, count, seed=1), holed(shape)
     spoilt = torch.where(mask, values, 1e6)  # what is not counted may be anything
     solved = cp_decomposition(spoilt, shape, rank, mask=mask, restarts=12)
-    assert solved.converged.all()
     assert (solved.error < SOLVED).all()
     assert torch.allclose(solved.values, values, atol=1e-3)
 

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -223,9 +224,7 @@ def _drawn(grid: FactorGrid, shape: tuple[int, ...], generator: torch.Generator,
 
 def _sub_grid(grid: FactorGrid, steps: Sequence[Tensor]) -> SubGrid:
     """The combinations of these values of each factor."""
-    indices = torch.zeros(1, dtype=torch.int64)
-    for factor, own in zip(grid.factors, steps, strict=True):
-        indices = (indices[:, None] * factor.count + own).flatten()
+    indices = torch.from_numpy(np.ravel_multi_index(np.ix_(*(own.numpy() for own in steps)), grid.shape).flatten())
     thinned = (ThinnedFactor.thinned(factor, own) for factor, own in zip(grid.factors, steps, strict=True))
     return SubGrid(FactorGrid(tuple(thinned)), indices)
 
@@ -267,11 +266,7 @@ def points_at(grid: FactorGrid, indices: Tensor | None) -> Float[Tensor, "point 
 
 def steps_at(grid: FactorGrid, indices: Tensor) -> Int[Tensor, "point factor"]:
     """Which value of each factor some points of a grid have; `torch.unravel_index` would load a compiler."""
-    left, columns = indices.cpu(), []
-    for count in reversed(grid.shape):
-        columns.append(left % count)
-        left = left // count
-    return torch.stack(columns[::-1], dim=1)
+    return torch.from_numpy(np.stack(np.unravel_index(indices.cpu().numpy(), grid.shape), axis=1))
 
 
 def has_both_sides(held_out: Tensor) -> bool:

@@ -10,7 +10,7 @@ Rows must not meet inside the network (no batch statistics): a row's activations
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -20,6 +20,7 @@ from torch.func import functional_call, vmap
 Tap = Callable[[str, Tensor], None]
 Reader = Callable[[Tensor, Tap], None]
 Encode = Callable[[Tensor], Tensor]
+T = TypeVar("T")
 
 MEMORY = 1 << 30
 """Default budget in bytes for what a metric keeps at a time."""
@@ -93,20 +94,25 @@ def chunks(points: Tensor, size: int) -> Sequence[Tensor]:
     return points.tensor_split(max(1, min(-(-len(points) // max(1, size)), len(points) // FEWEST)))
 
 
+def tapped(reader: Reader, values: Tensor, keep: Callable[[Tensor], T]) -> dict[str, T]:
+    """What is kept of every stage's activation at some values, by the stage's name."""
+    kept: dict[str, T] = {}
+
+    def tap(name: str, activation: Tensor) -> None:
+        kept[name] = keep(activation)
+
+    reader(values, tap)
+    return kept
+
+
 def stage_sizes(reader: Reader, points: Float[Tensor, "point factor"], members: int = 0) -> dict[str, int]:
     """How many numbers each stage holds per point, all members together.
 
     >>> stage_sizes(lambda values, tap: tap("output", values), torch.zeros(5, 2))
     {'output': 2}
     """
-    sizes: dict[str, int] = {}
-
-    def tap(name: str, activation: Tensor) -> None:
-        sizes[name] = activation.numel() // activation.shape[members]
-
     with torch.no_grad():
-        reader(points[:FEWEST], tap)
-    return sizes
+        return tapped(reader, points[:FEWEST], lambda activation: activation.numel() // activation.shape[members])
 
 
 def features(

@@ -88,16 +88,8 @@ def averaged_codes(
     >>> averaged_codes(torch.ones(1, 2), [1, 1], torch.zeros(3, 2))
     [tensor([[1., 0.]]), tensor([[0., 1.]])]
     """
-    if sum(sizes) != codes.shape[1]:
-        raise InvalidValue("sizes", list(sizes), f"lengths of the factors' codes, {codes.shape[1]} in all")
-    mean = training.mean(dim=0).expand_as(codes)
-    parts, start = [], 0
-    for size in sizes:
-        own = torch.zeros(codes.shape[1], dtype=torch.bool, device=codes.device)
-        own[start : start + size] = True
-        parts.append(torch.where(own, codes, mean))
-        start += size
-    return parts
+    kept, means = (rows.split(list(sizes), dim=1) for rows in (codes, training.mean(dim=0).expand_as(codes)))
+    return [torch.cat([*means[:k], own, *means[k + 1 :]], dim=1) for k, own in enumerate(kept)]
 
 
 def averaged_prediction(

@@ -81,8 +81,6 @@ class CPDecomposition:
     """For each factor, its unit functions."""
     error: Float[Tensor, "*batch"]
     """Norm of what is left over that of the values, where there are entries; 0 for values that are 0."""
-    converged: Bool[Tensor, "*batch"]
-    """Whether the search ended before it was cut off."""
 
     @property
     def values(self) -> Float[Tensor, "*batch point"]:
@@ -109,18 +107,19 @@ def cp_decomposition(
     values, chosen = _counted(values, mask)
     problems = values.double().reshape(-1, values.shape[-1])
     if len(shape) == 2 and chosen is None:
-        solved = _by_singular_values(problems, shape, rank)
+        weights, factors, error = _by_singular_values(problems, shape, rank)
     else:
         scale = (problems if chosen is None else problems * chosen).abs().amax(dim=-1, keepdim=True)
         scale = torch.where(scale > 0, scale, 1.0)
         search = Search(shape, rank, ITERATIONS, TOLERANCE)
-        solved = _normalised(*search.best(problems / scale, restarts, chosen), scale)
+        found, error = search.best(problems / scale, restarts, chosen)
+        weights, factors = _normalised(found, scale)
     batch = values.shape[:-1]
     return CPDecomposition(
-        solved.weights.reshape(*batch, -1),
-        tuple(factor.reshape(*batch, *factor.shape[-2:]) for factor in solved.factors),
-        solved.error.reshape(batch), solved.converged.reshape(batch),
-    )  # fmt: skip
+        weights.reshape(*batch, -1),
+        tuple(factor.reshape(*batch, *factor.shape[-2:]) for factor in factors),
+        error.reshape(batch),
+    )
 
 
 def _counted(values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -134,7 +133,8 @@ def _counted(values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None
     return values, None if mask is None or bool(mask.all()) else mask
 
 
-def _by_singular_values(values: Tensor, shape: tuple[int, ...], rank: int) -> CPDecomposition:
+def _by_singular_values(values: Tensor, shape: tuple[int, ...], rank: int) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
+    """Weights, functions and errors."""
     u, s, vh = torch.linalg.svd(values.unflatten(-1, shape), full_matrices=False)
     kept = min(rank, s.shape[-1])
     weights, rows, columns = (
@@ -142,16 +142,15 @@ def _by_singular_values(values: Tensor, shape: tuple[int, ...], rank: int) -> CP
     )  # fmt: skip
     scale = s.norm(dim=-1)
     error = torch.where(scale > 0, s[..., kept:].norm(dim=-1) / torch.where(scale > 0, scale, 1.0), 0.0)
-    return CPDecomposition(weights, (rows, columns), error, torch.ones_like(error, dtype=torch.bool))
+    return weights, (rows, columns), error
 
 
-def _normalised(factors: list[Tensor], error: Tensor, converged: Tensor, scale: Tensor) -> CPDecomposition:
-    """Unit functions and falling weights."""
+def _normalised(factors: list[Tensor], scale: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Falling weights and unit functions."""
     norms = [factor.norm(dim=-2, keepdim=True) for factor in factors]
     units = [factor / torch.where(norm > 0, norm, 1.0) for factor, norm in zip(factors, norms, strict=True)]
     weights, order = (reduce(torch.mul, norms)[..., 0, :] * scale).sort(dim=-1, descending=True)
-    ordered = tuple(unit.gather(-1, order[..., None, :].expand_as(unit)) for unit in units)
-    return CPDecomposition(weights, ordered, error, converged)
+    return weights, tuple(unit.gather(-1, order[..., None, :].expand_as(unit)) for unit in units)
 
 
 def epsilon_rank(
@@ -235,7 +234,7 @@ def _searched(
         places = torch.nonzero((ranks == MORE) & (least <= rank)).flatten()
         if len(places):
             search = Search(shape, rank, STEPS, tolerance, sweeps=sweeps, enough=max(epsilon, EXACT))
-            _, error, _ = search.best(entries[places], restarts, mask)
+            _, error = search.best(entries[places], restarts, mask)
             ranks[places[error <= epsilon]] = rank
     return ranks
 
