@@ -15,10 +15,10 @@ from recombine.metrics.registry import (
     Need,
     Stage,
     StageMetric,
+    metric_versions,
     read_stages,
     stage_metric,
     stage_profile,
-    versions,
 )
 from recombine.papers import DEFAULT
 from recombine.reproduction.measuring import Batch, stage_dims, tabulate
@@ -81,7 +81,7 @@ def test_a_registered_metric_is_in_diagnosis_summary_figure_and_study(loudness, 
     assert table["loudness_map"].dims == ("decoder", "seed", "stage", "y", "x")
     assert table["loudness_by_factor"].dims == ("decoder", "seed", "stage")
     np.testing.assert_allclose(table["loudness"].values[0, 0], result["loudness"].values, rtol=1e-5)
-    assert versions(["loudness", "tuning"]) == {"loudness": 7, "tuning": 1}
+    assert metric_versions(["loudness", "tuning"]) == {"loudness": 7, "tuning": 1}
     with pytest.raises(InvalidValue, match="loudness"):
         rc.diagnose(run.module(), "loudness=0:7,y=0:7")
 
@@ -145,7 +145,7 @@ def test_names_are_taken_once():
         with pytest.raises(InvalidValue):
             STAGE_METRICS.register(metric)
     with pytest.raises(InvalidValue, match="braille"):
-        versions(["braille"])
+        STAGE_METRICS["braille"]
 
 
 def test_what_takes_long_is_measured_when_asked_for():

@@ -14,6 +14,7 @@ from torch import Tensor
 from recombine.metrics.gram_matrices import gram_matrix
 from recombine.metrics.registry import Column, Need, Stage, stage_metric
 from recombine.theory.projections import refuse_not_finite
+from recombine.theory.ranks import over_pairs
 
 SCHMIDT_MODES = 16
 """Schmidt values kept per stage."""
@@ -47,10 +48,8 @@ def schmidt_spectrum(
     [1.0, 0.0, 0.0, 0.0]
     """
     refuse_not_finite("gram", gram)
-    a, b = shape
-    paired = gram.double().unflatten(-1, (a, b)).unflatten(-3, (a, b))
-    matrix = paired.transpose(-3, -2).flatten(-4, -3).flatten(-2)
-    values = torch.linalg.svdvals(matrix)
+    pairs, sizes = over_pairs(gram, shape)
+    values = torch.linalg.svdvals(pairs.unflatten(-1, sizes))
     return values / values.norm(dim=-1, keepdim=True)
 
 

@@ -8,7 +8,7 @@ the other, evaluated and forgotten, so that memory holds few of them at a time.
 >>> @stage_metric("loudness", Column("loudness", "mean square of the activations", heading="loudness"))
 ... def evaluate_loudness(stage: Stage) -> dict[str, Tensor]:
 ...     return {"loudness": stage.features.square().mean(dim=(-2, -1))}
->>> versions(["loudness"])
+>>> metric_versions(["loudness"])
 {'loudness': 1}
 >>> STAGE_METRICS.unregister("loudness")
 
@@ -235,11 +235,6 @@ def stage_metric(
     return register
 
 
-def versions(names: Iterable[str] | None = None) -> dict[str, int]:
-    """Declared versions by metric, of some or of all, for fingerprints of what depends on them."""
-    return {name: STAGE_METRICS[name].version for name in (STAGE_METRICS if names is None else names)}
-
-
 STAGE_PROFILE = "stage_profile"
 """Stands for all metrics of studies' stage profile."""
 FUNCTION_VERSIONS: dict[str, int] = {}
@@ -255,9 +250,9 @@ def metric_versions(names: Iterable[str]) -> dict[str, int]:
     numbers: dict[str, int] = {}
     for name in names:
         if name == STAGE_PROFILE:
-            numbers.update(versions(metric.name for metric in STAGE_METRICS.in_studies()))
+            numbers |= {metric.name: metric.version for metric in STAGE_METRICS.in_studies()}
         elif name in STAGE_METRICS and name not in FUNCTION_VERSIONS:
-            numbers.update(versions([name]))
+            numbers[name] = STAGE_METRICS[name].version
         else:
             numbers[name] = FUNCTION_VERSIONS.get(name, 1)
     return numbers

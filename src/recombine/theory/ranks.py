@@ -250,7 +250,7 @@ def kernel_decomposition(
     >>> [round(kernel_decomposition(additive, (2, 3), rank).error.item(), 2) for rank in (1, 2)]
     [0.21, 0.0]
     """
-    pairs, sizes = _over_pairs(gram, shape)
+    pairs, sizes = over_pairs(gram, shape)
     return cp_decomposition(pairs, sizes, rank)
 
 
@@ -267,11 +267,11 @@ def kernel_rank(
     >>> kernel_rank(torch.stack([same_x * same_y, same_x + same_y]), (3, 4)).tolist()
     [1, 2]
     """
-    pairs, sizes = _over_pairs(gram, shape)
+    pairs, sizes = over_pairs(gram, shape)
     return epsilon_rank(pairs, sizes, EXACT_ERROR, largest=largest, restarts=restarts)
 
 
-def _over_pairs(gram: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, tuple[int, ...]]:
+def over_pairs(gram: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, tuple[int, ...]]:
     """A Gram matrix as a function of a pair of values for each factor, flat, and the number of such pairs."""
     lead, factors = gram.ndim - 2, len(shape)
     paired = gram.double().unflatten(-1, shape).unflatten(lead, shape)
