@@ -19,6 +19,7 @@ from recombine.metrics.registry import (
     read_stages,
     stage_metric,
     stage_profile,
+    usual_metrics,
 )
 from recombine.papers import DEFAULT
 from recombine.reproduction.measuring import Batch, stage_dims, tabulate
@@ -152,8 +153,8 @@ def test_what_takes_long_is_measured_when_asked_for():
     stage = stage_over(torch.randn(3, 2), (3,))
     stage_metric("patience", Column("patience", ""), thorough=True)(lambda stage: {"patience": torch.ones(())})
     try:
-        assert "patience" not in stage_profile([stage]).columns
-        assert "patience" in stage_profile([stage], thorough=["patience"]).columns
+        assert "patience" not in stage_profile([stage], usual_metrics()).columns
+        assert "patience" in stage_profile([stage], usual_metrics(["patience"])).columns
         assert set(stage_profile([stage], ["patience"]).columns) == {"patience"}
         module = torch.nn.Linear(1, 2)
         assert "patience" not in rc.diagnose(module, "x=0:2")

@@ -136,7 +136,6 @@ def _median(values: Tensor) -> Tensor:
     needs=(Need.METRIC, Need.SEVERAL_FACTORS),
 )
 def evaluate_cross_term(stage: Stage) -> dict[str, Tensor]:
-    """How far factors share directions, over the grid."""
     return {"cross_term": cross_terms(stage.metric).nanmean(dim=-1)}
 
 
@@ -146,13 +145,11 @@ def evaluate_cross_term(stage: Stage) -> dict[str, Tensor]:
     needs=(Need.METRIC, Need.SEVERAL_FACTORS, Need.HOLDOUT),
 )
 def evaluate_cross_term_held_out(stage: Stage) -> dict[str, Tensor]:
-    """How far factors share directions, over the held-out points."""
     return {"cross_term_held": cross_terms(stage.metric[..., stage.held_out, :, :]).nanmean(dim=-1)}
 
 
 @stage_metric("features", Column("features", "numbers per grid point", heading="features", form="d"), in_studies=False)
 def evaluate_features(stage: Stage) -> dict[str, Tensor]:
-    """How many numbers a stage has at each point."""
     return {"features": torch.full(stage.features.shape[:-2], stage.features.shape[-1])}
 
 
@@ -163,7 +160,6 @@ def evaluate_features(stage: Stage) -> dict[str, Tensor]:
     in_studies=False,
 )
 def evaluate_metric(stage: Stage) -> dict[str, Tensor]:
-    """The metric tensor itself."""
     return {"metric": stage.metric}
 
 
@@ -174,7 +170,6 @@ def evaluate_metric(stage: Stage) -> dict[str, Tensor]:
     in_studies=False,
 )
 def evaluate_local_factorization(stage: Stage) -> dict[str, Tensor]:
-    """Factorization at every point."""
     return {"factorization": local_factorization(stage.metric)}
 
 
@@ -191,7 +186,6 @@ def evaluate_local_factorization(stage: Stage) -> dict[str, Tensor]:
     needs=(Need.METRIC, Need.SEVERAL_FACTORS),
 )  # fmt: skip
 def evaluate_factorization(stage: Stage) -> dict[str, Tensor]:
-    """Factorization of a stage, averaged in two ways."""
     return {
         "factorization_mean": local_factorization(stage.metric).nanmean(dim=-1),
         "factorization_of_means": local_factorization(stage.metric.double().abs().mean(dim=-3)),
@@ -205,7 +199,6 @@ def evaluate_factorization(stage: Stage) -> dict[str, Tensor]:
     needs=(Need.METRIC, Need.SEVERAL_FACTORS, Need.HOLDOUT),
 )
 def evaluate_factorization_held_out(stage: Stage) -> dict[str, Tensor]:
-    """Factorization of a stage in the held-out region, and in the kept one."""
     factorization = local_factorization(stage.metric)
     return {
         "factorization_held": factorization[..., stage.held_out].nanmean(dim=-1),
@@ -219,7 +212,6 @@ def evaluate_factorization_held_out(stage: Stage) -> dict[str, Tensor]:
     needs=(Need.DIFFERENCES, Need.SEVERAL_FACTORS),
 )
 def evaluate_factorization_differences(stage: Stage) -> dict[str, Tensor]:
-    """Factorization by differences between grid points."""
     return {"factorization_differences": local_factorization(stage.differences).nanmean(dim=-1)}
 
 
@@ -249,7 +241,6 @@ def evaluate_volume(stage: Stage) -> dict[str, Tensor]:
     needs=(Need.DIFFERENCES,),
 )  # fmt: skip
 def evaluate_volume_spread_differences(stage: Stage) -> dict[str, Tensor]:
-    """How the volume by differences varies over the grid."""
     return {"log_volume_spread_differences": log_volume(stage.differences).std(dim=-1, correction=0)}
 
 
@@ -260,7 +251,6 @@ def evaluate_volume_spread_differences(stage: Stage) -> dict[str, Tensor]:
     needs=(Need.METRIC,),
 )
 def evaluate_volume_spread(stage: Stage) -> dict[str, Tensor]:
-    """log10 of the volume over the grid, and how it varies."""
     volume = log_volume(stage.metric)
     return {"log_volume": volume, "log_volume_spread": volume.std(dim=-1, correction=0)}
 
@@ -295,7 +285,6 @@ def evaluate_volume_kept(stage: Stage) -> dict[str, Tensor]:
     version=2,
 )  # fmt: skip
 def evaluate_volume_held_out(stage: Stage) -> dict[str, Tensor]:
-    """How the volume varies over the held-out points, and how they differ from the kept ones."""
     volume = log_volume(stage.metric)
     held, kept = volume[..., stage.held_out], volume[..., ~stage.held_out]
     spread, mean = held.std(dim=-1, correction=0), kept.mean(dim=-1)
@@ -313,7 +302,6 @@ def evaluate_volume_held_out(stage: Stage) -> dict[str, Tensor]:
     needs=(Need.METRIC, Need.WHOLE_GRID),
 )
 def evaluate_roughness(stage: Stage) -> dict[str, Tensor]:
-    """How rough the volume is over the grid."""
     return {"log_volume_roughness": roughness(log_volume(stage.metric), stage.grid.shape)}
 
 
@@ -330,7 +318,6 @@ def evaluate_roughness(stage: Stage) -> dict[str, Tensor]:
     needs=(Need.METRIC, Need.HOLDOUT, Need.WHOLE_GRID),
 )  # fmt: skip
 def evaluate_roughness_held_out(stage: Stage) -> dict[str, Tensor]:
-    """How rough the volume is over the held-out points, and over the kept ones."""
     volume, shape = log_volume(stage.metric), stage.grid.shape
     return {
         "log_volume_roughness_held": roughness(volume, shape, stage.held_out),

@@ -151,15 +151,19 @@ Evaluate = Callable[[Stage], Mapping[str, Tensor]]
 
 @dataclass(frozen=True)
 class StageMetric:
-    """A function of a stage with all that is declared about it, see `stage_metric`."""
+    """A function of a stage with all that is declared about it."""
 
     name: str
     evaluate: Evaluate
     columns: tuple[Column, ...]
     needs: tuple[Need, ...]
+    """It is not evaluated where one of them is missing."""
     version: int
+    """To be raised when what is measured changes, so that results that depend on it are measured again."""
     in_studies: bool
+    """Whether studies' stage profile has it too; what is large or slow is left to `diagnose`."""
     thorough: bool = False
+    """Whether it takes so long that it is left out unless it is asked for."""
 
 
 class StageMetrics(dict[str, StageMetric]):
@@ -205,28 +209,7 @@ def stage_metric(
     in_studies: bool = True,
     thorough: bool = False,
 ) -> Callable[[Evaluate], Evaluate]:
-    """Decorator that registers a function of a stage as a metric.
-
-    Parameters
-    ----------
-    name
-        Of the metric.
-    *columns
-        What the function returns: exactly these, by name.
-    needs
-        What it needs beside activations; it is not evaluated where something is missing.
-    version
-        To be raised when what is measured changes, so that results that depend on it are measured again.
-    in_studies
-        Whether studies' stage profile has it too; what is large or slow is left to `diagnose`.
-    thorough
-        Whether it takes so long that it is left out unless it is asked for.
-
-    Returns
-    -------
-    Callable
-        The decorator, which returns the function unchanged.
-    """
+    """Decorator that registers a function of a stage, which returns exactly these columns, as a `StageMetric`."""
 
     def register(evaluate: Evaluate) -> Evaluate:
         STAGE_METRICS.register(StageMetric(name, evaluate, columns, tuple(needs), version, in_studies, thorough))
@@ -292,14 +275,9 @@ def read_stages(
         yield Stage(name, activations, points, grid, held_out, metric, targets, differences)
 
 
-def stage_profile(
-    stages: Iterable[Stage], metrics: Iterable[str] | None = None, *, thorough: bool | Collection[str] = False
-) -> StageProfile:
-    """Registered metrics of every stage: those named, or all usual ones.
-
-    Those whose needs are not met are left out; those that take long too, unless `thorough` says otherwise.
-    """
-    chosen = [STAGE_METRICS[name] for name in (usual_metrics(thorough) if metrics is None else metrics)]
+def stage_profile(stages: Iterable[Stage], metrics: Iterable[str]) -> StageProfile:
+    """The metrics named, of every stage; those whose needs are not met are left out."""
+    chosen = [STAGE_METRICS[name] for name in metrics]
     profile = StageProfile()
     for stage in stages:
         profile.stages.append(stage.name)

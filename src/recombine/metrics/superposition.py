@@ -56,7 +56,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from itertools import chain, repeat
 
 import torch
 from jaxtyping import Bool, Float
@@ -184,12 +184,13 @@ def nonnegative_superposition(
     memories = basis.reshape(-1, *basis.shape[-2:]) if own else basis[None]
     width = max(columns.shape[1] for columns in sets) + 1
     each = len(points) * (width**2 + len(positions)) + own * len(positions) ** 2
-    parts = []
-    for start in range(0, len(members), max(1, ENTRIES_AT_ONCE // max(each, 1))):
-        rows = slice(start, start + max(1, ENTRIES_AT_ONCE // max(each, 1)))
-        outputs = members[rows][:, points].double()
-        known = memories[rows if own else slice(None)].double()
-        parts.append(_residuals(outputs, known, sets, None if truth is None else truth[points].double()))
+    step = max(1, ENTRIES_AT_ONCE // max(each, 1))
+    known = memories.split(step) if own else repeat(memories)
+    right = None if truth is None else truth[points].double()
+    parts = [
+        _residuals(outputs[:, points].double(), basis.double(), sets, right)
+        for outputs, basis in zip(members.split(step), known, strict=False)
+    ]
     residual, energy = (torch.cat(part) for part in zip(*parts, strict=True))
     explained = (1 - residual / energy[:, None]).reshape(*lead, -1)
     scores = {"matched": explained[..., 0], "mismatched": explained[..., 1 : 1 + DRAWS].mean(dim=-1)}
