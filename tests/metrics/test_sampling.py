@@ -1,4 +1,4 @@
-"""Estimates from some of a grid's points, and sub-grids: within their stated error, random, of the grid's own values."""
+"""Estimates from some of a grid's points, and sub-grids: within their stated error, random, and of its own values."""
 
 import pytest
 import torch

@@ -19,9 +19,7 @@ is below their rank for any ε that a search can reach.
 
 A Gram matrix K[(x₁ … xₙ), (x₁′ … xₙ′)] over a grid is a function of n pairs (x_i, x_i′), and its rank that of this
 function: the least number of products Π_i k_i(x_i, x_i′) that sum to it. For two factors that is the operator-Schmidt
-rank. What one term means is read in two ways. A.4 calls a kernel of rank 1 "purely factorized". A.5 calls a single term
-in all n factors "memorisation": δ_x δ_y tells every combination apart and knows nothing of any factor alone. Both are
-rank 1, so that rank does not tell them apart; PF_Coeff does (`recombine.metrics.partial_factorization`).
+rank. What a single term means, factorization or memorisation, `recombine.metrics.factorization` says.
 
 What networks learnt is held against the target: each pixel of an image is a function of the factors, over the grid's
 points, and its complexity the least number of products with a relative error of at most ε. It is taken over all points,
