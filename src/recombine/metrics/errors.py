@@ -172,8 +172,6 @@ def interior(held_out: Bool[Tensor, " point"], shape: tuple[int, ...]) -> Bool[T
     [False, False, True, True, True, True, False, False]
     """
     distance, margin = distance_inside(held_out, shape), MARGIN
-    if not bool(held_out.all()):
-        margin = min(margin, max(1, int(distance.max())))
     while margin > 1 and int((distance >= margin).sum()) < FEWEST:
         margin -= 1
     return distance >= margin
