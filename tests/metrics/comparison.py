@@ -4,8 +4,7 @@ import numpy as np
 import torch
 
 from recombine.factors import Factor, FactorGrid
-from recombine.metrics.profile import stage_profile
-from recombine.metrics.registry import STAGE_METRICS, Stage
+from recombine.metrics.registry import STAGE_METRICS, Stage, stage_profile
 
 
 def stage_over(features, shape, held_out=None, exact=None):

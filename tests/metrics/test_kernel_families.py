@@ -9,7 +9,7 @@ import torch
 
 from recombine.errors import InvalidValue
 from recombine.metrics import block_contrast, family_kernels, gram_matrix, interior, kernel_families
-from recombine.metrics.kernel_families import FAMILIES, FAMILY_WIDTHS
+from recombine.metrics.gram_matrices import FAMILIES, FAMILY_WIDTHS
 from recombine.tasks import BumpTask
 from tests.small import noise
 

@@ -5,10 +5,10 @@ import pytest
 import torch
 from scipy.optimize import nnls
 
-import recombine.metrics.combinations as solver
+import recombine.metrics.superposition as solver
 from recombine.errors import InvalidValue
 from recombine.metrics import interior, nonnegative_superposition, nonnegative_weights, stripe_superposition
-from recombine.metrics.combinations import column_sets
+from recombine.metrics.superposition import column_sets
 from recombine.tasks import BumpTask
 from tests.small import noise
 
@@ -183,7 +183,7 @@ def test_members_apart_and_in_parts(monkeypatch):
     for basis in (TRUTH, memories):
         together = nonnegative_superposition(signals, basis, POINTS, HELD_OUT, chosen=INSIDE, truth=TRUTH)
         with monkeypatch.context() as patch:
-            patch.setattr("recombine.metrics.combinations.ENTRIES_AT_ONCE", 1)
+            patch.setattr("recombine.metrics.superposition.ENTRIES_AT_ONCE", 1)
             parts = nonnegative_superposition(signals, basis, POINTS, HELD_OUT, chosen=INSIDE, truth=TRUTH)
         alone = nonnegative_superposition(
             signals[1, 2], basis if basis.ndim == 2 else basis[1, 2], POINTS, HELD_OUT, chosen=INSIDE, truth=TRUTH

@@ -9,8 +9,18 @@ from recombine.diagnosis.drawing import profile_figure
 from recombine.errors import InvalidValue
 from recombine.factors import Factor, FactorGrid
 from recombine.metrics import ensemble_reader, metric_tensor
-from recombine.metrics.profile import read_stages, stage_profile
-from recombine.metrics.registry import STAGE_METRICS, Column, Need, Stage, StageMetric, stage_metric, versions
+from recombine.metrics.registry import (
+    STAGE_METRICS,
+    Column,
+    Need,
+    Stage,
+    StageMetric,
+    metric_versions,
+    read_stages,
+    stage_metric,
+    stage_profile,
+    usual_metrics,
+)
 from recombine.papers import DEFAULT
 from recombine.reproduction.measuring import Batch, stage_dims, tabulate
 from recombine.reproduction.measuring import stage_profile as study_profile
@@ -72,7 +82,7 @@ def test_a_registered_metric_is_in_diagnosis_summary_figure_and_study(loudness, 
     assert table["loudness_map"].dims == ("decoder", "seed", "stage", "y", "x")
     assert table["loudness_by_factor"].dims == ("decoder", "seed", "stage")
     np.testing.assert_allclose(table["loudness"].values[0, 0], result["loudness"].values, rtol=1e-5)
-    assert versions(["loudness", "tuning"]) == {"loudness": 7, "tuning": 1}
+    assert metric_versions(["loudness", "tuning"]) == {"loudness": 7, "tuning": 1}
     with pytest.raises(InvalidValue, match="loudness"):
         rc.diagnose(run.module(), "loudness=0:7,y=0:7")
 
@@ -136,15 +146,15 @@ def test_names_are_taken_once():
         with pytest.raises(InvalidValue):
             STAGE_METRICS.register(metric)
     with pytest.raises(InvalidValue, match="braille"):
-        versions(["braille"])
+        STAGE_METRICS["braille"]
 
 
 def test_what_takes_long_is_measured_when_asked_for():
     stage = stage_over(torch.randn(3, 2), (3,))
     stage_metric("patience", Column("patience", ""), thorough=True)(lambda stage: {"patience": torch.ones(())})
     try:
-        assert "patience" not in stage_profile([stage]).columns
-        assert "patience" in stage_profile([stage], thorough=["patience"]).columns
+        assert "patience" not in stage_profile([stage], usual_metrics()).columns
+        assert "patience" in stage_profile([stage], usual_metrics(["patience"])).columns
         assert set(stage_profile([stage], ["patience"]).columns) == {"patience"}
         module = torch.nn.Linear(1, 2)
         assert "patience" not in rc.diagnose(module, "x=0:2")

@@ -46,11 +46,7 @@ def test_a_metrics_version_stales_the_studies_that_use_it(monkeypatch):
 
 def test_a_stage_metrics_version_stales_the_studies_that_profile_stages(monkeypatch):
     before = {name: study.versions for name, study in STUDIES.items()}
-    metric = dataclasses.replace(STAGE_METRICS["tuning"], version=99)
-    registered = {**STAGE_METRICS, "tuning": metric}
-    monkeypatch.setattr(
-        "recombine.metrics.registry.versions", lambda names: {name: registered[name].version for name in names}
-    )
+    monkeypatch.setitem(STAGE_METRICS, "tuning", dataclasses.replace(STAGE_METRICS["tuning"], version=99))
     changed = [name for name, study in STUDIES.items() if study.versions != before[name]]
     assert changed == [name for name, study in STUDIES.items() if STAGE_PROFILE in study.metrics] != []
 

@@ -41,22 +41,21 @@ def test_with_holes_every_planted_sum_is_found_and_fills_them(shape, rank, count
     values, mask = planted(shape, rank, count, seed=1), holed(shape)
     spoilt = torch.where(mask, values, 1e6)  # what is not counted may be anything
     solved = cp_decomposition(spoilt, shape, rank, mask=mask, restarts=12)
-    assert solved.converged.all()
     assert (solved.error < SOLVED).all()
     assert torch.allclose(solved.values, values, atol=1e-3)
 
 
 @pytest.mark.parametrize("shape", [(4, 5), (4, 5, 3)], ids=str)
 def test_what_is_missing_may_be_nan(shape):
-    values, mask = planted(shape, 2, 3), holed(shape, 0.05)
+    values, mask = planted(shape, 1, 3), holed(shape, 0.05)
     missing = torch.where(mask, values, torch.nan)
-    whole, holes = (cp_decomposition(own, shape, 2, mask=mask) for own in (values, missing))
+    whole, holes = (cp_decomposition(own, shape, 1, mask=mask) for own in (values, missing))
     assert torch.equal(whole.values, holes.values)
-    assert torch.equal(*(exact_rank(own, shape, largest=2, mask=mask) for own in (values, missing)))
+    assert torch.equal(*(exact_rank(own, shape, largest=1, mask=mask) for own in (values, missing)))
     with pytest.raises(InvalidValue, match="values"):
-        cp_decomposition(missing, shape, 2)
+        cp_decomposition(missing, shape, 1)
     with pytest.raises(InvalidValue, match="mask"):
-        cp_decomposition(values, shape, 2, mask=mask & False)
+        cp_decomposition(values, shape, 1, mask=mask & False)
 
 
 def test_two_factors_are_the_singular_values():
@@ -65,7 +64,7 @@ def test_two_factors_are_the_singular_values():
     solved = cp_decomposition(values, (7, 8), 2)
     assert torch.allclose(solved.weights, expected[:, :2])
     assert torch.allclose(solved.error, expected[:, 2:].norm(dim=-1) / expected.norm(dim=-1))
-    searched, error, _ = Search((7, 8), 2, 500, 1e-12).best(values, 3)
+    searched, error = Search((7, 8), 2, 500, 1e-12).best(values, 3)
     assert torch.allclose(error, solved.error, rtol=1e-6)
     assert torch.allclose(khatri_rao(searched).sum(dim=-1), solved.values, atol=1e-4)
 

@@ -32,8 +32,15 @@ from recombine.factors import FactorGrid
 from recombine.holdouts import Holdout, HoldoutSummary
 from recombine.metrics import averaged_prediction, volume_element
 from recombine.metrics.metric_tensors import neighbour_metric
-from recombine.metrics.profile import StageProfile, read_stages, stage_profile, usual_metrics
-from recombine.metrics.registry import STAGE_METRICS, Need, Stage
+from recombine.metrics.registry import (
+    STAGE_METRICS,
+    Need,
+    Stage,
+    StageProfile,
+    read_stages,
+    stage_profile,
+    usual_metrics,
+)
 from recombine.metrics.sampling import points_at
 from recombine.metrics.stages import INPUT, MEMORY, Encode, precision
 from recombine.tasks import ArrayTask

@@ -15,8 +15,7 @@ from recombine.diagnosis.derivatives import Geometry
 from recombine.diagnosis.sampling import SUFFIX
 from recombine.factors import FactorGrid
 from recombine.holdouts import HoldoutSummary
-from recombine.metrics.profile import StageProfile
-from recombine.metrics.registry import STAGE_METRICS, Need
+from recombine.metrics.registry import STAGE_METRICS, Need, StageProfile
 
 OUTPUT_SCORES = (
     "id_error", "ood_error", "id_over_mean", "ood_over_mean", "kernel_agreement", "kernel_p", "superposition",

@@ -22,8 +22,7 @@ from torch import Tensor
 
 from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
-from recombine.metrics.profile import StageProfile
-from recombine.metrics.registry import STAGE_METRICS, Need
+from recombine.metrics.registry import STAGE_METRICS, Need, StageProfile
 from recombine.metrics.sampling import (
     Estimate,
     draw_sub_grids,

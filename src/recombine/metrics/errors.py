@@ -1,4 +1,4 @@
-"""How wrong outputs are, which values they show, and how deep inside a hold-out they lie (§3.2).
+"""How wrong outputs are, which values they show, how many bumps, and how deep inside a hold-out they lie (§3.2–3.3).
 
 Conventions: squared errors are means over pixels (or code neurons), one number per grid point; regions are `id` (kept
 combinations) and `ood` (held out). An error *over blank* is divided by the error, on the same points, of the output
@@ -17,10 +17,29 @@ Depth inside a hold-out is the distance to the nearest kept point, Chebyshev's (
 factor), in grid steps. What lies past the grid's border is not a kept point, so a corner that is held out is deepest in
 the corner. A held-out point beside a kept one has distance 1.
 
-Known answers: a perfect output has error 0 and is a hit; a blank output has 1 over blank; a bump drawn one pixel off
-is a hit, two off is not. Targets show their own values wherever images differ; a blank output shows the value whose
-image has the least energy. The middle of a held-out square of 5 × 5 points has distance 3, one of a random mask mostly
-1.
+A *peak* is a pixel that
+
+- rises above `THRESHOLD` times the true bump's height, which is 1,
+- is the highest within two pixels along both axes, so that peaks are at least three pixels apart, and
+- is separate: every way from it to a higher pixel falls by at least `PROMINENCE` times that height first.
+
+The last keeps the noise on a ridge from counting as a row of bumps. Among equals the first one (by row, then column)
+is the higher, so a level ridge has one peak.
+
+`several`: share of points with at least two peaks. `count`: mean number of peaks. `centred`: share of points with a
+peak at the truth, that is within `TOLERANCE` pixels of it along both axes.
+
+`aligned`: share of all points' peaks that lie within `TOLERANCE` of the true column or the true row. A network that
+draws every bump right has 1, so this alone shows no artefacts; `away_aligned` is of the peaks that are not at the
+truth. Each has its chance level beside it (`aligned_chance`, `away_chance`): the same share when each point's peaks are
+held against the truth of another point, over all pairs of different points, which is exact and keeps where peaks lie.
+A share of no peaks is NaN.
+
+Known answers: a perfect output has error 0 and is a hit; a blank output has 1 over blank; a bump drawn one pixel off is
+a hit, two off is not. Targets show their own values wherever images differ; a blank output shows the value whose image
+has the least energy. The middle of a held-out square of 5 × 5 points has distance 3, one of a random mask mostly 1. For
+bumps drawn right `count` and `centred` are 1, `several` is 0, `away_aligned` is NaN. For sums of kept bumps that share
+x or y, `several`, `aligned` and `away_aligned` are 1.
 """
 
 from __future__ import annotations
@@ -30,6 +49,7 @@ from typing import Literal
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.functional import max_pool2d
 
 from recombine.errors import InvalidValue
 
@@ -40,27 +60,20 @@ MARGIN = 3
 """Grid steps to the nearest kept point from which on a held-out point counts as interior."""
 FEWEST = 4
 """Interior points below which a smaller margin is taken."""
+THRESHOLD = 0.25
+PROMINENCE = 0.1
+REACH = 2
+"""Pixels around a peak, along both axes, without a higher one."""
+TIE = 1e-9
+"""Share of the true height by which each pixel is lowered under the one before it, so that there are no equals."""
+IMAGES_AT_ONCE = 2**14
 
 
 def squared_error(
     outputs: Float[Tensor, " ..."], targets: Float[Tensor, " point *pixel"]
 ) -> Float[Tensor, "... point"]:
-    """Mean squared error of the output at each point.
+    """Mean squared error of the output at each point, with any member axes of the outputs before the points'.
 
-    Parameters
-    ----------
-    outputs
-        As the targets, with any member axes before the points'.
-    targets
-        Right outputs, one row per point.
-
-    Returns
-    -------
-    Tensor
-        One number per member and point.
-
-    Examples
-    --------
     >>> squared_error(torch.tensor([[1.0, 3.0]]), torch.tensor([[1.0, 1.0]])).tolist()
     [2.0]
     """
@@ -72,21 +85,9 @@ def squared_error(
 def contrast(images: Float[Tensor, "*point channel y x"], background: float = 0.0) -> Float[Tensor, "*point y x"]:
     """How far each pixel of a colour image is from the background: Σ |value − background| over channels.
 
-    Parameters
-    ----------
-    images
-        Colour images.
-    background
-        Value of an empty image, in every channel.
+    A grey image, bright where something is drawn, for `extreme_pixel`, `separate_peaks` and all others that look at
+    grey ones.
 
-    Returns
-    -------
-    Tensor
-        A grey image per image, bright where something is drawn: for `extreme_pixel`, `separate_peaks` and all others
-        that look at grey ones.
-
-    Examples
-    --------
     >>> red_on_white = torch.tensor([[[1.0, 1.0]], [[1.0, 0.0]], [[1.0, 0.25]]])
     >>> contrast(red_on_white, background=1.0).tolist()
     [[0.0, 1.75]]
@@ -95,22 +96,8 @@ def contrast(images: Float[Tensor, "*point channel y x"], background: float = 0.
 
 
 def extreme_pixel(images: Float[Tensor, "*point y x"], polarity: Polarity = "bright") -> Int[Tensor, "*point 2"]:
-    """Column and row of the brightest (or darkest) pixel.
+    """`(column, row)` of the brightest (or darkest) pixel of each image, the first one among equals.
 
-    Parameters
-    ----------
-    images
-        Images of at least one pixel.
-    polarity
-        Which extreme is looked for: bright bumps or dark ones.
-
-    Returns
-    -------
-    Tensor
-        `(column, row)` per image; the first one among equals.
-
-    Examples
-    --------
     >>> extreme_pixel(torch.tensor([[0.0, 0.0, 0.5], [0.0, 1.0, 0.0]])).tolist()
     [1, 1]
     """
@@ -123,22 +110,8 @@ def hits(
     located: Float[Tensor, "*member point axis"] | Int[Tensor, "*member point axis"],
     truth: Float[Tensor, "point axis"],
 ) -> Bool[Tensor, "*member point"]:
-    """Whether every coordinate is within `TOLERANCE` pixels.
+    """Whether every coordinate, such as `extreme_pixel` reads off outputs, is within `TOLERANCE` pixels.
 
-    Parameters
-    ----------
-    located
-        Coordinates read off the outputs, such as `extreme_pixel` gives.
-    truth
-        Right coordinates.
-
-    Returns
-    -------
-    Tensor
-        One truth value per member and point.
-
-    Examples
-    --------
     >>> hits(torch.tensor([[1.0, 4.0], [1.0, 5.0]]), torch.tensor([[2.0, 3.0], [2.0, 3.0]])).tolist()
     [True, False]
     """
@@ -148,24 +121,8 @@ def hits(
 def nearest_values(
     outputs: Float[Tensor, "*member point pixel"], targets: Float[Tensor, "point pixel"], shape: tuple[int, ...]
 ) -> Int[Tensor, "*member point factor"]:
-    """Position of the value that an output shows, factor by factor.
+    """Position of the value that an output shows, factor by factor, from 0; points are in the grid's order.
 
-    Parameters
-    ----------
-    outputs
-        At every point of the grid, in its order.
-    targets
-        Right images at the same points.
-    shape
-        Number of values of each factor.
-
-    Returns
-    -------
-    Tensor
-        From 0 to the number of values less one.
-
-    Examples
-    --------
     >>> targets = torch.eye(6)
     >>> nearest_values(targets, targets, (2, 3)).tolist()
     [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
@@ -191,34 +148,17 @@ def _along(outputs: Tensor, targets: Tensor, energy: Tensor, shape: tuple[int, .
 
 
 def distance_inside(held_out: Bool[Tensor, " point"], shape: tuple[int, ...]) -> Float[Tensor, " point"]:
-    """Distance from each point to the nearest kept one.
+    """Distance from each point of a grid to the nearest kept one: 0 at kept points, infinity if there is none.
 
-    Parameters
-    ----------
-    held_out
-        True where a point is held out, points in the grid's order.
-    shape
-        Number of values of each factor.
-
-    Returns
-    -------
-    Tensor
-        Grid steps; 0 at kept points, infinity everywhere if there is none.
-
-    Examples
-    --------
     >>> distance_inside(torch.tensor([False, True, True, True, False, True]), (6,)).tolist()
     [0.0, 1.0, 2.0, 1.0, 0.0, 1.0]
     """
-    deeper = held_out.reshape(shape)
-    distance = torch.zeros(shape, dtype=torch.float64, device=held_out.device)
-    for _ in range(max(shape)):
-        distance += deeper
-        for axis, count in enumerate(shape):
-            first, last = deeper.narrow(axis, 0, 1), deeper.narrow(axis, count - 1, 1)  # the border is no kept point
-            padded = torch.cat([first, deeper, last], dim=axis)
-            deeper = deeper & padded.narrow(axis, 0, count) & padded.narrow(axis, 2, count)
-    return torch.where(held_out.all(), torch.inf, distance.flatten())
+    from scipy.ndimage import distance_transform_cdt
+
+    if bool(held_out.all()):
+        return torch.full_like(held_out, torch.inf, dtype=torch.float64)
+    steps = distance_transform_cdt(held_out.cpu().numpy().reshape(shape), "chessboard")
+    return torch.from_numpy(steps).to(held_out.device, torch.float64).flatten()
 
 
 def interior(held_out: Bool[Tensor, " point"], shape: tuple[int, ...]) -> Bool[Tensor, " point"]:
@@ -227,25 +167,91 @@ def interior(held_out: Bool[Tensor, " point"], shape: tuple[int, ...]) -> Bool[T
     Where that leaves fewer than `FEWEST` points, the largest smaller margin that does not is taken, at last 1: all
     held-out points.
 
-    Parameters
-    ----------
-    held_out, shape
-        As for `distance_inside`.
-
-    Returns
-    -------
-    Tensor
-        True for interior points.
-
-    Examples
-    --------
     >>> held_out = torch.tensor([False, True, True, True, True, True, True, False])
     >>> interior(held_out, (8,)).tolist()
     [False, False, True, True, True, True, False, False]
     """
     distance, margin = distance_inside(held_out, shape), MARGIN
-    if not bool(held_out.all()):
-        margin = min(margin, max(1, int(distance.max())))
     while margin > 1 and int((distance >= margin).sum()) < FEWEST:
         margin -= 1
     return distance >= margin
+
+
+def separate_peaks(signals: Float[Tensor, "*image y x"], *, dark: bool = False) -> Bool[Tensor, "*image y x"]:
+    """Where images over the background, with bumps of height 1, have peaks; an image with NaN has none.
+
+    `dark` bumps on white make signals negative.
+
+    >>> separate_peaks(torch.tensor([[0.0, 0.5, 0.0, 0.1, 0.4, 1.0, 0.7]])).int().tolist()
+    [[0, 1, 0, 0, 0, 1, 0]]
+    """
+    rows, columns = signals.shape[-2:]
+    images = (-signals if dark else signals).double().reshape(-1, 1, rows, columns)
+    order = torch.arange(rows * columns, dtype=torch.float64, device=signals.device).reshape(rows, columns)
+    parts = [_peaks(part - TIE * order) for part in images.split(IMAGES_AT_ONCE)]
+    return torch.cat(parts).reshape(signals.shape)
+
+
+def _peaks(images: Tensor) -> Tensor:
+    """Peaks of images whose pixels all differ: `(image, 1, y, x)`.
+
+    Water stands `PROMINENCE` below every pixel and rises from each as far as the image lets it pass (the
+    morphological reconstruction); it has risen at a top that a higher one can be reached from without falling so far.
+    """
+    level = images - PROMINENCE
+    for _ in range(images.shape[-1] * images.shape[-2]):  # no way is longer; NaN never comes to rest
+        spread = torch.minimum(max_pool2d(level, 3, stride=1, padding=1), images)
+        if torch.equal(spread, level):
+            break
+        level = spread
+    separate = level <= images - PROMINENCE + TIE / 10
+    highest = images == max_pool2d(images, 2 * REACH + 1, stride=1, padding=REACH)
+    return separate & highest & (images > THRESHOLD)
+
+
+def peak_scores(
+    signals: Float[Tensor, "*member point y x"],
+    positions: Float[Tensor, "point 2"],
+    *,
+    chosen: Bool[Tensor, " point"] | None = None,
+    dark: bool = False,
+) -> dict[str, Float[Tensor, "*member"]]:
+    """How many peaks outputs have, and how many of these lie in the true row or column.
+
+    Positions are column and row, in pixels, of each point's true bump. One number per member, over the chosen points or
+    all: `several`, `count`, `centred`, `aligned`, `aligned_chance`, `away_aligned` and `away_chance`.
+    """
+    if chosen is not None:
+        signals, positions = signals[..., chosen, :, :], positions[chosen]
+    tops = separate_peaks(signals, dark=dark)
+    column, row = (_near(positions[:, axis], tops.shape[-1 - axis]) for axis in range(2))
+    centre = row[:, :, None] & column[:, None, :]
+    away = ~centre
+    aligned = row[:, :, None] | column[:, None, :]
+    count = tops.sum(dim=(-2, -1))
+    return {
+        "several": (count >= 2).double().mean(dim=-1),
+        "count": count.double().mean(dim=-1),
+        "centred": (tops & centre).any(dim=-1).any(dim=-1).double().mean(dim=-1),
+        "aligned": _own(tops, aligned) / _own(tops, torch.ones_like(aligned)),
+        "aligned_chance": _others(tops, aligned) / _others(tops, torch.ones_like(aligned)),
+        "away_aligned": _own(tops, aligned & away) / _own(tops, away),
+        "away_chance": _others(tops, aligned & away) / _others(tops, away),
+    }
+
+
+def _near(values: Tensor, length: int) -> Tensor:
+    """For each point, which pixels of an axis are near its value."""
+    pixels = torch.arange(length, dtype=values.dtype, device=values.device)
+    return (pixels - values[:, None]).abs() <= TOLERANCE
+
+
+def _own(tops: Tensor, region: Tensor) -> Tensor:
+    """Peaks within the region of their own point, over all points."""
+    return (tops & region).sum(dim=(-3, -2, -1)).double()
+
+
+def _others(tops: Tensor, region: Tensor) -> Tensor:
+    """Peaks within the region of another point, over all pairs of different points."""
+    pairs = tops.sum(dim=-3).double() * region.sum(dim=0).double()
+    return pairs.sum(dim=(-2, -1)) - _own(tops, region)

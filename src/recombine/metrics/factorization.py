@@ -53,24 +53,8 @@ def _projected(kernel: Tensor, inside: tuple[int, ...], factors: int, first: int
 def interaction_weights(
     gram: Float[Tensor, "*member point point"], shape: tuple[int, ...], weight: Weight = "square"
 ) -> dict[tuple[int, ...], Float[Tensor, "*member"]]:
-    """Weight of each set of factors in a kernel.
+    """Weight of each set of factors in a kernel over a grid, θ² or |θ|, by the set's indices; without the constant.
 
-    Parameters
-    ----------
-    gram
-        Gram matrix over the grid's points, in its order.
-    shape
-        Number of values of each factor.
-    weight
-        θ² or |θ|.
-
-    Returns
-    -------
-    dict of Tensor
-        One number per member by the set's indices of factors; the constant is left out.
-
-    Examples
-    --------
     >>> {inside: round(value.item(), 6) for inside, value in interaction_weights(torch.eye(4), (2, 2)).items()}
     {(0,): 1.0, (1,): 1.0, (0, 1): 1.0}
     """
@@ -95,22 +79,10 @@ def partial_factorization(
     *,
     family: Iterable[Iterable[int]] | None = None,
 ) -> Float[Tensor, "*member"]:
-    """PF_Coeff (Eq. 33, 35): share of the weight in terms of one factor each, or in a family of terms.
+    """PF_Coeff (Eq. 33, 35): share of the weight in terms of one factor each, or in a family of sets of factors.
 
-    Parameters
-    ----------
-    gram, shape, weight
-        As for `interaction_weights`.
-    family
-        Sets of indices of factors whose terms count, instead of single factors.
+    NaN for a constant kernel.
 
-    Returns
-    -------
-    Tensor
-        One number per member; NaN for a constant kernel.
-
-    Examples
-    --------
     >>> round(partial_factorization(torch.eye(4), (2, 2)).item(), 6)
     0.666667
     >>> round(partial_factorization(torch.eye(4), (2, 2), family=[{0}, {0, 1}]).item(), 6)
@@ -135,22 +107,10 @@ def above_delta(single_factor: Tensor, shape: tuple[int, ...]) -> Tensor:
 def landmarks(shape: tuple[int, ...], *, bump: float = 1.0) -> dict[str, Float[Tensor, ""]]:
     """Where kernels that one knows lie between the delta kernel (0) and additive ones (1), for a figure.
 
-    Parameters
-    ----------
-    shape
-        Number of values of each factor, two factors or more.
-    bump
-        Standard deviation of ideal bumps, in grid steps; their overlap is Π exp(−d²/4s²).
+    `above_delta` of `delta`, δ in every factor (memorisation); `additive`, the sum of one δ per factor; `or`, 1 where
+    any factor is equal; `broad`, the product of Gaussians as broad as half of the longest factor; `bump`, the Gram
+    matrix of ideal bumps of a standard deviation in grid steps, whose overlap is Π exp(−d²/4s²).
 
-    Returns
-    -------
-    dict of Tensor
-        `above_delta` of `delta`, δ in every factor (memorisation); `additive`, the sum of one δ per factor; `or`, 1
-        where any factor is equal; `broad`, the product of Gaussians as broad as half of the longest factor; `bump`, the
-        Gram matrix of ideal bumps.
-
-    Examples
-    --------
     >>> {name: round(place.item(), 2) + 0.0 for name, place in landmarks((6, 6)).items()}
     {'delta': 0.0, 'additive': 1.0, 'or': 0.87, 'broad': 0.99, 'bump': 0.71}
     """

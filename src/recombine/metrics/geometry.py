@@ -1,4 +1,5 @@
-"""Local geometry of a stage: volume element, factorization and cross-terms (Eq. 6–7, 39–42; §3.4).
+"""Local geometry of a stage: volume element, factorization and cross-terms, over the grid and in the held-out region
+(Eq. 6–7, 39–42; §3.4; Fig. 2e–f, 3c, 4d).
 
 Conventions
 -----------
@@ -13,8 +14,25 @@ All numbers come from a metric tensor g over the factors, see `recombine.metrics
   them. A pair with a factor that does not move the stage has no cosine and is left out; so is a point where no pair has
   one.
 
+`log_volume` is log10 of the volume element, floored at `FLOOR` so that flat places count as flat, not as infinitely so.
+Spreads are standard deviations over points. Regions: *held* (held out) and *kept*. A region's spread is about its own
+mean, so that a region of larger or smaller volume as a whole has no more spread for it; the *excess* is the held-out
+region's spread less the kept one's. Deviations are from the mean of the kept points.
+
+The Laplacian of a map over a factor grid is the sum of its second differences along every factor,
+f(i + 1) − 2 f(i) + f(i − 1), in steps of the grid whatever the factors' spacing. It is there at inner points, which
+have both neighbours along every factor; a factor with fewer than three values leaves none. `roughness` is the median of
+its absolute value over inner points: of all, or of those in a region. The point in the middle decides which region that
+is; its neighbours may lie in the other. Of an even number of points the median is the mean of the middle two. Roughness
+looks at neighbours, while spread looks at the whole region: a steady slope has spread and no roughness. The median
+leaves out the few large values at a region's border. Where the metric is one of finite differences, the volume at the
+grid's own border is of one-sided ones, and points next to it see the change; they are few too.
+
 Known answers: g = I has volume 1, factorization 1 and cross-term 0; two factors that move a stage in the same direction
-have volume 0, factorization ½ and cross-term 1, the latter whatever the units of a factor.
+have volume 0, factorization ½ and cross-term 1, the latter whatever the units of a factor. A stage of constant volume
+has spread, contrast and deviations 0; one whose volume is ten times as large in the held-out region as elsewhere has
+contrast 1 and excess 0. A constant or linear map has roughness 0; Σ (i_a)² / 2 over n factors has n; a chessboard of n
+factors with values ±c has 4 n c.
 """
 
 from __future__ import annotations
@@ -22,27 +40,20 @@ from __future__ import annotations
 from itertools import combinations
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from recombine.metrics.registry import Column, Need, Stage, stage_metric
 
+FLOOR = 1e-8
+"""Volume elements below this count as this."""
+FLOORED = f"of log10 volume, floored at {FLOOR:g}"
+"""In descriptions of columns."""
+
 
 def volume_element(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "*point"]:
-    """√det g (Eq. 6, 39): how much a unit cell of factor space is enlarged.
+    """√det g (Eq. 6, 39) at each point: how much a unit cell of factor space is enlarged.
 
-    Parameters
-    ----------
-    metric
-        Metric tensor at every point.
-
-    Returns
-    -------
-    Tensor
-        One number per point, in double precision.
-
-    Examples
-    --------
     >>> volume_element(torch.eye(2) * 3).item()
     3.0
     """
@@ -52,18 +63,8 @@ def volume_element(metric: Float[Tensor, "*point factor factor"]) -> Float[Tenso
 def local_factorization(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "*point"]:
     """1 − |g_ab| / (|g_aa| + |g_bb|) at each point (Eq. 7, 42), averaged over pairs of factors.
 
-    Parameters
-    ----------
-    metric
-        Metric tensor at every point, of at least two factors.
+    A pair of factors that both leave the stage unmoved is left out; NaN where all pairs are.
 
-    Returns
-    -------
-    Tensor
-        One number per point. A pair of factors that both leave the stage unmoved is left out; NaN where all pairs are.
-
-    Examples
-    --------
     >>> local_factorization(torch.eye(2)).item(), local_factorization(torch.ones(2, 2)).item()
     (1.0, 0.5)
     """
@@ -78,19 +79,8 @@ def local_factorization(metric: Float[Tensor, "*point factor factor"]) -> Float[
 def cross_terms(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "*point"]:
     """|g_ab| / √(g_aa g_bb) at each point, averaged over pairs of factors.
 
-    Parameters
-    ----------
-    metric
-        Metric tensor at every point, of at least two factors.
+    A pair of which one factor leaves the stage unmoved is left out; NaN where all pairs are.
 
-    Returns
-    -------
-    Tensor
-        One number per point, in double precision. A pair of which one factor leaves the stage unmoved is left out; NaN
-        where all pairs are.
-
-    Examples
-    --------
     >>> cross_terms(torch.eye(2)).item(), cross_terms(torch.tensor([[9.0, 3.0], [3.0, 1.0]])).item()
     (0.0, 1.0)
     """
@@ -102,13 +92,50 @@ def cross_terms(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, 
     return pairs.clamp(max=1).nanmean(dim=0)  # beyond 1 by rounding alone
 
 
+def log_volume(metric: Float[Tensor, "*point factor factor"]) -> Float[Tensor, "*point"]:
+    """log10 of the volume element at each point, at least that of `FLOOR`.
+
+    >>> log_volume(torch.stack([torch.eye(2) * 100, torch.zeros(2, 2)])).tolist()
+    [2.0, -8.0]
+    """
+    return volume_element(metric).clamp(min=FLOOR).log10()
+
+
+def roughness(
+    values: Float[Tensor, "*member point"], shape: tuple[int, ...], region: Bool[Tensor, " point"] | None = None
+) -> Float[Tensor, "*member"]:
+    """Median absolute Laplacian of a map over a grid, over its inner points in a region; NaN where there is none.
+
+    >>> roughness(torch.tensor([0.0, 1.0, 4.0, 9.0, 17.0]), (5,)).item()
+    2.0
+    """
+    inside = tuple(slice(1, -1) for _ in shape)
+    grid = values.double().unflatten(-1, shape)
+    differences = []
+    for axis in range(len(shape)):
+        across = (..., *(slice(None) if other == axis else own for other, own in enumerate(inside)))
+        differences.append(grid[across].diff(n=2, dim=axis - len(shape)))
+    laplacian = torch.stack(differences).sum(dim=0)
+    counted = torch.ones(shape, dtype=torch.bool) if region is None else region.cpu().reshape(shape)
+    return _median(laplacian[..., counted[inside]].abs())
+
+
+def _median(values: Tensor) -> Tensor:
+    """Over the last axis; torch's own takes the lower of the middle two, and its quantile limits how many there are."""
+    count = values.shape[-1]
+    if not count:
+        return values.new_full(values.shape[:-1], torch.nan)
+    ordered = values.sort(dim=-1).values
+    middle = (ordered[..., (count - 1) // 2] + ordered[..., count // 2]) / 2
+    return torch.where(values.isnan().any(dim=-1), torch.nan, middle)
+
+
 @stage_metric(
     "cross_term",
     Column("cross_term", "|g_xy| / √(g_xx g_yy), mean over points", "§3.4"),
     needs=(Need.METRIC, Need.SEVERAL_FACTORS),
 )
 def evaluate_cross_term(stage: Stage) -> dict[str, Tensor]:
-    """How far factors share directions, over the grid."""
     return {"cross_term": cross_terms(stage.metric).nanmean(dim=-1)}
 
 
@@ -118,13 +145,11 @@ def evaluate_cross_term(stage: Stage) -> dict[str, Tensor]:
     needs=(Need.METRIC, Need.SEVERAL_FACTORS, Need.HOLDOUT),
 )
 def evaluate_cross_term_held_out(stage: Stage) -> dict[str, Tensor]:
-    """How far factors share directions, over the held-out points."""
     return {"cross_term_held": cross_terms(stage.metric[..., stage.held_out, :, :]).nanmean(dim=-1)}
 
 
 @stage_metric("features", Column("features", "numbers per grid point", heading="features", form="d"), in_studies=False)
 def evaluate_features(stage: Stage) -> dict[str, Tensor]:
-    """How many numbers a stage has at each point."""
     return {"features": torch.full(stage.features.shape[:-2], stage.features.shape[-1])}
 
 
@@ -135,7 +160,6 @@ def evaluate_features(stage: Stage) -> dict[str, Tensor]:
     in_studies=False,
 )
 def evaluate_metric(stage: Stage) -> dict[str, Tensor]:
-    """The metric tensor itself."""
     return {"metric": stage.metric}
 
 
@@ -146,7 +170,6 @@ def evaluate_metric(stage: Stage) -> dict[str, Tensor]:
     in_studies=False,
 )
 def evaluate_local_factorization(stage: Stage) -> dict[str, Tensor]:
-    """Factorization at every point."""
     return {"factorization": local_factorization(stage.metric)}
 
 
@@ -163,7 +186,6 @@ def evaluate_local_factorization(stage: Stage) -> dict[str, Tensor]:
     needs=(Need.METRIC, Need.SEVERAL_FACTORS),
 )  # fmt: skip
 def evaluate_factorization(stage: Stage) -> dict[str, Tensor]:
-    """Factorization of a stage, averaged in two ways."""
     return {
         "factorization_mean": local_factorization(stage.metric).nanmean(dim=-1),
         "factorization_of_means": local_factorization(stage.metric.double().abs().mean(dim=-3)),
@@ -177,7 +199,6 @@ def evaluate_factorization(stage: Stage) -> dict[str, Tensor]:
     needs=(Need.METRIC, Need.SEVERAL_FACTORS, Need.HOLDOUT),
 )
 def evaluate_factorization_held_out(stage: Stage) -> dict[str, Tensor]:
-    """Factorization of a stage in the held-out region, and in the kept one."""
     factorization = local_factorization(stage.metric)
     return {
         "factorization_held": factorization[..., stage.held_out].nanmean(dim=-1),
@@ -191,7 +212,6 @@ def evaluate_factorization_held_out(stage: Stage) -> dict[str, Tensor]:
     needs=(Need.DIFFERENCES, Need.SEVERAL_FACTORS),
 )
 def evaluate_factorization_differences(stage: Stage) -> dict[str, Tensor]:
-    """Factorization by differences between grid points."""
     return {"factorization_differences": local_factorization(stage.differences).nanmean(dim=-1)}
 
 
@@ -210,3 +230,96 @@ def evaluate_volume(stage: Stage) -> dict[str, Tensor]:
     mean = logarithm.nanmean(dim=-1)
     variance = (logarithm - mean[..., None]).square().nanmean(dim=-1)
     return {"volume": volume, "log_volume_mean": mean, "log_volume_std": variance.sqrt()}
+
+
+@stage_metric(
+    "volume_spread_differences",
+    Column(
+        "log_volume_spread_differences", f"standard deviation {FLOORED}, by finite differences", "Eq. 6",
+        study="spread_differences",
+    ),
+    needs=(Need.DIFFERENCES,),
+)  # fmt: skip
+def evaluate_volume_spread_differences(stage: Stage) -> dict[str, Tensor]:
+    return {"log_volume_spread_differences": log_volume(stage.differences).std(dim=-1, correction=0)}
+
+
+@stage_metric(
+    "volume_spread",
+    Column("log_volume", f"log10 volume at each point, floored at {FLOOR:g}", "Eq. 6, 39", dims=("point",)),
+    Column("log_volume_spread", f"standard deviation {FLOORED}", "Fig. 2e–f", study="spread"),
+    needs=(Need.METRIC,),
+)
+def evaluate_volume_spread(stage: Stage) -> dict[str, Tensor]:
+    volume = log_volume(stage.metric)
+    return {"log_volume": volume, "log_volume_spread": volume.std(dim=-1, correction=0)}
+
+
+@stage_metric(
+    "volume_kept",
+    Column("log_volume_spread_kept", f"standard deviation {FLOORED}, kept points", study="spread_kept"),
+    Column(
+        "log_volume_deviation_kept", f"RMS distance {FLOORED}, of kept points to their mean", study="deviation_kept"
+    ),
+    needs=(Need.METRIC,),
+)  # fmt: skip
+def evaluate_volume_kept(stage: Stage) -> dict[str, Tensor]:
+    """How the volume varies over the kept points; its distance to their mean is that spread again."""
+    spread = log_volume(stage.metric)[..., ~stage.held_out].std(dim=-1, correction=0)
+    return {"log_volume_spread_kept": spread, "log_volume_deviation_kept": spread}
+
+
+@stage_metric(
+    "volume_held_out",
+    Column("log_volume_spread_held", f"standard deviation {FLOORED}, held-out points", study="spread_held"),
+    Column(
+        "log_volume_spread_excess", f"standard deviation {FLOORED}, of held-out points minus that of kept points",
+        "Fig. 2e–f", study="spread_excess",
+    ),
+    Column("log_volume_contrast", f"mean {FLOORED}, held-out minus kept points", study="contrast"),
+    Column(
+        "log_volume_deviation_held", f"RMS distance {FLOORED}, of held-out points to the mean of kept points",
+        study="deviation_held",
+    ),
+    needs=(Need.METRIC, Need.HOLDOUT),
+    version=2,
+)  # fmt: skip
+def evaluate_volume_held_out(stage: Stage) -> dict[str, Tensor]:
+    volume = log_volume(stage.metric)
+    held, kept = volume[..., stage.held_out], volume[..., ~stage.held_out]
+    spread, mean = held.std(dim=-1, correction=0), kept.mean(dim=-1)
+    return {
+        "log_volume_spread_held": spread,
+        "log_volume_spread_excess": spread - kept.std(dim=-1, correction=0),
+        "log_volume_contrast": held.mean(dim=-1) - mean,
+        "log_volume_deviation_held": (held - mean[..., None]).square().mean(dim=-1).sqrt(),
+    }
+
+
+@stage_metric(
+    "roughness",
+    Column("log_volume_roughness", f"median absolute Laplacian {FLOORED}", "Fig. 3c", study="roughness"),
+    needs=(Need.METRIC, Need.WHOLE_GRID),
+)
+def evaluate_roughness(stage: Stage) -> dict[str, Tensor]:
+    return {"log_volume_roughness": roughness(log_volume(stage.metric), stage.grid.shape)}
+
+
+@stage_metric(
+    "roughness_held_out",
+    Column(
+        "log_volume_roughness_held", f"median absolute Laplacian {FLOORED}, held-out points", "Fig. 4d",
+        study="roughness_held",
+    ),
+    Column(
+        "log_volume_roughness_kept", f"median absolute Laplacian {FLOORED}, kept points", "Fig. 4d",
+        study="roughness_kept",
+    ),
+    needs=(Need.METRIC, Need.HOLDOUT, Need.WHOLE_GRID),
+)  # fmt: skip
+def evaluate_roughness_held_out(stage: Stage) -> dict[str, Tensor]:
+    volume, shape = log_volume(stage.metric), stage.grid.shape
+    return {
+        "log_volume_roughness_held": roughness(volume, shape, stage.held_out),
+        "log_volume_roughness_kept": roughness(volume, shape, ~stage.held_out),
+    }

@@ -16,7 +16,7 @@ by differences over one pixel, 37 % less.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from jaxtyping import Float, Int
@@ -27,7 +27,7 @@ from torch.func import jvp, vmap
 from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
 from recombine.metrics.sampling import points_at, steps_at
-from recombine.metrics.stages import INPUT, MEMORY, Reader, chunks, flat, precision, sampled, stage_sizes
+from recombine.metrics.stages import INPUT, MEMORY, Reader, chunks, flat, precision, sampled, stage_sizes, tapped
 
 COPIES = 4
 """Copies of a stage that a layer may need beside its input and output."""
@@ -41,25 +41,12 @@ def metric_tensor(
     memory: int = MEMORY,
     repeated: bool = False,
 ) -> dict[str, Float[Tensor, "... point factor factor"]]:
-    """Every stage's exact metric tensor at every point.
+    """Every stage's exact metric tensor `(*member, point, factor, factor)` at every point, by the stage's name.
 
     The network runs once, with one tangent per factor carried along by `vmap`; only products of tangents are kept.
+    `repeated` runs every point once per factor in a plain batch instead: slower, but possible for modules that cannot
+    be batched over tangents. Other arguments are those of `recombine.metrics.features`.
 
-    Parameters
-    ----------
-    reader, points, members, memory
-        As for `recombine.metrics.features`.
-    repeated
-        Run every point once per factor in a plain batch instead of `vmap`: slower, but possible for modules that
-        cannot be batched over tangents.
-
-    Returns
-    -------
-    dict of Tensor
-        `(*member, point, factor, factor)` by the stage's name.
-
-    Examples
-    --------
     >>> doubled = lambda values, tap: tap("output", 2 * values)
     >>> metric_tensor(doubled, torch.zeros(1, 2))["output"].tolist()
     [[[4.0, 0.0], [0.0, 4.0]]]
@@ -67,73 +54,58 @@ def metric_tensor(
     factors = points.shape[1]
     sizes = stage_sizes(reader, points, members)
     size = memory // (4 * (factors + 1) * COPIES * sum(sizes.values()))
-    push = _repeated_tangents if repeated else _carried_tangents
-    parts_of: dict[str, list[Tensor]] = {}
     with torch.no_grad():
-        for part in chunks(points, size):
-            for name, product in push(reader, part, members).items():
-                parts_of.setdefault(name, []).append(product)
-    metrics = {name: torch.cat(parts, dim=members) for name, parts in parts_of.items()}
+        metrics = _joined(
+            [
+                _jacobians(reader, part, members, _product) if repeated else _carried_products(reader, part, members)
+                for part in chunks(points, size)
+            ],
+            members,
+        )
     if INPUT in metrics and not bool(metrics[INPUT].any()):
         raise InvalidValue("encoding", "a constant one", "differentiable; one-hot codes have finite differences only")
     return metrics
 
 
-def _carried_tangents(reader: Reader, points: Tensor, members: int) -> dict[str, Tensor]:
+def _joined(parts: Sequence[Mapping[str, Tensor]], axis: int) -> dict[str, Tensor]:
+    """Every stage's tensor of all parts of the points."""
+    return {name: torch.cat([part[name] for part in parts], dim=axis) for name in parts[0]}
+
+
+def _product(jacobian: Tensor) -> Tensor:
+    return jacobian.mT @ jacobian
+
+
+def _carried_products(reader: Reader, points: Tensor, members: int) -> dict[str, Tensor]:
     """JᵀJ of every stage, all tangents in one pass."""
 
     def stages(values: Tensor) -> dict[str, Tensor]:
-        kept: dict[str, Tensor] = {}
+        return tapped(reader, values, Tensor.clone)  # a layer behind a stage may work in place
 
-        def tap(name: str, activation: Tensor) -> None:
-            kept[name] = activation.clone()  # a layer behind this one may work in place
-
-        reader(values, tap)
-        return kept
-
-    factors = points.shape[1]
-    tangents = _unit_tangents(points)[:, None, :].expand(factors, *points.shape)
+    tangents = _unit_tangents(points)[:, None, :].expand(points.shape[1], *points.shape)
     columns = vmap(lambda tangent: jvp(stages, (points,), (tangent,))[1])(tangents)
-    jacobians = {name: flat(column, members + 1).movedim(0, -1) for name, column in columns.items()}
-    return {name: jacobian.mT @ jacobian for name, jacobian in jacobians.items()}
-
-
-def _repeated_tangents(reader: Reader, points: Tensor, members: int) -> dict[str, Tensor]:
-    """JᵀJ of every stage, each point run once per factor with that factor's tangent."""
-    products: dict[str, Tensor] = {}
-
-    def keep(name: str, jacobian: Tensor) -> None:
-        products[name] = jacobian.mT @ jacobian
-
-    _push_repeated(reader, points, members, keep)
-    return products
+    return {name: _product(flat(column, members + 1).movedim(0, -1)) for name, column in columns.items()}
 
 
 def stage_jacobians(reader: Reader, points: Float[Tensor, "point factor"]) -> dict[str, Tensor]:
     """Every stage's `(point, feature, factor)` derivative by the factors; for a few points, of sampled features."""
-    jacobians: dict[str, Tensor] = {}
-
-    def keep(name: str, jacobian: Tensor) -> None:
-        jacobians[name] = sampled(jacobian.mT).mT.clone()
-
     with torch.no_grad():
-        _push_repeated(reader, points, 0, keep)
-    return jacobians
+        return _jacobians(reader, points, 0, lambda jacobian: sampled(jacobian.mT).mT.clone())
 
 
-def _push_repeated(reader: Reader, points: Tensor, members: int, keep: Callable[[str, Tensor], None]) -> None:
-    """Hand each stage's Jacobian on as it is computed."""
+def _jacobians(reader: Reader, points: Tensor, members: int, keep: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
+    """What is kept of every stage's Jacobian, each point run once per factor with that factor's tangent."""
     factors = points.shape[1]
 
-    def tap(name: str, activation: Tensor) -> None:
+    def kept(activation: Tensor) -> Tensor:
         tangent = forward_ad.unpack_dual(activation).tangent
         if tangent is None:
             tangent = torch.zeros_like(activation)
-        keep(name, flat(tangent, members).unflatten(members, (factors, -1)).movedim(members, -1))
+        return keep(flat(tangent, members).unflatten(members, (factors, -1)).movedim(members, -1))
 
     with forward_ad.dual_level():
         tangents = _unit_tangents(points).repeat_interleave(len(points), dim=0)
-        reader(forward_ad.make_dual(points.repeat(factors, 1), tangents), tap)
+        return tapped(reader, forward_ad.make_dual(points.repeat(factors, 1), tangents), kept)
 
 
 def _unit_tangents(points: Tensor) -> Tensor:
@@ -143,24 +115,10 @@ def _unit_tangents(points: Tensor) -> Tensor:
 def finite_difference_metric(
     activations: Float[Tensor, "... point feature"], shape: tuple[int, ...], spacing: tuple[float, ...] | None = None
 ) -> Float[Tensor, "... point factor factor"]:
-    """The metric tensor by differences between neighbouring grid points.
+    """The metric tensor by differences between neighbouring grid points, `(*member, point, factor, factor)`.
 
-    Parameters
-    ----------
-    activations
-        A stage's activations, points in the grid's order.
-    shape
-        Number of values of each factor, at least 2.
-    spacing
-        Distance between neighbouring values of each factor; 1 by default.
+    Each factor has at least 2 values; their spacing is 1 by default.
 
-    Returns
-    -------
-    Tensor
-        `(*member, point, factor, factor)`.
-
-    Examples
-    --------
     >>> line = torch.arange(3.0)[:, None]
     >>> finite_difference_metric(line, (3,), (0.5,)).flatten().tolist()
     [4.0, 4.0, 4.0]
@@ -174,8 +132,7 @@ def finite_difference_metric(
         torch.gradient(grid, spacing=step, dim=lead + axis)[0].flatten(lead, lead + len(shape) - 1)
         for axis, step in zip(range(len(shape)), spacing, strict=True)
     ]
-    jacobian = torch.stack(columns, dim=-1)
-    return jacobian.mT @ jacobian
+    return _product(torch.stack(columns, dim=-1))
 
 
 def neighbour_metric(
@@ -197,20 +154,22 @@ def neighbour_metric(
     dtype = precision(device)
     sizes = stage_sizes(reader, points[:1].to(device, dtype).clone())
     size = max(1, memory // (4 * (2 * factors + COPIES) * sum(sizes.values())))
-    metrics: dict[str, list[Tensor]] = {}
-    for first in range(0, len(points), size):
-        here, at = points[first : first + size], steps[first : first + size]
+    parts = []
+    for here, at in zip(points.split(size), steps.split(size), strict=True):
         beside, apart = _neighbours(here, at, grid)
-        width = apart.to(device, dtype)  # (factor, point)
-
-        def tap(name: str, activation: Tensor, width: Tensor = width) -> None:
-            ahead, behind = flat(activation).unflatten(0, (2, factors, -1)).unbind(0)
-            jacobian = ((ahead - behind) / width[..., None].to(ahead.dtype)).movedim(0, -1)
-            metrics.setdefault(name, []).append(jacobian.mT @ jacobian)
-
         with torch.no_grad():
-            reader(beside.to(device, dtype).clone(), tap)
-    return {name: torch.cat(parts) for name, parts in metrics.items()}
+            parts.append(_difference_products(reader, beside.to(device, dtype).clone(), apart.to(device, dtype)))
+    return _joined(parts, 0)
+
+
+def _difference_products(reader: Reader, beside: Tensor, apart: Float[Tensor, "factor point"]) -> dict[str, Tensor]:
+    """JᵀJ of every stage, J by differences between points ahead and points behind."""
+
+    def kept(activation: Tensor) -> Tensor:
+        ahead, behind = flat(activation).unflatten(0, (2, len(apart), -1)).unbind(0)
+        return _product(((ahead - behind) / apart[..., None].to(ahead.dtype)).movedim(0, -1))
+
+    return tapped(reader, beside, kept)
 
 
 def _neighbours(points: Tensor, steps: Tensor, grid: FactorGrid) -> tuple[Tensor, Tensor]:

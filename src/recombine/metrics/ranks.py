@@ -11,29 +11,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from recombine.metrics.kernels import gram_matrix
+from recombine.metrics.gram_matrices import gram_matrix
 from recombine.metrics.registry import Column, Need, Stage, stage_metric
 from recombine.theory.projections import refuse_not_finite
+from recombine.theory.ranks import over_pairs
 
 SCHMIDT_MODES = 16
 """Schmidt values kept per stage."""
 
 
 def effective_rank(spectrum: Float[Tensor, "*shape mode"]) -> Float[Tensor, "*shape"]:
-    """exp of the entropy of a spectrum.
+    """exp of the entropy of a spectrum: numbers that are not negative, of any sum.
 
-    Parameters
-    ----------
-    spectrum
-        Numbers that are not negative, of any sum.
-
-    Returns
-    -------
-    Tensor
-        One number per spectrum.
-
-    Examples
-    --------
     >>> round(effective_rank(torch.tensor([2.0, 2.0, 0.0])).item(), 6)
     2.0
     """
@@ -42,20 +31,8 @@ def effective_rank(spectrum: Float[Tensor, "*shape mode"]) -> Float[Tensor, "*sh
 
 
 def matrix_effective_rank(images: Float[Tensor, "*shape y x"]) -> Float[Tensor, "*shape"]:
-    """Effective rank of the squared singular values of matrices.
+    """Effective rank of the squared singular values of matrices, such as images.
 
-    Parameters
-    ----------
-    images
-        Matrices, such as images.
-
-    Returns
-    -------
-    Tensor
-        One number per matrix.
-
-    Examples
-    --------
     >>> round(matrix_effective_rank(torch.eye(3)).item(), 6)
     3.0
     """
@@ -65,30 +42,14 @@ def matrix_effective_rank(images: Float[Tensor, "*shape y x"]) -> Float[Tensor, 
 def schmidt_spectrum(
     gram: Float[Tensor, "*member point point"], shape: tuple[int, ...]
 ) -> Float[Tensor, "*member mode"]:
-    """Normalised operator-Schmidt values of a Gram matrix over a two-factor grid.
+    """Operator-Schmidt values of a Gram matrix over a two-factor grid, largest first, of unit square sum.
 
-    Parameters
-    ----------
-    gram
-        Gram matrix over the grid's points, in its order.
-    shape
-        Number of values of the two factors.
-
-    Returns
-    -------
-    Tensor
-        Singular values of unit square sum, largest first.
-
-    Examples
-    --------
     >>> [round(value, 6) for value in schmidt_spectrum(torch.eye(4), (2, 2)).tolist()]
     [1.0, 0.0, 0.0, 0.0]
     """
     refuse_not_finite("gram", gram)
-    a, b = shape
-    paired = gram.double().unflatten(-1, (a, b)).unflatten(-3, (a, b))
-    matrix = paired.transpose(-3, -2).flatten(-4, -3).flatten(-2)
-    values = torch.linalg.svdvals(matrix)
+    pairs, sizes = over_pairs(gram, shape)
+    values = torch.linalg.svdvals(pairs.unflatten(-1, sizes))
     return values / values.norm(dim=-1, keepdim=True)
 
 

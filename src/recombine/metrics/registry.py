@@ -2,12 +2,13 @@
 
 A *stage metric* is a function of a `Stage`, what is known about one stage of a network over a factor grid, that returns
 a tensor for each of its columns. Registering it is all there is to do: `diagnose` (Dataset, summary, figure), studies'
-stage profile and the table in docs/metrics.md have it.
+stage profile and the table in docs/metrics.md have it. Both measure stages by `stage_profile`: these are read one after
+the other, evaluated and forgotten, so that memory holds few of them at a time.
 
 >>> @stage_metric("loudness", Column("loudness", "mean square of the activations", heading="loudness"))
 ... def evaluate_loudness(stage: Stage) -> dict[str, Tensor]:
 ...     return {"loudness": stage.features.square().mean(dim=(-2, -1))}
->>> versions(["loudness"])
+>>> metric_versions(["loudness"])
 {'loudness': 1}
 >>> STAGE_METRICS.unregister("loudness")
 
@@ -17,8 +18,8 @@ the factors in a Dataset), `factor`, `other_factor`, and any name of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
@@ -28,7 +29,7 @@ from torch import Tensor
 from recombine.errors import InvalidValue, listed
 from recombine.factors import FactorGrid
 from recombine.metrics.metric_tensors import finite_difference_metric
-from recombine.metrics.stages import precision
+from recombine.metrics.stages import MEMORY, Reader, features, precision
 from recombine.theory.projections import both_grams, point_coordinates
 from recombine.theory.reversibility import FOLDS, Recovery, recovery
 
@@ -150,15 +151,19 @@ Evaluate = Callable[[Stage], Mapping[str, Tensor]]
 
 @dataclass(frozen=True)
 class StageMetric:
-    """A function of a stage with all that is declared about it, see `stage_metric`."""
+    """A function of a stage with all that is declared about it."""
 
     name: str
     evaluate: Evaluate
     columns: tuple[Column, ...]
     needs: tuple[Need, ...]
+    """It is not evaluated where one of them is missing."""
     version: int
+    """To be raised when what is measured changes, so that results that depend on it are measured again."""
     in_studies: bool
+    """Whether studies' stage profile has it too; what is large or slow is left to `diagnose`."""
     thorough: bool = False
+    """Whether it takes so long that it is left out unless it is asked for."""
 
 
 class StageMetrics(dict[str, StageMetric]):
@@ -204,39 +209,13 @@ def stage_metric(
     in_studies: bool = True,
     thorough: bool = False,
 ) -> Callable[[Evaluate], Evaluate]:
-    """Decorator that registers a function of a stage as a metric.
-
-    Parameters
-    ----------
-    name
-        Of the metric.
-    *columns
-        What the function returns: exactly these, by name.
-    needs
-        What it needs beside activations; it is not evaluated where something is missing.
-    version
-        To be raised when what is measured changes, so that results that depend on it are measured again.
-    in_studies
-        Whether studies' stage profile has it too; what is large or slow is left to `diagnose`.
-    thorough
-        Whether it takes so long that it is left out unless it is asked for.
-
-    Returns
-    -------
-    Callable
-        The decorator, which returns the function unchanged.
-    """
+    """Decorator that registers a function of a stage, which returns exactly these columns, as a `StageMetric`."""
 
     def register(evaluate: Evaluate) -> Evaluate:
         STAGE_METRICS.register(StageMetric(name, evaluate, columns, tuple(needs), version, in_studies, thorough))
         return evaluate
 
     return register
-
-
-def versions(names: Iterable[str] | None = None) -> dict[str, int]:
-    """Declared versions by metric, of some or of all, for fingerprints of what depends on them."""
-    return {name: STAGE_METRICS[name].version for name in (STAGE_METRICS if names is None else names)}
 
 
 STAGE_PROFILE = "stage_profile"
@@ -254,9 +233,73 @@ def metric_versions(names: Iterable[str]) -> dict[str, int]:
     numbers: dict[str, int] = {}
     for name in names:
         if name == STAGE_PROFILE:
-            numbers.update(versions(metric.name for metric in STAGE_METRICS.in_studies()))
+            numbers |= {metric.name: metric.version for metric in STAGE_METRICS.in_studies()}
         elif name in STAGE_METRICS and name not in FUNCTION_VERSIONS:
-            numbers.update(versions([name]))
+            numbers[name] = STAGE_METRICS[name].version
         else:
             numbers[name] = FUNCTION_VERSIONS.get(name, 1)
     return numbers
+
+
+@dataclass
+class StageProfile:
+    """Columns of registered metrics, one tensor per stage."""
+
+    stages: list[str] = field(default_factory=list)
+    columns: dict[str, list[Tensor]] = field(default_factory=dict)
+    """By the column's name, `(*member, …)` with the column's own axes, in the order of the stages."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Metrics that were not evaluated, each with what it needs and the network or its grid does not have."""
+
+
+def read_stages(
+    reader: Reader,
+    points: Float[Tensor, "point factor"],
+    grid: FactorGrid,
+    held_out: Bool[Tensor, " point"],
+    *,
+    exact: Mapping[str, Tensor] | None = None,
+    targets: Tensor | None = None,
+    neighbours: Mapping[str, Tensor] | None = None,
+    members: int = 0,
+    memory: int = MEMORY,
+) -> Iterator[Stage]:
+    """Every stage of a network over a grid, in the order in which the network runs them.
+
+    The mask of held-out points is on the host. Metric tensors are by the stage's name: `exact` ones, without which
+    there are finite differences, and those by differences to `neighbours`, where the points are part of a larger grid.
+    """
+    for name, activations in features(reader, points, members=members, memory=memory):
+        metric = None if exact is None else exact[name]
+        differences = None if neighbours is None else neighbours[name]
+        yield Stage(name, activations, points, grid, held_out, metric, targets, differences)
+
+
+def stage_profile(stages: Iterable[Stage], metrics: Iterable[str]) -> StageProfile:
+    """The metrics named, of every stage; those whose needs are not met are left out."""
+    chosen = [STAGE_METRICS[name] for name in metrics]
+    profile = StageProfile()
+    for stage in stages:
+        profile.stages.append(stage.name)
+        for metric in chosen:
+            if missing := [need for need in metric.needs if not stage.has(need)]:
+                profile.left_out[metric.name] = str(missing[0])
+                continue
+            for name, value in _evaluated(metric, stage).items():
+                profile.columns.setdefault(name, []).append(value)
+    return profile
+
+
+def usual_metrics(thorough: bool | Collection[str] = False) -> list[str]:
+    """The registered metrics that are evaluated by default: of those that take long all, none, or those named."""
+    long = [STAGE_METRICS[name].name for name in ([] if isinstance(thorough, bool) else thorough)]
+    return [name for name, metric in STAGE_METRICS.items() if not metric.thorough or thorough is True or name in long]
+
+
+def _evaluated(metric: StageMetric, stage: Stage) -> Mapping[str, Tensor]:
+    """The columns of a metric, which must be those that it declares."""
+    values = metric.evaluate(stage)
+    declared = [column.name for column in metric.columns]
+    if sorted(values) != sorted(declared):
+        raise InvalidValue(f"metric {metric.name}", sorted(values), f"the columns that it declares: {declared}")
+    return values

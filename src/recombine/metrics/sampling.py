@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -223,9 +224,7 @@ def _drawn(grid: FactorGrid, shape: tuple[int, ...], generator: torch.Generator,
 
 def _sub_grid(grid: FactorGrid, steps: Sequence[Tensor]) -> SubGrid:
     """The combinations of these values of each factor."""
-    indices = torch.zeros(1, dtype=torch.int64)
-    for factor, own in zip(grid.factors, steps, strict=True):
-        indices = (indices[:, None] * factor.count + own).flatten()
+    indices = torch.from_numpy(np.ravel_multi_index(np.ix_(*(own.numpy() for own in steps)), grid.shape).flatten())
     thinned = (ThinnedFactor.thinned(factor, own) for factor, own in zip(grid.factors, steps, strict=True))
     return SubGrid(FactorGrid(tuple(thinned)), indices)
 
@@ -237,24 +236,18 @@ def gap_free_sub_grid(grid: FactorGrid, present: Bool[Tensor, " point"]) -> SubG
     >>> gap_free_sub_grid(whole, torch.arange(12) != 5).grid.shape
     (3, 3)
     """
-    lacking = ~present.cpu().reshape(grid.shape)
-    axes = range(lacking.ndim)
-    counts = [lacking.movedim(axis, 0).reshape(grid.shape[axis], -1).sum(dim=1) for axis in axes]
-    kept = [torch.ones(count, dtype=torch.bool) for count in grid.shape]
-    while max(int(own.max()) for own in counts):
-        sizes = [int(own.sum()) for own in kept]
-        axis = max(axes, key=lambda k: int(counts[k].max()) * sizes[k])  # the largest share of its points
-        worst = int(counts[axis].argmax())
-        gaps = lacking.select(axis, worst)
-        for other in axes:
-            at = other - (other > axis)
-            counts[other] -= gaps.movedim(at, 0).reshape(grid.shape[other], -1).sum(dim=1) if other != axis else 0
-        counts[axis][worst], kept[axis][worst] = 0, False
-        gaps.zero_()
-    if any(int(own.sum()) < min(FEWEST, len(own)) for own in kept):
+    lacking, kept = ~present.cpu().reshape(grid.shape), [torch.arange(count) for count in grid.shape]
+    while bool(lacking.any()):
+        missing = [lacking.movedim(k, 0).reshape(size, -1).sum(dim=1) for k, size in enumerate(lacking.shape)]
+        shares = [int(own.max()) * len(own) for own in missing]  # of a value's points, times the size of the grid
+        axis = shares.index(max(shares))
+        others = torch.arange(len(missing[axis])) != missing[axis].argmax()
+        kept[axis] = kept[axis][others]
+        lacking = lacking.index_select(axis, torch.nonzero(others).flatten())
+    if any(len(own) < min(FEWEST, count) for own, count in zip(kept, grid.shape, strict=True)):
         given = f"{int(present.sum())} of {grid.size} combinations"
         raise InvalidValue("data", given, "all combinations of at least two values of each factor")
-    return _sub_grid(grid, [torch.nonzero(own).flatten() for own in kept])
+    return _sub_grid(grid, kept)
 
 
 def points_at(grid: FactorGrid, indices: Tensor | None) -> Float[Tensor, "point factor"]:
@@ -267,11 +260,7 @@ def points_at(grid: FactorGrid, indices: Tensor | None) -> Float[Tensor, "point 
 
 def steps_at(grid: FactorGrid, indices: Tensor) -> Int[Tensor, "point factor"]:
     """Which value of each factor some points of a grid have; `torch.unravel_index` would load a compiler."""
-    left, columns = indices.cpu(), []
-    for count in reversed(grid.shape):
-        columns.append(left % count)
-        left = left // count
-    return torch.stack(columns[::-1], dim=1)
+    return torch.from_numpy(np.stack(np.unravel_index(indices.cpu().numpy(), grid.shape), axis=1))
 
 
 def has_both_sides(held_out: Tensor) -> bool:

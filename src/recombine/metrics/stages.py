@@ -10,7 +10,7 @@ Rows must not meet inside the network (no batch statistics): a row's activations
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -20,6 +20,7 @@ from torch.func import functional_call, vmap
 Tap = Callable[[str, Tensor], None]
 Reader = Callable[[Tensor, Tap], None]
 Encode = Callable[[Tensor], Tensor]
+T = TypeVar("T")
 
 MEMORY = 1 << 30
 """Default budget in bytes for what a metric keeps at a time."""
@@ -45,19 +46,8 @@ class _Walk(nn.Module):
 def ensemble_reader(decoder: nn.Module, weights: Mapping[str, Tensor], encode: Encode) -> Reader:
     """A reader of all members of an ensemble at once; one alone is run as it is, without `vmap`.
 
-    Parameters
-    ----------
-    decoder
-        A chain of named stages, for its structure.
-    weights
-        Named as the decoder's parameters, each with a leading member axis.
-    encode
-        Maps rows of factor values to the decoder's inputs.
-
-    Returns
-    -------
-    Reader
-        Hands out `input` and the decoder's stages, with one member axis.
+    It hands out `input`, which `encode` makes of factor values, and the decoder's stages, with one member axis. Weights
+    are named as the decoder's parameters, each with a leading member axis.
     """
     walk = _Walk(decoder)
     stacked = {f"decoder.{name}": weight for name, weight in weights.items()}
@@ -104,45 +94,35 @@ def chunks(points: Tensor, size: int) -> Sequence[Tensor]:
     return points.tensor_split(max(1, min(-(-len(points) // max(1, size)), len(points) // FEWEST)))
 
 
+def tapped(reader: Reader, values: Tensor, keep: Callable[[Tensor], T]) -> dict[str, T]:
+    """What is kept of every stage's activation at some values, by the stage's name."""
+    kept: dict[str, T] = {}
+
+    def tap(name: str, activation: Tensor) -> None:
+        kept[name] = keep(activation)
+
+    reader(values, tap)
+    return kept
+
+
 def stage_sizes(reader: Reader, points: Float[Tensor, "point factor"], members: int = 0) -> dict[str, int]:
     """How many numbers each stage holds per point, all members together.
 
     >>> stage_sizes(lambda values, tap: tap("output", values), torch.zeros(5, 2))
     {'output': 2}
     """
-    sizes: dict[str, int] = {}
-
-    def tap(name: str, activation: Tensor) -> None:
-        sizes[name] = activation.numel() // activation.shape[members]
-
     with torch.no_grad():
-        reader(points[:FEWEST], tap)
-    return sizes
+        return tapped(reader, points[:FEWEST], lambda activation: activation.numel() // activation.shape[members])
 
 
 def features(
     reader: Reader, points: Float[Tensor, "point factor"], *, members: int = 0, memory: int = MEMORY
 ) -> Iterator[tuple[str, Tensor]]:
-    """Each stage's `(*member, point, feature)`, one after the other.
+    """Each stage's name and `(*member, point, feature)` activations, one after the other.
 
-    As many stages are kept at a time as fit into half of the budget (at least one); the network runs again for the
-    next ones. Points go through in chunks that fit the other half.
-
-    Parameters
-    ----------
-    reader
-        Runs the network and hands out its stages.
-    points
-        Factor values, one row per point.
-    members
-        Number of member axes before the points' in every activation.
-    memory
-        Bytes that may be kept at a time.
-
-    Yields
-    ------
-    tuple of str and Tensor
-        Name and activations of a stage.
+    As many stages are kept at a time as fit into half of the budget in bytes (at least one); the network runs again for
+    the next ones. Points go through in chunks that fit the other half. `members` is the number of member axes before
+    the points' in every activation.
     """
     sizes = stage_sizes(reader, points, members)
     size = memory // 2 // (4 * sum(sizes.values()))

@@ -1,4 +1,4 @@
-"""Does a network superpose what it has memorised? (§3.3, Fig. 1d)
+"""Does a network superpose what it has memorised? (§3.3, §4.2; Fig. 1d, 4b)
 
 Conventions
 -----------
@@ -14,13 +14,49 @@ their mean over points taken off, at the one scale a ≥ 0 that fits best: a pre
 Beside it stand that of the `truth` (the true images as P) and of a null for each prediction (every point given the
 prediction of another one, mean over shuffles).
 
+A network that superposes "all or some" of what it memorised need not weigh it equally (§4.2, Fig. 4b), so in
+`nonnegative_superposition` and `stripe_superposition` weights are free, one set per point, but not negative. The
+fraction explained is 1 − Σ‖S − A w‖² / Σ‖S‖², sums over the chosen points, S the output over the background and A's
+columns signals of training images, w ≥ 0 the best. It is NaN for a network that draws nothing.
+
+`matched`: columns are the kept combinations that share a factor's value with the point.
+
+`mismatched`: as many kept combinations that share none. More columns explain more, and so do columns spread wider over
+the image, so the set is laid out as a matched one is: it is the matched set of another held-out point (one that shares
+no value with this one), less what shares a value with this one, and topped up from a second such point, and so on,
+where that is too few; where it is too many, some are drawn. Mean over draws. Points whose neighbour is one step off
+are among the others: their bumps overlap with matching ones, which makes the difference a little smaller than it could
+be, never larger. Points with no matching combination, or with fewer that share none than match, are left out of both.
+
+`truth`: the true image alone. `beyond_truth`: what matched columns and the true image explain together, less that.
+
+For stripes, A's columns are the point's own stripes, one per factor. With the true bump as one more column, `stripes`
+and `bump` are what each part explains alone and `both` what they explain together. As a bump overlaps with the stripes
+that cross in it, parts alone add up to more than both; a share is the mean of what the part explains alone and what it
+adds to the other, over `both` (the Shapley value), so that the two shares are 1 together.
+
+Least squares with weights that are not negative, many problems at once: min ‖s − A w‖² over w ≥ 0, given by the Gram
+matrix AᵀA and the products Aᵀs, in double precision. Columns are scaled to unit length first; a column of zeros gets
+weight 0, so problems of different sizes are padded with such. A ridge of `RIDGE` on the scaled Gram matrix makes the
+weights unique where columns coincide; it changes the variance explained by about as much. Method: block principal
+pivoting (Kim and Park 2011, SIAM J. Sci. Comput. 33). A set of columns is guessed to be in use, least squares is solved
+on it, every column that contradicts the guess changes sides, and so on until none does: some ten rounds for fifty
+columns, each one batched Cholesky decomposition. Where changing all of them stops helping, only the last one changes
+(which cannot go round in circles). Whatever is open after `PIVOTS` rounds is finished by coordinate descent.
+
 Known answers: a network that draws the sum of its memories scores 1 for `memorised`; one that draws every bump right
-scores 0 for it and 1 for the truth. (Its `averaged` score is not 0: stripes do cross at the bump.)
+scores 0 for it and 1 for the truth. (Its `averaged` score is not 0: stripes do cross at the bump.) A network that draws
+any non-negative sum of matching memories scores 1 for `matched` and much less for `mismatched`; one that draws every
+bump right scores about 0 for both. The sum of two stripes has `stripes` 1; a bump has `bump` 1, adds all that stripes
+cannot explain, and has the larger share. Positive weights are found again; an s that every column opposes gets weights
+0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, repeat
 
 import torch
 from jaxtyping import Bool, Float
@@ -29,6 +65,17 @@ from torch import Tensor
 from recombine.errors import InvalidValue
 
 SHUFFLES = 20
+DRAWS = 3
+"""Mismatched sets per point."""
+ENTRIES_AT_ONCE = 2**24
+"""Entries of Gram matrices that are held at one time."""
+RIDGE = 1e-10
+TOLERANCE = 1e-8
+"""Share of the largest product by which a weight or a gradient may be below zero."""
+PIVOTS = 300
+SWEEPS = 500
+PATIENCE = 3
+"""Rounds without progress before columns change sides one at a time."""
 
 
 def averaged_codes(
@@ -36,35 +83,13 @@ def averaged_codes(
 ) -> list[Float[Tensor, "point code"]]:
     """For each factor, the codes with that factor kept and every other one replaced by its mean over training.
 
-    Parameters
-    ----------
-    codes
-        Codes of some points, one block per factor.
-    sizes
-        Lengths of the blocks.
-    training
-        Codes of the training data.
+    `sizes` are the lengths of the factors' blocks of codes.
 
-    Returns
-    -------
-    list of Tensor
-        Codes of the same points, one tensor per factor.
-
-    Examples
-    --------
     >>> averaged_codes(torch.ones(1, 2), [1, 1], torch.zeros(3, 2))
     [tensor([[1., 0.]]), tensor([[0., 1.]])]
     """
-    if sum(sizes) != codes.shape[1]:
-        raise InvalidValue("sizes", list(sizes), f"lengths of the factors' codes, {codes.shape[1]} in all")
-    mean = training.mean(dim=0).expand_as(codes)
-    parts, start = [], 0
-    for size in sizes:
-        own = torch.zeros(codes.shape[1], dtype=torch.bool, device=codes.device)
-        own[start : start + size] = True
-        parts.append(torch.where(own, codes, mean))
-        start += size
-    return parts
+    kept, means = (rows.split(list(sizes), dim=1) for rows in (codes, training.mean(dim=0).expand_as(codes)))
+    return [torch.cat([*means[:k], own, *means[k + 1 :]], dim=1) for k, own in enumerate(kept)]
 
 
 def averaged_prediction(
@@ -73,20 +98,7 @@ def averaged_prediction(
     sizes: Sequence[int],
     training: Float[Tensor, "row code"],
 ) -> Tensor:
-    """Σ over factors of the network's signal for that factor with the others averaged.
-
-    Parameters
-    ----------
-    signal
-        Maps codes to the network's outputs over the background.
-    codes, sizes, training
-        As for `averaged_codes`.
-
-    Returns
-    -------
-    Tensor
-        As what `signal` returns.
-    """
+    """Σ over factors of the network's signal, its output over the background, with the others' codes averaged."""
     return torch.stack([signal(part) for part in averaged_codes(codes, sizes, training)]).sum(dim=0)
 
 
@@ -95,20 +107,6 @@ def explained_variance(
 ) -> Float[Tensor, "*member"]:
     """Fraction of the signals' variance that the prediction explains, at its best scale.
 
-    Parameters
-    ----------
-    signals
-        Outputs over the background.
-    prediction
-        Of the same points and pixels.
-
-    Returns
-    -------
-    Tensor
-        One number per member.
-
-    Examples
-    --------
     >>> signals = torch.tensor([[0.0, 1.0], [2.0, 0.0]])
     >>> explained_variance(signals, 3 * signals).item()
     1.0
@@ -131,24 +129,9 @@ def superposition_scores(
 ) -> dict[str, Float[Tensor, "*member"]]:
     """Fractions of the held-out outputs' variance explained by each prediction, and by its null.
 
-    Parameters
-    ----------
-    signals
-        Outputs over the background at every grid point.
-    positions
-        Of the points.
-    held_out
-        True where a point is held out.
-    truth
-        Right outputs over the background, at every grid point.
-    averaged
-        The averaged prediction for held-out points.
-
-    Returns
-    -------
-    dict of Tensor
-        One number per member: `memorised` and `memorised_null`; `averaged`, `averaged_null` and `truth` where these
-        are given.
+    Signals are outputs over the background at every grid point, as is the truth; the averaged prediction is of held-out
+    points alone. One number per member: `memorised` and `memorised_null`; `averaged`, `averaged_null` and `truth` where
+    these are given.
     """
     outputs = signals[..., held_out, :]
     shares = positions[held_out][:, None, :] == positions[~held_out][None, :, :]
@@ -174,3 +157,221 @@ def _mismatched(outputs: Tensor, prediction: Tensor) -> Tensor:
         other[order] = order.roll(1)
         scores.append(explained_variance(outputs, prediction[..., other.to(outputs.device), :]))
     return torch.stack(scores).mean(dim=0)
+
+
+def nonnegative_superposition(
+    signals: Float[Tensor, "*member point pixel"],
+    basis: Float[Tensor, "*member point pixel"] | Float[Tensor, "point pixel"],
+    positions: Float[Tensor, "point factor"],
+    held_out: Bool[Tensor, " point"],
+    *,
+    chosen: Bool[Tensor, " point"] | None = None,
+    truth: Float[Tensor, "point pixel"] | None = None,
+) -> dict[str, Float[Tensor, "*member"]]:
+    """Fractions of the outputs explained by kept combinations that share a value with the point, and that share none.
+
+    The basis is memories over the background: the true images, or each member's own outputs; only kept points are used.
+    Chosen are the held-out points whose outputs are explained, all if left out. One number per member: `matched`,
+    `mismatched`; `truth` and `beyond_truth` where the true images over the background are given.
+    """
+    chosen = held_out if chosen is None else chosen
+    if not bool(chosen.any()) or bool((chosen & ~held_out).any()):
+        raise InvalidValue("chosen", int(chosen.sum()), "a mask of held-out points, at least one")
+    points, sets = column_sets(positions.cpu(), held_out.cpu(), chosen.cpu(), DRAWS, 0)
+    points, sets = points.to(signals.device), [columns.to(signals.device) for columns in sets]
+    members, lead = signals.reshape(-1, *signals.shape[-2:]), signals.shape[:-2]
+    own = basis.ndim > 2
+    memories = basis.reshape(-1, *basis.shape[-2:]) if own else basis[None]
+    width = max(columns.shape[1] for columns in sets) + 1
+    each = len(points) * (width**2 + len(positions)) + own * len(positions) ** 2
+    step = max(1, ENTRIES_AT_ONCE // max(each, 1))
+    known = memories.split(step) if own else repeat(memories)
+    right = None if truth is None else truth[points].double()
+    parts = [
+        _residuals(outputs[:, points].double(), basis.double(), sets, right)
+        for outputs, basis in zip(members.split(step), known, strict=False)
+    ]
+    residual, energy = (torch.cat(part) for part in zip(*parts, strict=True))
+    explained = (1 - residual / energy[:, None]).reshape(*lead, -1)
+    scores = {"matched": explained[..., 0], "mismatched": explained[..., 1 : 1 + DRAWS].mean(dim=-1)}
+    if truth is not None:
+        scores |= {"truth": explained[..., -2], "beyond_truth": explained[..., -1] - explained[..., -2]}
+    return scores
+
+
+def column_sets(
+    positions: Tensor, held_out: Tensor, chosen: Tensor, draws: int, seed: int
+) -> tuple[Tensor, list[Tensor]]:
+    """Indices of the points that can be compared, and their columns (as indices of points, −1 where there is none):
+    the matched set, then each draw of a mismatched one."""
+    generator = torch.Generator().manual_seed(seed)
+    kept, held = torch.nonzero(~held_out).flatten(), torch.nonzero(held_out).flatten()
+    shares = (positions[held][:, None, :] == positions[kept][None, :, :]).any(dim=-1)
+    points, matched = [], []
+    mismatched: list[list[Tensor]] = [[] for _ in range(draws)]
+    for row, point in enumerate(held.tolist()):
+        count = int(shares[row].sum())
+        if not chosen[point] or not 0 < count <= len(kept) - count:
+            continue
+        points.append(point)
+        matched.append(kept[shares[row]])
+        others = torch.nonzero((positions[held] != positions[point]).all(dim=-1)).flatten()
+        for drawn in mismatched:
+            order = others[torch.randperm(len(others), generator=generator)].tolist()
+            layouts = chain((shares[other] for other in order), [~shares[row]])
+            drawn.append(kept[_drawn(layouts, ~shares[row], count, generator)])
+    sets = [torch.nn.utils.rnn.pad_sequence(rows, True, -1) for rows in (matched, *mismatched)] if points else []
+    return torch.tensor(points, dtype=torch.long), sets or [torch.zeros(0, 0, dtype=torch.long)] * (1 + draws)
+
+
+def _drawn(layouts: Iterable[Tensor], allowed: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Indices of so many allowed columns, from the first layout as far as it has them, then the second, and so on."""
+    taken = torch.zeros_like(allowed)
+    for layout in layouts:
+        new = torch.nonzero(layout & allowed & ~taken).flatten()
+        taken[new[torch.randperm(len(new), generator=generator)[: count - int(taken.sum())]]] = True
+        if int(taken.sum()) == count:
+            break
+    return torch.nonzero(taken).flatten()
+
+
+def _residuals(outputs: Tensor, memories: Tensor, sets: list[Tensor], truth: Tensor | None) -> tuple[Tensor, Tensor]:
+    """What each set (then the truth, then it with the first set) leaves of the outputs, and their energy.
+
+    Sums over points: `(member, set)` and `(member,)`.
+    """
+    gram, products = memories @ memories.mT, outputs @ memories.mT
+    energy = outputs.square().sum(dim=(-2, -1))
+    problems = [(*_gathered(gram, products, columns), columns) for columns in sets]
+    explained = [_explained(matrix, vector) for matrix, vector, _ in problems]
+    if truth is not None:
+        matrix, vector, columns = problems[0]
+        power, product = truth.square().sum(dim=-1), (outputs * truth).sum(dim=-1)
+        _, cross = _gathered(gram, truth @ memories.mT, columns)
+        explained.append(_explained(power[:, None, None].expand(1, -1, 1, 1), product[..., None]))
+        bottom = torch.cat([cross, power[None, :, None].expand(len(cross), -1, 1)], dim=-1)
+        matrix = torch.cat([torch.cat([matrix, cross[..., None]], dim=-1), bottom[..., None, :]], dim=-2)
+        explained.append(_explained(matrix, torch.cat([vector, product[..., None]], dim=-1)))
+    return energy[:, None] - torch.stack(explained, dim=-1), energy
+
+
+def _gathered(gram: Tensor, products: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+    """The Gram matrices and products of each point's columns; zeros where there is none."""
+    present, index = columns >= 0, columns.clamp(min=0)
+    matrix = gram[:, index[:, :, None], index[:, None, :]] * (present[:, :, None] & present[:, None, :])
+    return matrix, products.gather(-1, index.expand(len(products), -1, -1)) * present
+
+
+def _explained(gram: Tensor, products: Tensor) -> Tensor:
+    """Energy that the best combination explains, summed over points: `2 w·c − w·G w`."""
+    gram = gram.expand(len(products), *gram.shape[1:])
+    weights = nonnegative_weights(gram, products)
+    fitted = (gram @ weights[..., None])[..., 0]
+    return (weights * (2 * products - fitted)).sum(dim=(-2, -1))
+
+
+def stripe_superposition(
+    signals: Float[Tensor, "*member point pixel"],
+    stripes: Float[Tensor, "factor point pixel"],
+    truth: Float[Tensor, "point pixel"],
+    chosen: Bool[Tensor, " point"] | None = None,
+) -> dict[str, Float[Tensor, "*member"]]:
+    """Fractions of the outputs explained by their own stripes, by the true bump, and by both.
+
+    Stripes are, for each factor, the training image over the background of its value alone, at every grid point. One
+    number per member: `stripes`, `bump`, `both`, and the shares `stripe_share` and `bump_share` of `both`.
+
+    >>> stripes = torch.tensor([[[1.0, 0.0, 0.0]], [[0.0, 1.0, 0.0]]])
+    >>> scores = stripe_superposition(2 * stripes[0] + stripes[1], stripes, torch.tensor([[0.0, 0.0, 1.0]]))
+    >>> {name: round(score.item(), 6) for name, score in scores.items()}
+    {'stripes': 1.0, 'bump': 0.0, 'both': 1.0, 'stripe_share': 1.0, 'bump_share': 0.0}
+    """
+    if chosen is not None:
+        signals, stripes, truth = signals[..., chosen, :], stripes[:, chosen], truth[chosen]
+    members, lead = signals.reshape(-1, *signals.shape[-2:]).double(), signals.shape[:-2]
+    columns = torch.cat([stripes, truth[None]]).double().movedim(0, 1)
+    gram, products = (columns @ columns.mT)[None], torch.einsum("mpi,pki->mpk", members, columns)
+    energy = members.square().sum(dim=(-2, -1))
+    parts = {"stripes": slice(None, -1), "bump": slice(-1, None), "both": slice(None)}
+    scores = {
+        name: (_explained(gram[..., part, part], products[..., part]) / energy).reshape(lead)
+        for name, part in parts.items()
+    }
+    alone, other, both = scores["stripes"], scores["bump"], scores["both"]
+    scores["stripe_share"] = (alone + both - other) / (2 * both)
+    scores["bump_share"] = (other + both - alone) / (2 * both)
+    return scores
+
+
+def nonnegative_weights(
+    gram: Float[Tensor, "*problem column column"], products: Float[Tensor, "*problem column"]
+) -> Float[Tensor, "*problem column"]:
+    """Weights w ≥ 0 that minimise ‖s − A w‖², in double precision, from AᵀA and Aᵀs.
+
+    >>> weights = nonnegative_weights(torch.eye(3), torch.tensor([2.0, -1.0, 0.5]))
+    >>> [round(weight, 6) for weight in weights.tolist()]
+    [2.0, 0.0, 0.5]
+    """
+    columns = products.shape[-1]
+    length = gram.double().diagonal(dim1=-2, dim2=-1).clamp(min=0).sqrt()
+    inverse = torch.where(length > 0, 1 / torch.where(length > 0, length, 1.0), 0.0)
+    scaled = gram.double() * inverse[..., :, None] * inverse[..., None, :]
+    scaled = scaled + RIDGE * torch.eye(columns, dtype=torch.float64, device=gram.device)
+    targets = products.double() * inverse
+    problems = math.prod(products.shape[:-1])  # -1 would be ambiguous without columns
+    weights = _pivoted(scaled.reshape(problems, columns, columns), targets.reshape(problems, columns))
+    return weights.reshape(products.shape) * inverse
+
+
+def _pivoted(gram: Tensor, targets: Tensor) -> Tensor:
+    """Weights by block principal pivoting, for columns of unit length."""
+    problems, columns = targets.shape
+    result = torch.zeros_like(targets)
+    weights, gradient = torch.zeros_like(targets), -targets
+    used = torch.zeros_like(targets, dtype=torch.bool)
+    fewest = torch.full((problems,), columns + 1, device=targets.device)
+    patience = torch.full((problems,), PATIENCE, device=targets.device)
+    open_problems = torch.arange(problems, device=targets.device)
+    slack = -TOLERANCE * targets.abs().amax(dim=-1, keepdim=True) if columns else targets
+    for _ in range(PIVOTS):
+        wrong = torch.where(used, weights < slack, gradient < slack)
+        count = wrong.sum(dim=-1)
+        result[open_problems] = weights
+        left = torch.nonzero(count).flatten()
+        if not len(left):
+            return result.clamp(min=0)
+        open_problems, gram, targets, slack = open_problems[left], gram[left], targets[left], slack[left]
+        wrong, count, used, fewest, patience = wrong[left], count[left], used[left], fewest[left], patience[left]
+        better = count < fewest
+        fewest = torch.where(better, count, fewest)
+        patience = torch.where(better, PATIENCE, patience - 1)
+        used = used ^ torch.where((patience >= 0)[:, None], wrong, _last(wrong))
+        weights = _least_squares(gram, targets, used)
+        gradient = (gram @ weights[..., None])[..., 0] - targets
+    result[open_problems] = _descended(gram, targets, weights.clamp(min=0))
+    return result.clamp(min=0)
+
+
+def _last(wrong: Bool[Tensor, "problem column"]) -> Bool[Tensor, "problem column"]:
+    """Only the last true column of each row."""
+    later = wrong.flip(-1).cumsum(dim=-1).flip(-1)
+    return wrong & (later == 1)
+
+
+def _least_squares(gram: Tensor, targets: Tensor, used: Tensor) -> Tensor:
+    """Unrestricted weights of the used columns; 0 for the others."""
+    inside = used[:, :, None] & used[:, None, :]
+    matrix = torch.where(inside, gram, 0.0) + torch.diag_embed((~used).to(gram.dtype))
+    factor = torch.linalg.cholesky_ex(matrix).L
+    solved = torch.cholesky_solve(torch.where(used, targets, 0.0)[..., None], factor)[..., 0]
+    return torch.where(used, solved, 0.0)
+
+
+def _descended(gram: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+    """Weights after sweeps of coordinate descent."""
+    weights = weights.nan_to_num(nan=0.0, posinf=0.0)
+    for _ in range(SWEEPS):
+        for column in range(targets.shape[-1]):
+            gradient = (gram[:, column] * weights).sum(dim=-1) - targets[:, column]
+            weights[:, column] = (weights[:, column] - gradient / gram[:, column, column]).clamp(min=0)
+    return weights

@@ -9,6 +9,7 @@ their distribution and its hole. They share one Gram matrix per stage (`Stage.gr
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -35,7 +36,6 @@ PERMUTATIONS = 19
 """Of a stage's linear test: just enough for p = 0.05."""
 
 T = TypeVar("T")
-Run = Callable[[Tensor, Tensor | None], Factorization]
 
 
 @stage_metric(
@@ -51,9 +51,7 @@ Run = Callable[[Tensor, Tensor | None], Factorization]
 )  # fmt: skip
 def evaluate_linear_factorization(stage: Stage) -> dict[str, Tensor]:
     """Whether a stage is blocks of one factor each, up to a linear map."""
-    return _tested(stage, "linear_factorization", lambda own, held_out: linear_factorization(
-        own, stage.grid.shape, held_out, permutations=PERMUTATIONS
-    ))  # fmt: skip
+    return _tested(stage, "linear_factorization", partial(linear_factorization, permutations=PERMUTATIONS))
 
 
 @stage_metric(
@@ -69,9 +67,7 @@ def evaluate_linear_factorization(stage: Stage) -> dict[str, Tensor]:
 )  # fmt: skip
 def evaluate_nonlinear_factorization(stage: Stage) -> dict[str, Tensor]:
     """Whether a stage is blocks of one factor each, up to an invertible map that a small flow learns."""
-    return _tested(stage, "nonlinear_factorization", lambda own, held_out: nonlinear_factorization(
-        own, stage.grid.shape, held_out
-    ))  # fmt: skip
+    return _tested(stage, "nonlinear_factorization", nonlinear_factorization)
 
 
 @stage_metric(
@@ -88,16 +84,12 @@ def evaluate_partial_grouping(stage: Stage) -> dict[str, Tensor]:
     """Which factors a stage holds together: 0, 0, 1 is {x, y}, {z}."""
     factors = len(stage.grid.shape)
     groups = stage.gram.new_full((*stage.gram.shape[:-2], factors), torch.nan)
-
-    def found(own: Tensor, held_out: Tensor | None) -> Tensor:
-        result = best_grouping(own, stage.grid.shape, held_out)
-        return torch.tensor([
-            next(number for number, group in enumerate(result.groupings[best]) if factor in group)
-            for best in result.best.tolist() for factor in range(factors)
-        ]).reshape(-1, factors)  # fmt: skip
-
-    for members, values in _over_varying(stage, found):
-        groups.view(-1, factors)[members] = values.to(groups)
+    for members, result in _over_varying(stage, best_grouping):
+        numbers = [
+            [next(number for number, group in enumerate(grouping) if factor in group) for factor in range(factors)]
+            for grouping in result.groupings
+        ]
+        groups.view(-1, factors)[members] = torch.tensor(numbers)[result.best.cpu()].to(groups)
     return {"grouping": groups}
 
 
@@ -119,7 +111,7 @@ def evaluate_unit_selectivity(stage: Stage) -> dict[str, Tensor]:
     return {"unit_selectivity": best.sum(dim=-1) / torch.where(varying.any(dim=-1), varying.sum(dim=-1), torch.nan)}
 
 
-def _tested(stage: Stage, name: str, test: Run) -> dict[str, Tensor]:
+def _tested(stage: Stage, name: str, test: Callable[..., Factorization]) -> dict[str, Tensor]:
     """Score and p-value of each member."""
     score = stage.gram.new_full(stage.gram.shape[:-2], torch.nan)
     p_value = score.clone()
@@ -129,7 +121,7 @@ def _tested(stage: Stage, name: str, test: Run) -> dict[str, Tensor]:
     return {name: score, f"{name}_p": p_value}
 
 
-def _over_varying(stage: Stage, test: Callable[[Tensor, Tensor | None], T]) -> list[tuple[Tensor, T]]:
+def _over_varying(stage: Stage, test: Callable[..., T]) -> list[tuple[Tensor, T]]:
     """Places of the members whose stage varies, and what a test says of them; nothing if it cannot be made."""
     centred, plain = (gram.diagonal(dim1=-2, dim2=-1).sum(dim=-1).flatten() for gram in stage.grams)
     members = torch.nonzero(centred > USEFUL * plain).flatten()
@@ -138,7 +130,7 @@ def _over_varying(stage: Stage, test: Callable[[Tensor, Tensor | None], T]) -> l
     if not len(members):
         return []
     try:
-        return [(members, test(coordinates[members], held_out))]
+        return [(members, test(coordinates[members], stage.grid.shape, held_out))]
     except InvalidValue:  # a value that is never kept, too few points
         return []
 

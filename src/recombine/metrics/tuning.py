@@ -58,22 +58,8 @@ class Tuning:
 
 
 def neuron_tuning(activations: Float[Tensor, "*member point feature"], shape: tuple[int, ...]) -> Tuning:
-    """Tuning of every neuron.
+    """Tuning curves and indices of every neuron of a stage over a grid.
 
-    Parameters
-    ----------
-    activations
-        A stage's activations, points in the grid's order.
-    shape
-        Number of values of each factor.
-
-    Returns
-    -------
-    Tuning
-        Curves and indices.
-
-    Examples
-    --------
     >>> stripe = torch.tensor([0.0, 0.0, 1.0, 1.0])[:, None]
     >>> tuned = neuron_tuning(stripe, (2, 2))
     >>> tuned.stripe_index.item(), tuned.localisation_index.item()
@@ -96,20 +82,8 @@ def neuron_tuning(activations: Float[Tensor, "*member point feature"], shape: tu
 
 
 def band_index(images: Float[Tensor, "*shape y x"]) -> Float[Tensor, "*shape"]:
-    """Share of an image's variance along one axis alone.
+    """Share of an image's variance along one axis alone; NaN for a constant image.
 
-    Parameters
-    ----------
-    images
-        Images.
-
-    Returns
-    -------
-    Tensor
-        One number per image; NaN for a constant one.
-
-    Examples
-    --------
     >>> band_index(torch.tensor([[0.0, 0.0], [1.0, 1.0]])).item()
     1.0
     """
@@ -135,18 +109,6 @@ class Band:
 def band_position(images: Float[Tensor, "*shape y x"]) -> Band:
     """The axis along which an image varies most, and where on it the image differs most.
 
-    Parameters
-    ----------
-    images
-        Images.
-
-    Returns
-    -------
-    Band
-        Axis, pixel and strength, one number per image.
-
-    Examples
-    --------
     >>> band = band_position(torch.tensor([[0.0, 0.0, 1.0], [0.0, 0.0, 1.0]]))
     >>> band.axis.item(), band.position.item(), band.strength.item()
     (1, 2.0, 1.0)
@@ -174,25 +136,10 @@ def band_alignment(
 ) -> Float[Tensor, "*member"]:
     """Share of embeddings of the bump task whose band lies along the right axis and at the right coordinate.
 
-    Parameters
-    ----------
-    images
-        One image for every value of x, value number v being column v, and of y, where it is row v.
-    tolerance
-        How many pixels a band may be off.
-    weakest
-        Band index below which an image has no band.
-    border
-        Pixels at the border of the images that are left out, and values that lie there: convolutions with padding
-        draw there what no value asks for.
+    There is one image for every value of x, value number v being column v, and of y, where it is row v. A band may be
+    `tolerance` pixels off; one with an index below `weakest`, or none, counts as not aligned. Pixels at the `border`
+    are left out, and values that lie there: convolutions with padding draw there what no value asks for.
 
-    Returns
-    -------
-    Tensor
-        One share per member. An image without a band, such as a constant one, counts as not aligned.
-
-    Examples
-    --------
     >>> vertical = torch.eye(4)[:, None, :].expand(4, 4, 4)
     >>> band_alignment(torch.stack([vertical, vertical.mT])).item()
     1.0
@@ -209,20 +156,8 @@ def band_alignment(
 
 
 def mean_band_index(maps: Float[Tensor, "*member unit y x"]) -> Float[Tensor, "*member"]:
-    """Mean of the units' band index, weighted by their variance.
+    """Mean of the band index of units' maps over a two-factor grid, weighted by their variance; NaN if none varies.
 
-    Parameters
-    ----------
-    maps
-        The activation of every unit over a two-factor grid.
-
-    Returns
-    -------
-    Tensor
-        One number per member; NaN where no unit varies.
-
-    Examples
-    --------
     >>> band, chessboard = torch.tensor([[0.0, 0.0], [2.0, 2.0]]), torch.tensor([[0.0, 1.0], [1.0, 0.0]])
     >>> mean_band_index(torch.stack([band, chessboard, torch.zeros(2, 2)])).item()
     0.8

@@ -17,9 +17,8 @@ from torch import Tensor
 from recombine.decoders import StagedDecoder
 from recombine.errors import InvalidValue
 from recombine.metrics import Reader, ensemble_reader, metric_tensor
-from recombine.metrics.profile import read_stages
-from recombine.metrics.profile import stage_profile as registered_profile
-from recombine.metrics.registry import STAGE_METRICS, Column, Need
+from recombine.metrics.registry import STAGE_METRICS, Column, Need, read_stages
+from recombine.metrics.registry import stage_profile as registered_profile
 from recombine.metrics.stages import FEWEST, chunks, over_members
 from recombine.reproduction.study import DONE, Labels, Trials
 from recombine.reproduction.tables import keep_first

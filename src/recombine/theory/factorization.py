@@ -96,28 +96,11 @@ def linear_factorization(
     share: float = SHARE,
     permutations: int = PERMUTATIONS,
 ) -> Factorization:
-    """Whether a linear map takes activations to blocks of one factor each (Eq. 24).
+    """Whether a linear map takes activations over a grid to blocks of one factor each (Eq. 24).
 
-    Parameters
-    ----------
-    features
-        Activations over the grid's points, in its order.
-    shape
-        Number of values of each factor.
-    held_out
-        Combinations to predict; a random fifth by default, every value of every factor being kept.
-    share
-        Of the variance, that the directions tested hold.
-    permutations
-        Of the p-value, which is at least 1 / (1 + permutations).
+    Held out are combinations to predict; a random fifth by default, every value of every factor being kept. The
+    directions tested hold a share of the variance. The p-value is at least 1 / (1 + permutations).
 
-    Returns
-    -------
-    Factorization
-        Score, verdict and blocks of each member.
-
-    Examples
-    --------
     >>> x, y = torch.meshgrid(torch.arange(6.0), torch.arange(6.0), indexing="ij")
     >>> both = torch.stack([torch.stack([x + y, x - y], dim=-1), torch.stack([x * y, x - y], dim=-1)])
     >>> linear_factorization(both.flatten(1, 2), (6, 6)).passes.tolist()
@@ -137,31 +120,15 @@ def nonlinear_factorization(
 ) -> Factorization:
     """Whether an invertible map takes activations to blocks of one factor each (Eq. 25–27).
 
-    Parameters
-    ----------
-    features, shape, held_out
-        As for `linear_factorization`.
-    permutations
-        Of the p-value, for members that would pass otherwise; each is trained like the activations themselves. With
-        fewer than 19 nothing can pass.
-    steps
-        Of training, at most.
+    Permutations are for members that would pass otherwise, each trained like the activations themselves for so many
+    steps at most; with fewer than 19 nothing can pass.
 
-    Returns
-    -------
-    Factorization
-        Score, verdict and blocks of each member.
-
-    Notes
-    -----
     The definition asks for a map, not for one that can be found: a smooth injective representation always has one. This
     test asks for one that a small flow learns from the kept combinations and that holds at the others, and where points
     are few it misses some. Of a hundred codes of two dimensions per factor behind a strong nonlinearity, it finds 97 on
     a 16 × 16 grid, 95 on 12 × 12 and 38 on 8 × 8 where they are smooth in the factors; 93 on 24 × 24, 84 on 16 × 16 and
     62 on 12 × 12 where every value has a random code. Failing it on a small grid says little, therefore; passing does.
 
-    Examples
-    --------
     >>> x, y = torch.meshgrid(torch.linspace(-1, 1, 8), torch.linspace(-1, 1, 8), indexing="ij")
     >>> bent = torch.stack([x + y + (x - y) ** 2, x - y], dim=-1).flatten(0, 1)
     >>> straightened = nonlinear_factorization(bent, (8, 8), steps=100, permutations=0)
@@ -192,20 +159,8 @@ def best_grouping(
     *,
     share: float = SHARE,
 ) -> Groupings:
-    """Which factors the activations hold in common blocks of coordinates (Eq. 28).
+    """Which factors, of at most five, the activations hold in common blocks of coordinates (Eq. 28).
 
-    Parameters
-    ----------
-    features, shape, held_out, share
-        As for `linear_factorization`, of at most five factors.
-
-    Returns
-    -------
-    Groupings
-        Scores of all groupings, and the best.
-
-    Examples
-    --------
     >>> x, y, z = torch.meshgrid(*[torch.linspace(-1, 1, 4)] * 3, indexing="ij")
     >>> found = best_grouping(torch.stack([x * y, x, z + x * y, y - z], dim=-1).flatten(0, 2), (4, 4, 4), share=1.0)
     >>> found.groupings[found.best]
@@ -362,22 +317,8 @@ class Selectivity:
 
 
 def unit_selectivity(features: Float[Tensor, "*member point feature"], shape: tuple[int, ...]) -> Selectivity:
-    """How much of each unit's variance each factor explains alone.
+    """How much of each unit's variance over the grid each factor explains alone.
 
-    Parameters
-    ----------
-    features
-        Activations over the grid's points, in its order.
-    shape
-        Number of values of each factor.
-
-    Returns
-    -------
-    Selectivity
-        Shares of variance, and the best factor of each unit.
-
-    Examples
-    --------
     >>> x, y = torch.meshgrid(torch.arange(4.0), torch.arange(4.0), indexing="ij")
     >>> own = unit_selectivity(torch.stack([x, x + y, 0 * x], dim=-1).flatten(0, 1), (4, 4))
     >>> own.share.tolist(), own.factor.tolist()

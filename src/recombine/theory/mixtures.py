@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from recombine.errors import InvalidValue
@@ -46,7 +46,7 @@ POLISHING = 400
 """Gradient steps towards a smaller total variation."""
 
 Found = list[Tensor]
-"""Weights, every factor's distributions, divergences, and whether fits ended by themselves."""
+"""Weights, every factor's distributions, and divergences."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,6 @@ class MixtureOfProducts:
     factors: tuple[Float[Tensor, "*batch _ rank"], ...]
     """For each factor, its distributions."""
     divergence: Float[Tensor, "*batch"]
-    converged: Bool[Tensor, "*batch"]
 
     @property
     def values(self) -> Float[Tensor, "*batch point"]:
@@ -74,28 +73,10 @@ def mixture_of_products(
     divergence: Divergence = "kl",
     restarts: int = RESTARTS,
 ) -> MixtureOfProducts:
-    """The nearest mixture of `rank` products that was found for each distribution.
+    """The nearest mixture of `rank` products that was found, of several starts, for each distribution over a grid.
 
-    Parameters
-    ----------
-    probabilities
-        Over the grid's points, in its order.
-    shape
-        Number of values of each factor.
-    rank
-        Products in the mixture.
-    divergence
-        Kullback–Leibler (`kl`) or total variation (`tv`).
-    restarts
-        Starts of which the best is kept.
+    The divergence is Kullback–Leibler (`kl`) or total variation (`tv`).
 
-    Returns
-    -------
-    MixtureOfProducts
-        One per distribution of the batch.
-
-    Examples
-    --------
     >>> same = torch.eye(2).flatten() / 2
     >>> [round(mixture_of_products(same, (2, 2), rank).divergence.item(), 4) for rank in (1, 2)]
     [0.6931, 0.0]
@@ -108,13 +89,14 @@ def mixture_of_products(
     if divergence == "tv":
         best = fit.polished(flat, best)
     batch = probabilities.shape[:-1]
-    weights, *factors, distance, settled = best
+    weights, *factors, distance = best
     weights, order = weights.sort(dim=-1, descending=True)
     factors = [part.gather(-1, order[..., None, :].expand_as(part)) for part in factors]
     return MixtureOfProducts(
-        weights.reshape(*batch, -1), tuple(part.reshape(*batch, *part.shape[-2:]) for part in factors),
-        distance.reshape(batch), settled.reshape(batch),
-    )  # fmt: skip
+        weights.reshape(*batch, -1),
+        tuple(part.reshape(*batch, *part.shape[-2:]) for part in factors),
+        distance.reshape(batch),
+    )
 
 
 def mixture_rank(
@@ -126,24 +108,8 @@ def mixture_rank(
     largest: int = 8,
     restarts: int = RESTARTS,
 ) -> Int[Tensor, "*batch"]:
-    """The least number of products whose mixture is within ε of a distribution (Eq. 20).
+    """The least number of products whose mixture is within ε of a distribution (Eq. 20); −1 if larger than `largest`.
 
-    Parameters
-    ----------
-    probabilities, shape, divergence, restarts
-        As for `mixture_of_products`.
-    epsilon
-        Largest divergence.
-    largest
-        Largest rank to try.
-
-    Returns
-    -------
-    Tensor
-        Of each distribution; −1 where it is larger than `largest`.
-
-    Examples
-    --------
     >>> mixture_rank(torch.eye(3).flatten() / 3, (3, 3), 0.01).item()
     3
     """
@@ -154,7 +120,7 @@ def mixture_rank(
         if not len(places):
             break
         if divergence == "kl":  # a search may end where it is near enough
-            distance = Fit(shape, rank, enough=epsilon).best(flat[places], restarts)[-2]
+            distance = Fit(shape, rank, enough=epsilon).best(flat[places], restarts)[-1]
         else:
             found = mixture_of_products(flat[places], shape, rank, divergence=divergence, restarts=restarts)
             distance = found.divergence
@@ -188,11 +154,11 @@ class Fit:
         generator = torch.Generator().manual_seed(0)
         best = self.descended(flat, *self.start(flat, generator))
         for _ in range(0 if self.rank == 1 else restarts - 1):
-            places = torch.nonzero(best[-2] > self.enough).flatten()
+            places = torch.nonzero(best[-1] > self.enough).flatten()
             if not len(places):
                 break
             fitted = self.descended(flat[places], *self.start(flat[places], generator))
-            better = fitted[-2] < best[-2][places]
+            better = fitted[-1] < best[-1][places]
             for whole, part in zip(best, fitted, strict=True):
                 whole[places[better]] = part[better]
         return best
@@ -212,7 +178,6 @@ class Fit:
         """Expectation–maximisation until no sweep helps any more; distributions that have settled leave the batch."""
         result = [weights.clone(), *(own.clone() for own in factors)]
         divergence = torch.full((len(flat),), math.inf, dtype=flat.dtype, device=flat.device)
-        settled = torch.zeros(len(flat), dtype=torch.bool, device=flat.device)
         active = torch.arange(len(flat), device=flat.device)
         for _ in range(-(-ITERATIONS // BLOCK)):
             own, weights, factors = flat[active], result[0][active], [part[active] for part in result[1:]]
@@ -222,11 +187,11 @@ class Fit:
                 whole[active] = part
             now = kullback_leibler(own, mixed(weights, factors))
             done = ((divergence[active] - now).abs() < BLOCK * TOLERANCE) | (now <= self.enough)
-            divergence[active], settled[active] = now, done
+            divergence[active] = now
             active = active[~done]
             if not len(active):
                 break
-        return [*result, divergence, settled]
+        return [*result, divergence]
 
     def _sweep(self, flat: Tensor, weights: Tensor, factors: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         products = khatri_rao(factors) * weights[..., None, :]
@@ -243,8 +208,8 @@ class Fit:
 
     def polished(self, flat: Tensor, fitted: Found) -> Found:
         """From there on by gradients of the total variation, as far as that helps."""
-        *near, _, settled = fitted
-        best = [*near, total_variation(flat, mixed(near[0], near[1:])), settled]
+        near = fitted[:-1]
+        best = [*near, total_variation(flat, mixed(near[0], near[1:]))]
         tiny = torch.finfo(flat.dtype).tiny
         logits = [part.clamp(min=tiny).log().clamp(min=-30).requires_grad_() for part in near]
         optimizer = torch.optim.Adam(logits, lr=0.05)
@@ -256,8 +221,8 @@ class Fit:
                 smooth = ((flat - mixture).square() + 1e-12).sqrt().sum()
             with torch.no_grad():
                 distance = total_variation(flat, mixture)
-                better = distance < best[-2]
-                for whole, part in zip(best, (now, *own, distance), strict=False):
+                better = distance < best[-1]
+                for whole, part in zip(best, (now, *own, distance), strict=True):
                     whole[better] = part[better]
             optimizer.zero_grad()
             smooth.backward()

@@ -106,24 +106,10 @@ def projection(
     *,
     share: float = SHARE,
 ) -> Projection:
-    """The directions that hold a share of the variance of some points (Eq. 23).
+    """The whitening map to the directions that hold a share of the variance of some points (Eq. 23).
 
-    Parameters
-    ----------
-    features
-        Activations of one member.
-    kept
-        Points that the directions are fitted to; all by default.
-    share
-        Of the variance, that the directions hold at least, unless there would be more than 32, or as many as points.
+    Fewer where that would be more than 32 directions, or as many as kept points.
 
-    Returns
-    -------
-    Projection
-        A map from activations to whitened coordinates.
-
-    Examples
-    --------
     >>> plane = torch.randn(50, 2, generator=torch.Generator().manual_seed(0))
     >>> project = projection(torch.cat([plane, plane @ torch.ones(2, 9)], dim=1))
     >>> tuple(project.directions.shape)

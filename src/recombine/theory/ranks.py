@@ -19,17 +19,28 @@ is below their rank for any ε that a search can reach.
 
 A Gram matrix K[(x₁ … xₙ), (x₁′ … xₙ′)] over a grid is a function of n pairs (x_i, x_i′), and its rank that of this
 function: the least number of products Π_i k_i(x_i, x_i′) that sum to it. For two factors that is the operator-Schmidt
-rank. What one term means is read in two ways. A.4 calls a kernel of rank 1 "purely factorized". A.5 calls a single term
-in all n factors "memorisation": δ_x δ_y tells every combination apart and knows nothing of any factor alone. Both are
-rank 1, so that rank does not tell them apart; PF_Coeff does (`recombine.metrics.partial_factorization`).
+rank. What a single term means, factorization or memorisation, `recombine.metrics.factorization` says.
+
+What networks learnt is held against the target: each pixel of an image is a function of the factors, over the grid's
+points, and its complexity the least number of products with a relative error of at most ε. It is taken over all points,
+over the kept ones alone and over those held out alone; so is the target's, as a part of a function may be simpler than
+all of it. Held-out points that are all combinations of some values of each factor are a grid of their own; any others,
+and the kept points, are a grid with missing entries, which a sum of products may fill with numbers as large as it
+takes.
+
+A network's dark pixels hold little but noise, which has any rank. Pixels therefore count by their share of the energy
+(summed squares) of the same image, network and region.
 
 Known answers: a planted sum of R products has error 0 at rank R and not below, with holes too; two factors agree with
-the SVD; masking nothing changes nothing. Products of kernels have rank 1, the delta kernel too; additive kernels
-Σ_i k_i(x_i, x_i′) have rank 2 for two factors and n for n; the OR kernel 1 − Π_i (1 − δ_i) has rank 2 whatever n.
+the SVD; masking nothing changes nothing. Products of kernels have rank 1, the delta kernel too; additive kernels Σ_i
+k_i(x_i, x_i′) have rank 2 for two factors and n for n; the OR kernel 1 − Π_i (1 − δ_i) has rank 2 whatever n. Pixels of
+a Gaussian bump are products, rank 1; what a superposer of two images shows on a held-out block, a(x) + b(y), has rank
+2; a block that is a constant has rank 1, one that is 0 rank 0.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
@@ -42,7 +53,8 @@ from recombine.errors import InvalidValue
 from recombine.theory.projections import refuse_not_finite
 from recombine.theory.search import EXACT, SWEEPS, Search, khatri_rao
 
-RESTARTS = 4
+RESTARTS, PIXEL_RESTARTS = 4, 1
+"""Starts of a search; of one for each pixel of an image."""
 ITERATIONS = 200
 """Steps of one search at most."""
 TOLERANCE = 1e-5
@@ -67,8 +79,6 @@ class CPDecomposition:
     """For each factor, its unit functions."""
     error: Float[Tensor, "*batch"]
     """Norm of what is left over that of the values, where there are entries; 0 for values that are 0."""
-    converged: Bool[Tensor, "*batch"]
-    """Whether the search ended before it was cut off."""
 
     @property
     def values(self) -> Float[Tensor, "*batch point"]:
@@ -84,28 +94,10 @@ def cp_decomposition(
     mask: Bool[Tensor, " point"] | None = None,
     restarts: int = RESTARTS,
 ) -> CPDecomposition:
-    """The best sum of `rank` products that was found for each grid of values.
+    """The best sum of `rank` products that was found, of several starts, for each grid of values.
 
-    Parameters
-    ----------
-    values
-        Over the grid's points, in its order.
-    shape
-        Number of values of each factor.
-    rank
-        Products in the sum.
-    mask
-        Entries that count; all by default.
-    restarts
-        Starts of which the best is kept; a problem that is solved exactly starts no more.
+    The mask says which entries count.
 
-    Returns
-    -------
-    CPDecomposition
-        One per problem of the batch.
-
-    Examples
-    --------
     >>> x, y = torch.meshgrid(torch.arange(3.0), torch.arange(4.0), indexing="ij")
     >>> [round(cp_decomposition((x + y).flatten(), (3, 4), rank).error.item(), 3) for rank in (1, 2)]
     [0.112, 0.0]
@@ -113,18 +105,19 @@ def cp_decomposition(
     values, chosen = _counted(values, mask)
     problems = values.double().reshape(-1, values.shape[-1])
     if len(shape) == 2 and chosen is None:
-        solved = _by_singular_values(problems, shape, rank)
+        weights, factors, error = _by_singular_values(problems, shape, rank)
     else:
         scale = (problems if chosen is None else problems * chosen).abs().amax(dim=-1, keepdim=True)
         scale = torch.where(scale > 0, scale, 1.0)
         search = Search(shape, rank, ITERATIONS, TOLERANCE)
-        solved = _normalised(*search.best(problems / scale, restarts, chosen), scale)
+        found, error = search.best(problems / scale, restarts, chosen)
+        weights, factors = _normalised(found, scale)
     batch = values.shape[:-1]
     return CPDecomposition(
-        solved.weights.reshape(*batch, -1),
-        tuple(factor.reshape(*batch, *factor.shape[-2:]) for factor in solved.factors),
-        solved.error.reshape(batch), solved.converged.reshape(batch),
-    )  # fmt: skip
+        weights.reshape(*batch, -1),
+        tuple(factor.reshape(*batch, *factor.shape[-2:]) for factor in factors),
+        error.reshape(batch),
+    )
 
 
 def _counted(values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -138,7 +131,8 @@ def _counted(values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None
     return values, None if mask is None or bool(mask.all()) else mask
 
 
-def _by_singular_values(values: Tensor, shape: tuple[int, ...], rank: int) -> CPDecomposition:
+def _by_singular_values(values: Tensor, shape: tuple[int, ...], rank: int) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
+    """Weights, functions and errors."""
     u, s, vh = torch.linalg.svd(values.unflatten(-1, shape), full_matrices=False)
     kept = min(rank, s.shape[-1])
     weights, rows, columns = (
@@ -146,16 +140,15 @@ def _by_singular_values(values: Tensor, shape: tuple[int, ...], rank: int) -> CP
     )  # fmt: skip
     scale = s.norm(dim=-1)
     error = torch.where(scale > 0, s[..., kept:].norm(dim=-1) / torch.where(scale > 0, scale, 1.0), 0.0)
-    return CPDecomposition(weights, (rows, columns), error, torch.ones_like(error, dtype=torch.bool))
+    return weights, (rows, columns), error
 
 
-def _normalised(factors: list[Tensor], error: Tensor, converged: Tensor, scale: Tensor) -> CPDecomposition:
-    """Unit functions and falling weights."""
+def _normalised(factors: list[Tensor], scale: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Falling weights and unit functions."""
     norms = [factor.norm(dim=-2, keepdim=True) for factor in factors]
     units = [factor / torch.where(norm > 0, norm, 1.0) for factor, norm in zip(factors, norms, strict=True)]
     weights, order = (reduce(torch.mul, norms)[..., 0, :] * scale).sort(dim=-1, descending=True)
-    ordered = tuple(unit.gather(-1, order[..., None, :].expand_as(unit)) for unit in units)
-    return CPDecomposition(weights, ordered, error, converged)
+    return weights, tuple(unit.gather(-1, order[..., None, :].expand_as(unit)) for unit in units)
 
 
 def epsilon_rank(
@@ -167,24 +160,8 @@ def epsilon_rank(
     mask: Bool[Tensor, " point"] | None = None,
     restarts: int = RESTARTS,
 ) -> Int[Tensor, "*batch"]:
-    """The least number of products with a relative error of at most ε (Eq. 17).
+    """The least number of products with a relative error of at most ε (Eq. 17); −1 where it is larger than `largest`.
 
-    Parameters
-    ----------
-    values, shape, mask, restarts
-        As for `cp_decomposition`.
-    epsilon
-        Largest relative error.
-    largest
-        Largest rank to try.
-
-    Returns
-    -------
-    Tensor
-        Of each problem; −1 where it is larger than `largest`.
-
-    Examples
-    --------
     >>> x, y = torch.meshgrid(torch.arange(5.0), torch.arange(5.0), indexing="ij")
     >>> epsilon_rank(torch.stack([x * y, x + y, (x - y).abs()]).flatten(1), (5, 5), 0.1).tolist()
     [1, 2, 3]
@@ -204,20 +181,8 @@ def exact_rank(
     mask: Bool[Tensor, " point"] | None = None,
     restarts: int = 2 * RESTARTS,
 ) -> Int[Tensor, "*batch"]:
-    """The number of products that a function is a sum of (Eq. 16).
+    """The number of products that a function is a sum of (Eq. 16); −1 where it is larger than `largest`.
 
-    Parameters
-    ----------
-    values, shape, largest, mask, restarts
-        As for `epsilon_rank`.
-
-    Returns
-    -------
-    Tensor
-        Of each problem; −1 where it is larger than `largest`.
-
-    Examples
-    --------
     >>> exact_rank(torch.eye(4).flatten(), (4, 4)).item()
     4
     """
@@ -267,7 +232,7 @@ def _searched(
         places = torch.nonzero((ranks == MORE) & (least <= rank)).flatten()
         if len(places):
             search = Search(shape, rank, STEPS, tolerance, sweeps=sweeps, enough=max(epsilon, EXACT))
-            _, error, _ = search.best(entries[places], restarts, mask)
+            _, error = search.best(entries[places], restarts, mask)
             ranks[places[error <= epsilon]] = rank
     return ranks
 
@@ -277,27 +242,13 @@ def kernel_decomposition(
 ) -> CPDecomposition:
     """The best sum of `rank` products of single-factor kernels (Eq. 30).
 
-    Parameters
-    ----------
-    gram
-        Gram matrix over the grid's points, in its order.
-    shape
-        Number of values of each factor.
-    rank
-        Products in the sum.
+    Its factors are the kernels k_i, flat over pairs (x_i, x_i′).
 
-    Returns
-    -------
-    CPDecomposition
-        Its factors are the kernels k_i, flat over pairs (x_i, x_i′).
-
-    Examples
-    --------
     >>> additive = torch.kron(torch.eye(2), torch.ones(3, 3)) + torch.kron(torch.ones(2, 2), torch.eye(3))
     >>> [round(kernel_decomposition(additive, (2, 3), rank).error.item(), 2) for rank in (1, 2)]
     [0.21, 0.0]
     """
-    pairs, sizes = _over_pairs(gram, shape)
+    pairs, sizes = over_pairs(gram, shape)
     return cp_decomposition(pairs, sizes, rank)
 
 
@@ -308,33 +259,117 @@ def kernel_rank(
     largest: int = 8,
     restarts: int = RESTARTS,
 ) -> Int[Tensor, "*member"]:
-    """The least number of products of single-factor kernels that sum to a kernel (Eq. 31).
+    """The least number of products of single-factor kernels that sum to a kernel (Eq. 31); −1 if larger than `largest`.
 
-    Parameters
-    ----------
-    gram, shape
-        As for `kernel_decomposition`.
-    largest, restarts
-        As for `epsilon_rank`.
-
-    Returns
-    -------
-    Tensor
-        One number per member; −1 where it is larger than `largest`.
-
-    Examples
-    --------
     >>> same_x, same_y = torch.kron(torch.eye(3), torch.ones(4, 4)), torch.kron(torch.ones(3, 3), torch.eye(4))
     >>> kernel_rank(torch.stack([same_x * same_y, same_x + same_y]), (3, 4)).tolist()
     [1, 2]
     """
-    pairs, sizes = _over_pairs(gram, shape)
+    pairs, sizes = over_pairs(gram, shape)
     return epsilon_rank(pairs, sizes, EXACT_ERROR, largest=largest, restarts=restarts)
 
 
-def _over_pairs(gram: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, tuple[int, ...]]:
+def over_pairs(gram: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, tuple[int, ...]]:
     """A Gram matrix as a function of a pair of values for each factor, flat, and the number of such pairs."""
     lead, factors = gram.ndim - 2, len(shape)
     paired = gram.double().unflatten(-1, shape).unflatten(lead, shape)
     order = chain.from_iterable((lead + k, lead + factors + k) for k in range(factors))
     return paired.permute(*range(lead), *order).flatten(lead), tuple(size**2 for size in shape)
+
+
+@dataclass(frozen=True, eq=False)
+class PixelRanks:
+    """Ranks of pixels as functions of the factors, on some points of a grid."""
+
+    rank: Int[Tensor, "*member pixel"]
+    """−1 where it is larger than the largest that was tried, 0 where a pixel is dark."""
+    energy: Float[Tensor, "*member pixel"]
+    """Share of each pixel in the summed squares, of sum 1; 0 if all are dark."""
+    largest: int
+
+    @property
+    def distribution(self) -> Float[Tensor, "*member rank"]:
+        """Share of the energy in pixels of rank 0, 1, … `largest`, and of any larger one."""
+        place = torch.where(self.rank == MORE, self.largest + 1, self.rank)
+        return torch.nn.functional.one_hot(place, self.largest + 2).mul(self.energy[..., None]).sum(dim=-2)
+
+    @property
+    def mean(self) -> Float[Tensor, "*member"]:
+        """Mean rank by energy; what is larger than `largest` counts one more, so that it is a lower bound there."""
+        shares = self.distribution
+        return (shares * torch.arange(self.largest + 2, device=shares.device)).sum(dim=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class RegionRanks:
+    """Ranks on all points, on those that were kept for training, and on those held out."""
+
+    everywhere: PixelRanks
+    kept: PixelRanks
+    held_out: PixelRanks
+
+
+def learnt_complexity(
+    outputs: Float[Tensor, "*member point pixel"],
+    shape: tuple[int, ...],
+    held_out: Bool[Tensor, " point"],
+    epsilon: float,
+    *,
+    largest: int = 8,
+) -> RegionRanks:
+    """Ranks of each pixel of networks' outputs, or of the target, on all, kept and held-out points.
+
+    A sum of products may have a relative error of ε; ranks up to the largest are tried.
+
+    >>> x, y = torch.meshgrid(torch.arange(1.0, 6.0), torch.arange(1.0, 7.0), indexing="ij")
+    >>> held_out = ((x > 3) & (y > 3)).flatten()
+    >>> superposed = torch.where(held_out, (x + y).flatten(), (x * y).flatten())[:, None]
+    >>> ranks = learnt_complexity(superposed, (5, 6), held_out, 1e-6)
+    >>> ranks.everywhere.mean.item(), ranks.kept.mean.item(), ranks.held_out.mean.item()
+    (3.0, 1.0, 2.0)
+    """
+    if not bool(held_out.any()) or bool(held_out.all()):
+        raise InvalidValue("held_out", f"{int(held_out.sum())} points", f"some but not all of {len(held_out)}")
+    regions = (torch.ones_like(held_out), ~held_out, held_out)
+    return RegionRanks(*(pixel_ranks(outputs, shape, region, epsilon, largest) for region in regions))
+
+
+def pixel_ranks(
+    images: Float[Tensor, "*member point pixel"],
+    shape: tuple[int, ...],
+    points: Bool[Tensor, " point"],
+    epsilon: float,
+    largest: int = 8,
+) -> PixelRanks:
+    """Ranks of each pixel of some images on some points of the grid.
+
+    >>> x, y = torch.meshgrid(torch.arange(1.0, 4.0), torch.arange(1.0, 5.0), indexing="ij")
+    >>> pixel_ranks((x + y).reshape(-1, 1), (3, 4), torch.ones(12, dtype=torch.bool), 1e-6).rank.tolist()
+    [2]
+    """
+    refuse_not_finite("images", images)
+    if not bool(points.any()):
+        raise InvalidValue("points", "none", "a mask with at least one point of the grid")
+    points = points.to(images.device)
+    grid = _sub_grid(points, shape)
+    members = images.reshape(-1, *images.shape[-2:])
+    ranks, energies = [], []
+    for member in members:  # one by one, so that only one is held in double precision
+        functions = member.mT.double()
+        inside = functions[:, points]
+        scale = inside.abs().max()
+        energy = (inside / torch.where(scale > 0, scale, 1.0)).square().sum(dim=-1)
+        energies.append(energy / energy.sum().clamp(min=torch.finfo(energy.dtype).tiny))
+        if grid is None:
+            ranks.append(least_ranks(functions, shape, epsilon, largest, points, PIXEL_RESTARTS))
+        else:
+            ranks.append(least_ranks(inside, grid, epsilon, largest, None, PIXEL_RESTARTS))
+    rank, share = (torch.stack(own).reshape(*images.shape[:-2], -1) for own in (ranks, energies))
+    return PixelRanks(rank, share, largest)
+
+
+def _sub_grid(points: Bool[Tensor, " point"], shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Shape of the grid that some points are: all combinations of some values of each factor; None if they are none."""
+    inside = points.unflatten(0, shape)
+    sizes = tuple(int(inside.movedim(axis, 0).flatten(1).any(dim=1).sum()) for axis in range(len(shape)))
+    return sizes if math.prod(sizes) == int(points.sum()) else None

@@ -62,23 +62,9 @@ def factor_recovery(
 ) -> Float[Tensor, "*member factor"]:
     """How well each factor's value can be decoded from a stage: R² at points that were not fitted.
 
-    Parameters
-    ----------
-    features
-        A stage's activations.
-    points
-        Factor values at every point.
-    scored
-        Points at which decoders are scored, such as those held out of training; all by default. Decoders are fitted to
-        all points in any case, the ones of other folds.
+    Decoders are scored at some points, such as those held out of training, or at all; they are fitted to all points in
+    any case, the ones of other folds. NaN for a factor that has one value.
 
-    Returns
-    -------
-    Tensor
-        One number per factor; NaN for a factor that has one value.
-
-    Examples
-    --------
     >>> x, y = torch.meshgrid(torch.arange(8.0), torch.arange(8.0), indexing="ij")
     >>> points = torch.stack([x.flatten(), y.flatten()], dim=1)
     >>> [round(value, 2) for value in factor_recovery(points[:, :1].exp(), points).tolist()]
@@ -174,20 +160,8 @@ def _neighbours(gram: Tensor, values: Tensor, folds: list[Tensor]) -> Iterator[T
 
 
 def jacobian_rank(metric: Float[Tensor, "*member point factor factor"]) -> Int[Tensor, "*member point"]:
-    """Number of directions in which a stage moves at each point: rank of g = JᵀJ.
+    """Number of directions in which a stage moves at each point: rank of the metric tensor g = JᵀJ.
 
-    Parameters
-    ----------
-    metric
-        Metric tensor at every point.
-
-    Returns
-    -------
-    Tensor
-        From 0 to the number of factors.
-
-    Examples
-    --------
     >>> jacobian_rank(torch.stack([torch.eye(2), torch.ones(2, 2), torch.zeros(2, 2)])).tolist()
     [2, 1, 0]
     """
@@ -204,18 +178,6 @@ def local_loss(metric: Float[Tensor, "*member point factor factor"]) -> Float[Te
     what is left of its direction when theirs are taken off. Below `LOSS_TOLERANCE` of the median of g_ii over points
     that is nothing.
 
-    Parameters
-    ----------
-    metric
-        Metric tensor at every point.
-
-    Returns
-    -------
-    Tensor
-        One number per factor, from 0 to 1.
-
-    Examples
-    --------
     >>> local_loss(torch.stack([torch.eye(2), torch.ones(2, 2), torch.diag(torch.tensor([1.0, 0.0]))])).tolist()
     [0.3333333333333333, 0.6666666666666666]
     """

@@ -37,8 +37,8 @@ LOWER, RAISE = 0.2, 4.0
 MEMORY = 1 << 27
 """Bytes of derivatives that are held at a time."""
 
-Found = tuple[list[Tensor], Tensor, Tensor]
-"""Functions of every factor, `[problem, value, rank]`; relative errors; and whether searches ended by themselves."""
+Found = tuple[list[Tensor], Tensor]
+"""Functions of every factor, `[problem, value, rank]`, and relative errors."""
 
 
 def khatri_rao(factors: Sequence[Tensor]) -> Tensor:
@@ -95,7 +95,6 @@ class Search:
         problems = Problems(self.shape, values if counted is None else values * counted, counted)
         functions = [values.new_zeros(len(values), size, self.rank) for size in self.shape]
         error = values.new_full((len(values),), math.inf)
-        converged = torch.zeros_like(error, dtype=torch.bool)
         generator = torch.Generator().manual_seed(0)
         for start in range(restarts):
             places = torch.nonzero(error > self.enough).flatten()
@@ -105,13 +104,13 @@ class Search:
             for part in places.split(self._at_once):
                 own = problems[part]
                 began = [noise.expand(len(own), -1, -1) for noise in drawn] if start else self._singular(own, drawn)
-                found, left, settled = self._descended(own, began)
+                found, left = self._descended(own, began)
                 better = left < error[part]
                 chosen = part[better]
                 for whole, new in zip(functions, found, strict=True):
                     whole[chosen] = new[better]
-                error[chosen], converged[chosen] = left[better], settled[better]
-        return functions, error, converged
+                error[chosen] = left[better]
+        return functions, error
 
     @property
     def parameters(self) -> int:
@@ -187,8 +186,7 @@ class Search:
         near, seem_done = swept(problems, functions, self.sweeps, self.tolerance)
         result = torch.cat([own.flatten(1) for own in near], dim=-1)
         losses = problems.loss(near)
-        settled = losses.sqrt() <= target
-        active = torch.nonzero(~settled).flatten()
+        active = torch.nonzero(losses.sqrt() > target).flatten()
         damping = torch.where(seem_done, LAST_DAMPING, FIRST_DAMPING).to(losses)
         for _ in range(self.iterations):
             if not len(active):
@@ -202,9 +200,8 @@ class Search:
             damping[active] = (damping[active] * torch.where(better, LOWER, RAISE)).clamp(*DAMPINGS)
             little = better & (old - new <= self.tolerance * old)
             done = little | (damping[active] >= DAMPINGS[1]) | (losses[active].sqrt() <= target[active])
-            settled[active] = done
             active = active[~done]
-        return self._functions(result), losses.sqrt() / scale, settled
+        return self._functions(result), losses.sqrt() / scale
 
     def _step(self, problems: Problems, flat: Tensor, damping: Tensor) -> Tensor:
         functions = self._functions(flat)

@@ -60,22 +60,8 @@ NEAR = 0.5
 
 
 def additivity(gram: Float[Tensor, "*member point point"], shape: tuple[int, ...]) -> Float[Tensor, "*member"]:
-    """Share of a stage's variance over the grid that is a sum of functions of one factor each.
+    """Share of a stage's variance over the grid that is a sum of functions of one factor each; NaN if it does not vary.
 
-    Parameters
-    ----------
-    gram
-        Products of features at the grid's points, in its order.
-    shape
-        Number of values of each factor.
-
-    Returns
-    -------
-    Tensor
-        From 0 to 1; NaN for a stage that does not vary.
-
-    Examples
-    --------
     >>> points = torch.cartesian_prod(torch.arange(3.0), torch.arange(3.0))
     >>> round(additivity(points @ points.T, (3, 3)).item(), 6)
     1.0
@@ -94,20 +80,8 @@ def hole_dependence(
 ) -> Float[Tensor, "*member"]:
     """Distance correlation between the factors' main effects over kept points, mean over pairs of factors.
 
-    Parameters
-    ----------
-    gram, shape
-        As for `additivity`, of two factors or more.
-    held_out
-        True where a point is held out.
+    A pair one of which has no main effect has 0.
 
-    Returns
-    -------
-    Tensor
-        From 0 to 1; a pair one of which has no main effect has 0.
-
-    Examples
-    --------
     >>> points = torch.cartesian_prod(torch.arange(3.0), torch.arange(3.0))
     >>> gram, middle = points @ points.T, torch.arange(9) == 4
     >>> [round(hole_dependence(gram, (3, 3), held_out).item(), 3) for held_out in (middle & False, middle)]
@@ -140,20 +114,6 @@ def hole_geometry(
 ) -> Hole:
     """How wide the hole is that a hold-out leaves, and which held-out points lie elsewhere.
 
-    Parameters
-    ----------
-    gram, shape
-        As for `additivity`.
-    held_out
-        True where a point is held out; some are, and some are not.
-
-    Returns
-    -------
-    Hole
-        Openness and misplacement of each held-out point.
-
-    Examples
-    --------
     >>> line = torch.arange(5.0)[:, None]
     >>> inside = torch.tensor([False, True, True, True, False])
     >>> [round(value, 6) for value in hole_geometry(line @ line.T, (5,), inside).openness.tolist()]

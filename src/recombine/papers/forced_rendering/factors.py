@@ -33,7 +33,7 @@ from recombine.reproduction.study import Arm, Study, Trials
 from recombine.specs import RunSpec
 from recombine.tasks import BumpsTask
 from recombine.tasks.training_sets import Each
-from recombine.theory.learnt import pixel_ranks
+from recombine.theory.ranks import pixel_ranks
 
 CNN_ALONE, CNN_ISOLATED, CNN_PAIRS = "CNN", "CNN, isolated factors", "CNN, isolated pairs"
 LOW_RANK, LOW_RANK_PENALISED = "low-rank", "low-rank, penalties"

@@ -41,7 +41,7 @@ WITH, WITHOUT, PERCENT, PERCENT_ALONE, FULL = FAMILIES = (
 # -- conjunctions ----------------------------------------------------------------------------------------------------
 # What outputs of a stripe-trained network are made of: their two stripes, or a bump where those cross (§4.2, Fig. 4b).
 #
-# Conventions (`recombine.metrics.combinations`): an *additive conjunction* is a sum, with weights that are not
+# Conventions (`recombine.metrics.superposition`): an *additive conjunction* is a sum, with weights that are not
 # negative, of the two training stripes of a point. `additive` is the fraction of the outputs that the best such sums
 # explain, over all held-out points, and `additive_inside` over those well inside. `additive_unweighted` is that
 # explained by what the network itself draws for either factor alone, D(x, ∅) + D(∅, y), with no weights at all; it may

@@ -84,7 +84,7 @@ OUTPUT, SUM, X_ALONE, Y_ALONE, TRUTH = PANELS = ("answer", "superposition", "x a
 #   of held-out and kept outputs, by `SIMILARITIES`; `kernel_p`: of `or` against shifted ones, for cosine alone;
 # - `block_contrast`: block contrast, by `CONTRASTS`;
 # - `several_peaks`, `peak_count`, `centred_peaks`, `aligned`, `aligned_chance`, `away_aligned`, `away_chance`: see
-#   `recombine.metrics.peaks`.
+#   `recombine.metrics.errors`.
 
 
 SUPERPOSITION_METRICS = (

@@ -25,9 +25,8 @@ import xarray
 from torch import Tensor
 
 from recombine.metrics import landmarks, metric_tensor
-from recombine.metrics.profile import read_stages
-from recombine.metrics.profile import stage_profile as registered_profile
-from recombine.metrics.registry import STAGE_METRICS, Stage
+from recombine.metrics.registry import STAGE_METRICS, Stage, read_stages
+from recombine.metrics.registry import stage_profile as registered_profile
 from recombine.papers.forced_rendering.controls import kept_combinations, whole_grid, with_untrained
 from recombine.papers.forced_rendering.mlp import Settings as MLPSettings
 from recombine.papers.forced_rendering.penalties import BOTH, NONE, penalised_spec
@@ -40,7 +39,7 @@ from recombine.reproduction.preset import Count, Positive, Seeds
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.tasks import BumpTask
 from recombine.theory.factorization import nonlinear_factorization
-from recombine.theory.learnt import learnt_complexity, pixel_ranks
+from recombine.theory.ranks import learnt_complexity, pixel_ranks
 
 CNN_FAILING, CNN_COMPOSING, CNN_WHOLE, CNN_UNTRAINED = "CNN", "CNN, stripes", "CNN, whole grid", "CNN, untrained"
 MLP_FAILING, MLP_COMPOSING, MLP_WHOLE, MLP_UNTRAINED = "MLP", "MLP, stripes", "MLP, whole grid", "MLP, untrained"

@@ -1,11 +1,13 @@
-"""Peaks of images: known answers, flooding done pixel by pixel, and the chance level by a loop over pairs."""
+"""What outputs show: values, peaks and depth inside a hold-out, each against a slow search."""
+
+import itertools
 
 import numpy as np
 import pytest
 import torch
 
-from recombine.metrics import interior, peak_scores, separate_peaks
-from recombine.tasks import BumpTask
+from recombine.metrics import distance_inside, interior, nearest_values, peak_scores, separate_peaks
+from recombine.tasks import BumpsTask, BumpTask
 from tests.small import noise
 
 TASK = BumpTask(size=20)
@@ -124,5 +126,80 @@ def test_scores_against_loops():
 def test_images_in_parts(monkeypatch):
     signals = noise(3, 5, 8, 8)
     together = separate_peaks(signals)
-    monkeypatch.setattr("recombine.metrics.peaks.IMAGES_AT_ONCE", 4)
+    monkeypatch.setattr("recombine.metrics.errors.IMAGES_AT_ONCE", 4)
     assert torch.equal(together, separate_peaks(signals))
+
+
+def searched(outputs, targets, shape):
+    """Point by point, factor by factor, value by value."""
+    indices = torch.cartesian_prod(*(torch.arange(count) for count in shape)).reshape(-1, len(shape))
+    flat = {tuple(row.tolist()): number for number, row in enumerate(indices)}
+    rows = []
+    for output, index in zip(outputs, indices.tolist(), strict=True):
+        found = []
+        for factor, count in enumerate(shape):
+            line = [targets[flat[(*index[:factor], value, *index[factor + 1 :])]] for value in range(count)]
+            found.append(min(range(count), key=lambda value: (output - line[value]).square().sum().item()))
+        rows.append(found)
+    return torch.tensor(rows)
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 4), (2, 3, 4), (2, 2, 3, 2)], ids=str)
+def test_nearest_values_are_what_a_search_finds(shape):
+    generator = torch.Generator().manual_seed(0)
+    points = torch.Size(shape).numel()
+    targets = torch.randn(points, 7, generator=generator)
+    outputs = torch.randn(2, points, 7, generator=generator)
+    found = nearest_values(outputs, targets, shape)
+    assert torch.equal(found, torch.stack([searched(own, targets, shape) for own in outputs]))
+
+
+def test_right_images_show_their_values():
+    task = BumpsTask(size=8, factors="x=8,y=8,size=0.8..1.6..3,intensity=3", holdout="none")
+    images = task.render(task.grid.points).flatten(1)
+    assert torch.equal(nearest_values(images, images, task.grid.shape), task.grid.indices)
+    assert not nearest_values(images * 0.01, images, task.grid.shape)[:, 3].any()
+
+
+def slow_distance(held_out, shape):
+    points = list(itertools.product(*(range(count) for count in shape)))
+    kept = [point for point, held in zip(points, held_out.tolist(), strict=True) if not held]
+    return [min(max(abs(a - b) for a, b in zip(point, other, strict=True)) for other in kept) for point in points]
+
+
+@pytest.mark.parametrize("shape", [(17,), (6, 9), (4, 5, 6)])
+@pytest.mark.parametrize("share", [0.3, 0.9, 0.98])
+def test_distance_against_a_loop(shape, share):
+    count = torch.Size(shape).numel()
+    held_out = torch.rand(count, generator=torch.Generator().manual_seed(count)) < share
+    held_out[0] = False
+    assert distance_inside(held_out, shape).tolist() == slow_distance(held_out, shape)
+
+
+def test_distance_known_answers():
+    square = torch.zeros(9, 9, dtype=torch.bool)
+    square[2:7, 2:7] = True
+    distance = distance_inside(square.flatten(), (9, 9)).reshape(9, 9)
+    assert distance[4].tolist() == [0, 0, 1, 2, 3, 2, 1, 0, 0]
+    corner = torch.zeros(5, 5, dtype=torch.bool)
+    corner[:3, :3] = True
+    assert distance_inside(corner.flatten(), (5, 5))[0].item() == 3
+    assert torch.isinf(distance_inside(torch.ones(6, dtype=torch.bool), (2, 3))).all()
+    assert not distance_inside(torch.zeros(6, dtype=torch.bool), (2, 3)).any()
+
+
+def test_interior_of_the_papers_holdout():
+    task = BumpTask(size=28)
+    inside = interior(task.held_out, task.grid.shape)
+    assert int(inside.sum()) == 13**2
+    assert task.grid.points[inside].min() == 8
+    assert task.grid.points[inside].max() == 20
+
+
+@pytest.mark.parametrize(("side", "count"), [(1, 1), (2, 4), (3, 9), (4, 4), (5, 9), (6, 4), (7, 9)])
+def test_interior_of_small_holdouts_takes_a_smaller_margin(side, count):
+    held_out = torch.zeros(11, 11, dtype=torch.bool)
+    held_out[2 : 2 + side, 2 : 2 + side] = True
+    inside = interior(held_out.flatten(), (11, 11))
+    assert int(inside.sum()) == count
+    assert not (inside & ~held_out.flatten()).any()
