@@ -1,7 +1,7 @@
 """Measurements: noun in, number out; no plotting, no training."""
 
 # Columns are in the order in which metrics are registered, which is that of these modules.
-from recombine.metrics import geometry, probes, ranks, volumes, tuning, theory_metrics  # noqa: F401  # isort: skip
+from recombine.metrics import geometry, probes, ranks, volumes, tuning, theory_metrics  # isort: skip
 from recombine.metrics.combinations import nonnegative_superposition, nonnegative_weights, stripe_superposition
 from recombine.metrics.errors import (
     contrast,
