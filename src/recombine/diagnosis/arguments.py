@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from recombine.arrays import as_numbers
 from recombine.diagnosis.result import OUTPUT_SCORES
 from recombine.encodings import ENCODINGS, Encoding
 from recombine.errors import InvalidValue, listed
 from recombine.factors import FORMS, TURN, Factor, FactorGrid, Form
+from recombine.files import as_numbers
 from recombine.holdouts import HOLDOUTS, Holdout
 from recombine.metrics.profile import usual_metrics
 from recombine.metrics.registry import STAGE_METRICS, Need
