@@ -26,8 +26,7 @@ from torch import Tensor
 
 from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
-from recombine.records import Variant
-from recombine.registry import Registry
+from recombine.records import Registry, Variant
 from recombine.streams import stream
 
 MOST_AVERAGED = 4096
