@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from recombine.decoders.cnn import Convolution
-from recombine.kernels.cpp.network import TransposedConvolutions
-from recombine.kernels.cpp.plan import BLOCK, Plan
+from recombine.kernels.cpp.network import BLOCK, Plan, TransposedConvolutions
 from recombine.kernels.shapes import NetworkShape
 from recombine.specs import RunSpec
 from recombine.tasks import BumpTask
