@@ -13,7 +13,6 @@ the one reached (7, 14, 28, 56 …) is met by nearest-neighbour resizing at the 
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterable
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
@@ -46,21 +45,6 @@ class Convolution(NamedTuple):
         return self.stride == 2
 
 
-def convolutions(code_size: int, width: int, depth: int, image_shape: tuple[int, ...]) -> list[Convolution]:
-    """The decoder's convolutions in order: all transposed, but for the last.
-
-    >>> [block.doubles for block in convolutions(56, 64, 4, (28, 28))[1:-1]]
-    [True, True, False, False]
-    """
-    size, blocks = FIRST_SIZE, []
-    for _ in range(depth):
-        doubles = size < max(image_shape[-2:])
-        blocks.append(Convolution(width, width, 4, 2, 1) if doubles else Convolution(width, width, 3, 1, 1))
-        size = 2 * size if doubles else size
-    channels = math.prod(image_shape[:-2])
-    return [Convolution(code_size, width, FIRST_SIZE, 1, 0), *blocks, Convolution(width, channels, 3, 1, 1)]
-
-
 @DECODERS.register
 class CNN(DecoderSpec):
     """Transposed-convolution decoder.
@@ -80,8 +64,18 @@ class CNN(DecoderSpec):
     """Blocks after the first transposed convolution (the paper: 2 … 10)."""
 
     def convolutions(self, interface: Interface) -> list[Convolution]:
-        """This decoder's convolutions in order."""
-        return convolutions(interface.code_size, self.width, self.depth, interface.image_shape)
+        """This decoder's convolutions in order: all transposed, but for the last.
+
+        >>> [block.doubles for block in CNN(depth=4).convolutions(Interface((28, 28), (28, 28)))[1:-1]]
+        [True, True, False, False]
+        """
+        size, width, blocks = FIRST_SIZE, self.width, []
+        for _ in range(self.depth):
+            doubles = size < max(interface.plane)
+            blocks.append(Convolution(width, width, 4, 2, 1) if doubles else Convolution(width, width, 3, 1, 1))
+            size = 2 * size if doubles else size
+        last = Convolution(width, interface.channels, 3, 1, 1)
+        return [Convolution(interface.code_size, width, FIRST_SIZE, 1, 0), *blocks, last]
 
     def build(self, interface: Interface) -> StagedDecoder:
         first, *blocks, last = self.convolutions(interface)
