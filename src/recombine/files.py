@@ -19,7 +19,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from recombine.errors import InvalidValue, StoreError, StoreFull, reason_of
 
@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 """Error numbers of a file system that has no file locks."""
+ALLOWED = (
+    (FULL, "a directory on a disk with room left"),
+    ({errno.EACCES, errno.EPERM, errno.EROFS}, "a path that can be read and written"),
+    ({errno.ENOTDIR, errno.EEXIST, errno.EISDIR}, "a directory, or a path where one can be made"),
+    (NO_LOCKS, "a directory on a file system with file locks"),
+)
+"""What a path must be, by the operating system's reason to refuse it."""
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.\d+(-[0-9a-f]+)?")
 """Names under which files are written: `.NAME.PROCESS-RANDOM`."""
 
@@ -45,27 +52,13 @@ def one_line_errors(path: Path, field: str = "store") -> Iterator[None]:
     """Turn the operating system's refusals into one line about the field that gave the path."""
     try:
         yield
-    except OSError as error:
-        refused(path, error, field)
-
-
-def refused(path: Path, error: OSError, field: str = "store") -> NoReturn:
-    """Raise what the operating system refused as one line."""
-    if error.errno in FULL:
-        allowed = "a directory on a disk with room left"
-    elif error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
-        allowed = "a path that can be read and written"
-    elif error.errno in {errno.ENOTDIR, errno.EEXIST, errno.EISDIR}:
-        allowed = "a directory, or a path where one can be made"
-    elif error.errno in NO_LOCKS:
-        allowed = "a directory on a file system with file locks"
-    elif isinstance(error, NotRegular):
+    except NotRegular:
         raise StoreError(f"{field} must be a regular file, got {str(path)!r}") from None
-    else:
-        allowed = "a path that exists and works"
-    reason = os.strerror(error.errno) if error.errno else str(error)
-    kind = StoreFull if error.errno in FULL else StoreError
-    raise kind(f"{field} must be {allowed}, got {str(path)!r} ({reason})") from None
+    except OSError as error:
+        allowed = next((words for numbers, words in ALLOWED if error.errno in numbers), "a path that exists and works")
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        kind = StoreFull if error.errno in FULL else StoreError
+        raise kind(f"{field} must be {allowed}, got {str(path)!r} ({reason})") from None
 
 
 def open_regular(path: Path, *, follow: bool = False) -> int:
@@ -212,15 +205,6 @@ def _remove_unlocked(path: Path) -> None:
         path.unlink()
     finally:
         os.close(descriptor)
-
-
-def is_present(path: Path) -> bool:
-    """Whether there is anything at a path, a link too; what the system does not let us see is an `OSError`."""
-    try:
-        os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    return True
 
 
 def cache_folder() -> Path:
