@@ -23,7 +23,7 @@ BLOCK = 16
 """Channels that kernels handle at a time."""
 
 
-class Sizes(NamedTuple):
+class _Sizes(NamedTuple):
     """Numbers of: parameters, weights as kernels read them, a batch's stages, a chunk's sums; and rows of an image."""
 
     parameters: int
@@ -33,7 +33,7 @@ class Sizes(NamedTuple):
     image: int
 
 
-class Plan:
+class _Plan:
     """A network of transposed convolutions, padded to whole blocks of channels."""
 
     def __init__(self, network: NetworkShape) -> None:
@@ -44,9 +44,9 @@ class Plan:
 
     @staticmethod
     @lru_cache(maxsize=64)
-    def of(shapes: Shapes) -> Plan:
+    def of(shapes: Shapes) -> _Plan:
         """The plan of a network by the shapes of its parameters, made once."""
-        return Plan(NetworkShape.of(shapes))
+        return _Plan(NetworkShape.of(shapes))
 
     @cached_property
     def arguments(self) -> tuple[Any, ...]:
@@ -59,11 +59,11 @@ class Plan:
         values = (part.data_ptr() if isinstance(part, Tensor) else part for part in arguments)
         call(name, *self.arguments, *values)
 
-    def sizes(self, batch: int) -> Sizes:
+    def sizes(self, batch: int) -> _Sizes:
         """How much memory a batch takes, padding included."""
-        numbers = (c_long * len(Sizes._fields))()
+        numbers = (c_long * len(_Sizes._fields))()
         call("sizes", *self.arguments, batch, numbers)
-        return Sizes(*numbers)
+        return _Sizes(*numbers)
 
     def padded(self, weights: Tensor) -> Tensor:
         """A network's parameters among zeros, as kernels read them."""
@@ -101,7 +101,7 @@ class TransposedConvolutions(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, weights: Tensor, codes: Tensor, shapes: Shapes, dtype: torch.dtype) -> Tensor:
-        plan, weights, codes, batch = Plan.of(shapes), weights.contiguous(), codes.contiguous(), len(codes)
+        plan, weights, codes, batch = _Plan.of(shapes), weights.contiguous(), codes.contiguous(), len(codes)
         fits = weights.ndim == 1 and len(weights) >= plan.parameters and codes.shape == (batch, plan.code)
         if not fits or {dtype, weights.dtype, codes.dtype} != {torch.float32}:  # kernels would read past them
             raise ValueError(
