@@ -13,8 +13,7 @@ from recombine.decoders import DECODERS
 from recombine.encodings import ENCODINGS
 from recombine.errors import InvalidValue
 from recombine.holdouts import HOLDOUTS, Center, Mask
-from recombine.records import Variant
-from recombine.registry import Registry
+from recombine.records import Registry, Variant
 from recombine.tasks import TASKS, TRAINING_RULES, BumpTask
 
 REGISTRIES = {"encoding": ENCODINGS, "holdout": HOLDOUTS, "training": TRAINING_RULES, "decoder": DECODERS}

@@ -348,7 +348,7 @@ def test_a_temporary_that_is_being_written_is_not_taken_for_abandoned(tmp_path):
     failures = []
 
     def write_often():
-        for number in range(300):
+        for number in range(100):
             try:
                 recombine.files.write(tmp_path / "provenance.json", str(number).encode())
             except StoreError as error:

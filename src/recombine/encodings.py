@@ -30,8 +30,7 @@ from torch import Tensor
 
 from recombine.errors import InvalidValue, listed, typed
 from recombine.factors import Factor, FactorGrid, Form
-from recombine.records import Variant
-from recombine.registry import Registry
+from recombine.records import Registry, Variant
 
 
 class Encoding(Variant):

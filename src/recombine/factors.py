@@ -121,26 +121,8 @@ class Factor:
 
     @classmethod
     def of(cls, name: str, values: Iterable[float], form: Form = "number", period: float | None = None) -> Self:
-        """The factor with these values, in order.
+        """The factor with these values, lowest first; evenly spaced where they are exactly those of such a factor.
 
-        Parameters
-        ----------
-        name
-            Its name.
-        values
-            Its values, lowest first.
-        form
-            What they are: `number`, `category` or `angle`.
-        period
-            After how much an angle returns.
-
-        Returns
-        -------
-        Factor
-            Evenly spaced where these values are exactly those of an evenly spaced factor.
-
-        Examples
-        --------
         >>> Factor.of("size", [0.5, 0.7, 1.0]).position(torch.tensor([0.6, 1.0]).double()).tolist()
         [0.5, 2.0]
         >>> Factor.of("shape", range(3), form="category")

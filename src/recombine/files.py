@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import io
 import json
 import os
 import re
@@ -18,13 +19,23 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from recombine.errors import InvalidValue, StoreError, StoreFull
+from recombine.errors import InvalidValue, StoreError, StoreFull, reason_of
+
+if TYPE_CHECKING:
+    import numpy
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 """Error numbers of a file system that has no file locks."""
+ALLOWED = (
+    (FULL, "a directory on a disk with room left"),
+    ({errno.EACCES, errno.EPERM, errno.EROFS}, "a path that can be read and written"),
+    ({errno.ENOTDIR, errno.EEXIST, errno.EISDIR}, "a directory, or a path where one can be made"),
+    (NO_LOCKS, "a directory on a file system with file locks"),
+)
+"""What a path must be, by the operating system's reason to refuse it."""
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.\d+(-[0-9a-f]+)?")
 """Names under which files are written: `.NAME.PROCESS-RANDOM`."""
 
@@ -41,27 +52,13 @@ def one_line_errors(path: Path, field: str = "store") -> Iterator[None]:
     """Turn the operating system's refusals into one line about the field that gave the path."""
     try:
         yield
-    except OSError as error:
-        refused(path, error, field)
-
-
-def refused(path: Path, error: OSError, field: str = "store") -> NoReturn:
-    """Raise what the operating system refused as one line."""
-    if error.errno in FULL:
-        allowed = "a directory on a disk with room left"
-    elif error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
-        allowed = "a path that can be read and written"
-    elif error.errno in {errno.ENOTDIR, errno.EEXIST, errno.EISDIR}:
-        allowed = "a directory, or a path where one can be made"
-    elif error.errno in NO_LOCKS:
-        allowed = "a directory on a file system with file locks"
-    elif isinstance(error, NotRegular):
+    except NotRegular:
         raise StoreError(f"{field} must be a regular file, got {str(path)!r}") from None
-    else:
-        allowed = "a path that exists and works"
-    reason = os.strerror(error.errno) if error.errno else str(error)
-    kind = StoreFull if error.errno in FULL else StoreError
-    raise kind(f"{field} must be {allowed}, got {str(path)!r} ({reason})") from None
+    except OSError as error:
+        allowed = next((words for numbers, words in ALLOWED if error.errno in numbers), "a path that exists and works")
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        kind = StoreFull if error.errno in FULL else StoreError
+        raise kind(f"{field} must be {allowed}, got {str(path)!r} ({reason})") from None
 
 
 def open_regular(path: Path, *, follow: bool = False) -> int:
@@ -92,6 +89,37 @@ def read_given(path: Path, field: str) -> bytes:
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno and not isinstance(error, NotRegular) else error.strerror
         raise InvalidValue(field, str(path), f"a readable file ({reason})") from None
+
+
+def read_array(path: Path, field: str) -> numpy.ndarray:
+    """The one array of a `.npy` file, in this machine's byte order."""
+    import numpy
+
+    try:
+        array = numpy.load(io.BytesIO(read_given(path, field)), allow_pickle=False)
+    except InvalidValue:
+        raise
+    except Exception as error:  # numpy parses the header as Python: syntax, memory, recursion may all go wrong there
+        reason = reason_of(error)
+        if "allow_pickle" in reason:  # numpy's advice to load it unsafely
+            reason = "it holds Python objects, or something else than an array"
+        raise InvalidValue(field, str(path), f"a whole .npy file ({reason})") from error
+    if not isinstance(array, numpy.ndarray):
+        raise InvalidValue(field, str(path), "a .npy file with one array, not an .npz archive")
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def as_numbers(array: numpy.ndarray, field: str) -> numpy.ndarray:
+    """The array as finite float64 numbers, which hold whole numbers, extended precision and truth values alike."""
+    import numpy
+
+    if array.dtype.kind not in "biuf":
+        raise InvalidValue(field, f"an array of {array.dtype}", "an array of real numbers")
+    with numpy.errstate(over="ignore"):  # what float64 cannot hold becomes infinite, and is refused as such
+        numbers = numpy.ascontiguousarray(array, dtype=numpy.float64)
+    if not numpy.isfinite(numbers).all():
+        raise InvalidValue(field, "NaN or infinity", "finite numbers only")
+    return numbers.reshape(array.shape)  # `ascontiguousarray` gives a lone number an axis
 
 
 def parsed_json(content: bytes | str) -> Any:
@@ -177,15 +205,6 @@ def _remove_unlocked(path: Path) -> None:
         path.unlink()
     finally:
         os.close(descriptor)
-
-
-def is_present(path: Path) -> bool:
-    """Whether there is anything at a path, a link too; what the system does not let us see is an `OSError`."""
-    try:
-        os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    return True
 
 
 def cache_folder() -> Path:

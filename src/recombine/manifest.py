@@ -20,16 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from recombine.errors import InvalidValue
-from recombine.files import (
-    NO_LOCKS,
-    NotRegular,
-    is_present,
-    one_line_errors,
-    parsed_json,
-    read,
-    remove_abandoned,
-    write,
-)
+from recombine.files import NO_LOCKS, NotRegular, one_line_errors, parsed_json, read, remove_abandoned, write
 
 LIST = "digests.json"
 MISSING = "missing"
@@ -97,9 +88,13 @@ class Manifest:
         raise Differs("not as it was written")
 
     def is_present(self, name: str) -> bool:
-        """Whether there is something under a name, whole or not."""
+        """Whether there is something under a name, whole or not, a link too."""
         with one_line_errors(self.folder / name, "from"):
-            return is_present(self.folder / name)
+            try:
+                os.lstat(self.folder / name)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+            return True
 
     def required(self) -> list[str]:
         """Files that must be there; none are known where there is no list."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recombine.data import opening
+from recombine.data import images as opening
 
 
 @pytest.fixture(autouse=True)

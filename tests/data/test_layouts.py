@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from recombine import ArrayTask
-from recombine.data import open_images, opening
-from recombine.data.array_files import MPI3D_SIZES, PUBLISHED
+from recombine.data import images as opening
+from recombine.data import open_images
 from recombine.data.images import FilePixels
+from recombine.data.readers import MPI3D_SIZES, PUBLISHED
 from recombine.errors import InvalidValue
 from tests.data.files import (
     COLUMNS,
@@ -135,7 +136,7 @@ def test_what_is_unpacked_is_used_again_until_the_file_changes(tmp_path, cache_f
     assert sorted(path.suffix for path in cache_folder.iterdir()) == [".json", ".json", ".pixels"]
     gc.collect()
     with monkeypatch.context() as unread:
-        unread.setattr("recombine.data.array_files.NpzFile.blocks", None)
+        unread.setattr("recombine.data.readers.NpzFile.blocks", None)
         assert open_images(file).digest == digest
         assert open_images(digest).path == file
     sprites_npz(tmp_path / "a.npz", imgs=images()[::-1])

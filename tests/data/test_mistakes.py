@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from recombine import ArrayTask
-from recombine.data import opening
+from recombine.data import images as opening
 from recombine.errors import InvalidValue
 from tests.data.files import (
     SIDE,

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from recombine.decoders.cnn import Convolution
-from recombine.kernels.cpp.network import TransposedConvolutions
-from recombine.kernels.cpp.plan import BLOCK, Plan
+from recombine.kernels.cpp.network import BLOCK, TransposedConvolutions, _Plan
 from recombine.kernels.shapes import NetworkShape
 from recombine.specs import RunSpec
 from recombine.tasks import BumpTask
@@ -116,10 +115,10 @@ def test_it_goes_backward_once():
 def test_padding_has_no_gradient_and_no_part_in_the_outputs():
     """The same numbers as a network of whole blocks whose other channels are zero."""
     shapes, wide_shapes = (shapes_of(network(3, 2, channels, (True, False))) for channels in (5, BLOCK))
-    plan = Plan.of(shapes)
+    plan = _Plan.of(shapes)
     vector = torch.randn(plan.parameters, generator=torch.Generator().manual_seed(0))
     wide = plan.padded(vector)
-    assert len(wide) == Plan.of(wide_shapes).parameters
+    assert len(wide) == _Plan.of(wide_shapes).parameters
     assert torch.equal(plan.cropped(wide, plan.parameters), vector)
     assert int((wide != 0).sum()) == len(vector)
     codes, ends = torch.ones(2, 3), []

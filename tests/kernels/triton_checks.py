@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from recombine.decoders import LowRankEmbedding
-from recombine.decoders.low_rank import PlainParts
+from recombine.decoders.low_rank import EmbeddingParts
 from recombine.kernels.triton import adamw, convolution
 from recombine.kernels.triton.distance import PixelMeans
 from recombine.kernels.triton.narrow import NarrowConvolution
@@ -99,8 +99,8 @@ def embedding(members, code_sizes, side, unit, sizes, seed):
     ]
     codes = torch.rand(members, 3, sum(code_sizes), generator=chance, device=DEVICE)
     ends = []
-    for way in (KernelParts, PlainParts):
-        embedded = way.of(*parts, unit)
+    for way in (KernelParts, EmbeddingParts):
+        embedded = way(*parts, unit)
         results = [embedded.rendered(codes), *embedded.penalties().values()]
         scale = [torch.linspace(0.5, 2, r.numel(), device=DEVICE).view_as(r) for r in results]
         total = sum((r * s).sum() for r, s in zip(results, scale, strict=True))

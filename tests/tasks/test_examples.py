@@ -9,7 +9,7 @@ import pytest
 import recombine.tasks
 
 MODULES = [info.name for info in pkgutil.iter_modules(recombine.tasks.__path__, "recombine.tasks.")]
-MODULES += ["recombine.data.columns"]
+MODULES += ["recombine.data.sources"]
 
 
 @pytest.mark.parametrize("name", MODULES)

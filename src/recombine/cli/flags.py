@@ -20,7 +20,7 @@ from recombine.decoders import DECODERS
 from recombine.encodings import ENCODINGS
 from recombine.errors import InvalidValue, listed, typed
 from recombine.holdouts import HOLDOUTS
-from recombine.registry import Registry
+from recombine.records import Registry
 from recombine.specs import Recipe, RunSpec
 from recombine.tasks import TASKS, TRAINING_RULES, ArrayTask
 

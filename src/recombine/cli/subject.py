@@ -9,13 +9,12 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from recombine.arrays import as_numbers, read_array
 from recombine.cli.imports import FLAG as IMPORT
 from recombine.cli.imports import module_from
 from recombine.cli.options import SomePath, StorePath
 from recombine.encodings import ENCODINGS
 from recombine.errors import InvalidValue, listed, reason_of
-from recombine.files import read_given
+from recombine.files import as_numbers, read_array, read_given
 from recombine.holdouts import HOLDOUTS
 from recombine.store import Run, Store
 from recombine.tasks import ArrayTask

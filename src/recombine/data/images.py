@@ -1,4 +1,4 @@
-"""Images with the values of the factors that made them: where their pixels are, and the identity of both.
+"""Images with the values of the factors that made them, from a path, from an identity, or from arrays.
 
 Images are `(row, y, x)`, or `(row, y, x, channel)` with one or three channels; numbers are bytes (0 … 255, or 0 and 1
 where no byte is larger), truth values, or floating numbers from 0 to 1. A column has a value per row: float64 numbers
@@ -9,78 +9,68 @@ as nothing needs the room. A memory map would do the same, but counts as the pro
 that was touched, with large pages the whole file; and a file that is cut short while it is mapped ends the process.
 
 The identity is a SHA-256 of all pixels, factor names and values: the same data have the same one in whatever file, and
-with a single changed pixel another. It is computed when a file is read for the first time and kept in the cache
-(`recombine.data.opening`).
+with a single changed pixel another. It is computed when a file is read for the first time.
+
+A path is an `.npz` or HDF5 file, a folder of images with a CSV, or that CSV. Data that are open already are not opened
+again. In the user's cache folder (`RECOMBINE_CACHE` names another), below `data`, are
+
+- `FILE.json` of a file as it was seen, by path, size and time of change: its identity;
+- `IDENTITY.pixels`: images that cannot be read row by row where they are (compressed archives, folders of pictures),
+  unpacked once, as plain bytes;
+- `IDENTITY.json`: where data with this identity were last opened, so that stored runs find them again.
+
+Everything there can be deleted at any time: it is made again from the file.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from recombine.errors import InvalidValue
-from recombine.factors import LARGEST_GRID
-from recombine.files import open_regular
-from recombine.keys import DIGEST_LENGTH, canonical_json
+from recombine.data.readers import csv_of, from_arrays, from_csv, image_paths, read_labels
+from recombine.data.sources import MOST_FACTORS, Source, check_images, check_names, column_of, rows_per_block
+from recombine.errors import InvalidValue, RecombineError
+from recombine.files import (
+    cache_folder,
+    one_line_errors,
+    open_regular,
+    parsed_json,
+    read,
+    remove_abandoned,
+    write,
+    write_parts,
+)
+from recombine.keys import DIGEST_LENGTH, canonical_json, json_digest
 
 SAMPLED = 2048
 """Images whose mean stands for that of all."""
 BYTE = 255.0
-BLOCK = 2**24
-"""Bytes of the blocks in which all rows are read."""
-CHANNELS = (1, 3)
-LARGEST_SIDE = 4096
-MOST_FACTORS = 64
-KINDS = ("uint8", "bool", "float16", "float32", "float64")
-"""Numbers that images may be stored as."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """Images and factors as a file or a caller gives them, not read yet."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    columns: dict[str, np.ndarray]
-    blocks: Callable[[], Iterator[np.ndarray]]
-    """All images in order, some at a time."""
-    path: Path | None = None
-    offset: int | None = None
-    """Where in the file the images lie as they are; none where they have to be unpacked."""
-    images_field: str = "data.images"
-    """What messages call the images."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all images."""
-        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
-
-
-def check_images(name: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
-    """Refuse arrays that are no images, before any of them is read."""
-    if len(shape) not in (3, 4):
-        raise InvalidValue(name, shape, "an array of shape (row, y, x) or (row, y, x, channel)")
-    if len(shape) == 4 and shape[3] not in CHANNELS:
-        raise InvalidValue(name, shape, "an array with the channels last, one (grey) or three (red, green, blue)")
-    if not 1 <= shape[0] <= LARGEST_GRID or not all(1 <= side <= LARGEST_SIDE for side in shape[1:3]):
-        raise InvalidValue(name, shape, f"1 to {LARGEST_GRID} images of 1 to {LARGEST_SIDE} rows and columns")
-    if dtype.name not in KINDS or not dtype.isnative:
-        allowed = "bytes (uint8), truth values or floating numbers from 0 to 1, in this machine's byte order"
-        raise InvalidValue(name, "Python objects" if dtype.hasobject else dtype.str, allowed)
-
-
-def rows_per_block(shape: tuple[int, ...], dtype: np.dtype) -> int:
-    """How many images a block has."""
-    return max(1, BLOCK // max(1, int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize))
+READERS = {
+    **dict.fromkeys((".npz", ".h5", ".hdf5", ".hdf"), from_arrays), ".csv": from_csv, ".tsv": from_csv,
+}  # fmt: skip
+ALLOWED = "an .npz or HDF5 (.h5, .hdf5) file, a folder of images with a .csv, or that .csv"
+IDENTITY = re.compile(rf"[0-9a-f]{{{DIGEST_LENGTH}}}")
+SUFFIX = ".pixels"
+IN_MEMORY = 2**26
+"""Bytes of images up to which compressed ones are kept in memory instead of being unpacked to a file."""
+SPARE = 2**28
+"""Bytes of a disk that stay free."""
+NOTABLE = 2**26
+"""Bytes whose reading takes long enough to say so."""
 
 
 class Pixels:
@@ -174,11 +164,9 @@ class LabelledImages:
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         """In another process: opened again from the file, or sent whole where there is none."""
-        from recombine.data import opening
-
         if self.path is not None:
-            return opening.reopened, (self.path, self.digest)
-        return opening.received, (self.pixels.array, self.columns, self.digest, self.largest, self.factors_field)
+            return reopened, (self.path, self.digest)
+        return received, (self.pixels.array, self.columns, self.digest, self.largest, self.factors_field)
 
 
 class Identity:
@@ -194,18 +182,193 @@ class Identity:
         header = {"shape": list(shape), "kind": source.dtype.name, "columns": list(columns.items())}
         self._digest = hashlib.sha256(canonical_json(header).encode())
 
-    def add(self, block: np.ndarray) -> None:
-        """Feed the next images, refusing floating numbers that are not from 0 to 1."""
-        high = float(block.max())
-        if block.dtype.kind == "f" and not (block.min() >= 0 and high <= 1):  # NaN is neither
-            row, *place = np.argwhere(~((block >= 0) & (block <= 1)))[0].tolist()
-            allowed = f"bytes, or numbers from 0 to 1 (row {self._rows + row} has others)"
-            raise InvalidValue(self._field, float(block[(row, *place)]), allowed)
-        self.largest = max(self.largest, high)
-        self._rows += len(block)
-        self._digest.update(np.ascontiguousarray(block).data)
+    def fed(self, blocks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
+        """The same blocks, each fed as it passes, refusing floating numbers that are not from 0 to 1."""
+        for block in blocks:
+            high = float(block.max())
+            if block.dtype.kind == "f" and not (block.min() >= 0 and high <= 1):  # NaN is neither
+                row, *place = np.argwhere(~((block >= 0) & (block <= 1)))[0].tolist()
+                allowed = f"bytes, or numbers from 0 to 1 (row {self._rows + row} has others)"
+                raise InvalidValue(self._field, float(block[(row, *place)]), allowed)
+            self.largest = max(self.largest, high)
+            self._rows += len(block)
+            self._digest.update(np.ascontiguousarray(block).data)
+            yield block
 
     @property
     def digest(self) -> str:
         """Of all that was fed."""
         return self._digest.hexdigest()[:DIGEST_LENGTH]
+
+
+_OPEN: WeakValueDictionary[str, LabelledImages] = WeakValueDictionary()
+"""Data that are in use, by identity and by file."""
+
+
+def open_images(data: LabelledImages | str | os.PathLike[str]) -> LabelledImages:
+    """Images with their factors: of a path, of an identity that was opened before, or as they are."""
+    if isinstance(data, LabelledImages):
+        return data
+    if isinstance(data, str) and IDENTITY.fullmatch(data):
+        return _known(data)
+    path = Path(data)
+    if not os.path.exists(path) or not str(data):
+        raise InvalidValue("data", str(data), f"a file or folder that exists: {ALLOWED}")
+    table = csv_of(path) if path.is_dir() else path
+    reader = READERS.get(table.suffix.lower())
+    if reader is None:
+        raise InvalidValue("data", str(path), ALLOWED)
+    pictures = image_paths(table, read_labels(table).files) if reader is from_csv else []
+    seen = _seen_as([table, *pictures])
+    opened = _OPEN.get(seen)
+    if opened is None:
+        source = reader(table)
+        pixels, digest, largest = _pixels_of(source, seen)
+        opened = LabelledImages(pixels, source.columns, digest, largest, table.absolute())
+        _keep(digest, {"path": os.path.realpath(table)})
+        _OPEN[seen] = _OPEN[digest] = opened
+    return opened
+
+
+def _known(digest: str) -> LabelledImages:
+    """Data that were opened before, in this process or another."""
+    already = _OPEN.get(digest)
+    if already is not None:
+        return already
+    path = _record(digest).get("path")
+    if isinstance(path, str) and os.path.exists(path):
+        return reopened(Path(path), digest)
+    raise InvalidValue("data", digest, "data that were opened here before; open their file, or make the arrays, again")
+
+
+def reopened(path: Path, digest: str) -> LabelledImages:
+    """Data that were opened before, or in another process, from their file."""
+    opened = open_images(path)
+    if opened.digest != digest:
+        raise InvalidValue("data", digest, f"data as they were ({path} has changed since)")
+    return opened
+
+
+def with_factors(images: Any, factors: Mapping[str, Any]) -> LabelledImages:
+    """Images and factors from arrays."""
+    array = np.asarray(images.detach().cpu() if isinstance(images, torch.Tensor) else images)
+    check_images("images", array.shape, array.dtype)
+    if not isinstance(factors, Mapping) or not 1 <= len(factors) <= MOST_FACTORS:
+        raise InvalidValue("factors", factors, 'values by name, as {"x": [0, 1, …], "shape": ["heart", …]}')
+    check_names("factors", factors)
+    columns = {name: column_of(f"factors.{name}", values, len(array)) for name, values in factors.items()}
+    pixels = Pixels(array)
+    identity = Identity(Source(array.shape, array.dtype, columns, pixels.blocks, images_field="images"))
+    for _ in identity.fed(pixels.blocks()):
+        pass
+    return received(array, columns, identity.digest, identity.largest, "factors")
+
+
+def received(
+    array: np.ndarray, columns: dict[str, np.ndarray], digest: str, largest: float, field: str
+) -> LabelledImages:
+    """Data in another process, or a copy, from arrays."""
+    opened = _OPEN.get(digest)
+    if opened is None:
+        opened = _OPEN[digest] = LabelledImages(Pixels(array), columns, digest, largest, None, field)
+    return opened
+
+
+# -- the cache ---------------------------------------------------------------------------------------------------------
+
+
+def folder() -> Path:
+    """The cache's own folder."""
+    return cache_folder() / "data"
+
+
+def _seen_as(paths: list[Path]) -> str:
+    """A name for files as they are now: where, how long, last changed when."""
+    states = []
+    for path in paths:
+        try:
+            state = os.stat(path)
+        except OSError as error:
+            raise InvalidValue("data", str(path), f"a readable file ({error.strerror})") from None
+        states.append([os.path.realpath(path), state.st_size, state.st_mtime_ns])
+    return json_digest({"files": states})
+
+
+def _record(name: str) -> dict[str, Any]:
+    """A record of the cache; empty where there is none that can be read."""
+    with suppress(OSError, ValueError):
+        record = parsed_json(read(folder() / f"{name}.json"))
+        if isinstance(record, dict):
+            return record
+    return {}
+
+
+def _keep(name: str, record: dict[str, Any]) -> None:
+    """Write a record where it is new; a cache that cannot be written is done without."""
+    if _record(name) != record:
+        with suppress(OSError, RecombineError):
+            folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+            write(folder() / f"{name}.json", canonical_json(record).encode(), "data")
+
+
+def _pixels_of(source: Source, seen: str) -> tuple[Pixels, str, float]:
+    """The images of a file, where they lie or in memory, with their identity and largest number."""
+    record = _record(seen)
+    digest, largest = record.get("digest"), record.get("largest")
+    if isinstance(digest, str) and digest.isalnum() and isinstance(largest, int | float):
+        pixels = _available(source, digest)
+        if pixels is not None:
+            return pixels, digest, float(largest)
+    identity = Identity(source)
+    pixels = _read(source, identity)
+    _keep(seen, {"digest": identity.digest, "largest": identity.largest})
+    return pixels, identity.digest, identity.largest
+
+
+def _available(source: Source, digest: str) -> Pixels | None:
+    """Images whose identity is known, if they can be read row by row."""
+    assert source.path is not None
+    if source.offset is not None:
+        return FilePixels(source.path, source.offset, source.shape, source.dtype)
+    unpacked = folder() / f"{digest}{SUFFIX}"
+    with suppress(OSError):
+        if unpacked.stat().st_size == source.nbytes and source.nbytes > IN_MEMORY:
+            return FilePixels(unpacked, 0, source.shape, source.dtype)
+    return None
+
+
+def _read(source: Source, identity: Identity) -> Pixels:
+    """Images that are read for the first time, all of them, once; those that cannot stay where they are, unpacked."""
+    assert source.path is not None
+    if source.offset is not None:
+        _say(source, f"reading {source.path} once, to know it again")
+        pixels = FilePixels(source.path, source.offset, source.shape, source.dtype)
+        for _ in identity.fed(pixels.blocks()):
+            pass
+        return pixels
+    if source.nbytes <= IN_MEMORY:
+        return Pixels(np.concatenate(list(identity.fed(source.blocks()))))
+    _require_room(source)
+    _say(source, f"unpacking {source.path} once, to {folder()}")
+    arriving = folder() / f"{_seen_as([source.path])}{SUFFIX}"
+    write_parts(arriving, (block.data for block in identity.fed(source.blocks())), "data")
+    unpacked = folder() / f"{identity.digest}{SUFFIX}"
+    os.replace(arriving, unpacked)
+    return FilePixels(unpacked, 0, source.shape, source.dtype)
+
+
+def _require_room(source: Source) -> None:
+    """Refuse what the disk cannot hold, before anything is written."""
+    with one_line_errors(folder(), "data"):
+        folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+    remove_abandoned(folder(), lambda name: name.endswith(SUFFIX))
+    free = shutil.disk_usage(folder()).free
+    if source.nbytes + SPARE > free:
+        sizes = f"{source.nbytes / 2**30:.1f} GiB of images, {free / 2**30:.1f} free in {folder()}"
+        raise InvalidValue("data", str(source.path), f"what fits the disk ({sizes}; RECOMBINE_CACHE names another)")
+
+
+def _say(source: Source, line: str) -> None:
+    """One line on standard error before what takes a while."""
+    if source.nbytes >= NOTABLE and sys.stderr is not None:
+        print(f"data: {line} ({source.nbytes / 1e9:.1f} GB)", file=sys.stderr, flush=True)

@@ -22,8 +22,7 @@ from pydantic import BeforeValidator, SerializeAsAny
 from torch import Tensor, nn
 
 from recombine.errors import InvalidValue
-from recombine.records import Variant
-from recombine.registry import Registry
+from recombine.records import Registry, Variant
 
 
 @dataclass(frozen=True)

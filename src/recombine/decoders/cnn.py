@@ -6,14 +6,15 @@ the one reached (7, 14, 28, 56 …) is met by nearest-neighbour resizing at the 
 (after their ReLU) and `output`.
 
 `convolutions` is the one description of all this; parameters lie in its order, weight and bias of each in turn.
+
+`ConvEncoder` is the other direction, an image to its code. Stages: `layer1` …, `hidden` and `output`.
 """
 
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterable
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field
@@ -22,6 +23,7 @@ from torch.nn import functional
 
 from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDecoder
 
+Positive = Annotated[int, Field(ge=1, le=2**16)]
 FIRST_SIZE = 7
 """Rows and columns after the first transposed convolution (its kernel size)."""
 
@@ -43,38 +45,6 @@ class Convolution(NamedTuple):
         return self.stride == 2
 
 
-def convolutions(code_size: int, width: int, depth: int, image_shape: tuple[int, ...]) -> list[Convolution]:
-    """The decoder's convolutions in order: all transposed, but for the last.
-
-    Parameters
-    ----------
-    code_size
-        Length of the code.
-    width
-        Channels of every stage.
-    depth
-        Blocks between the first and the last convolution.
-    image_shape
-        Rows and columns of the image; of a colour image channels, rows and columns.
-
-    Returns
-    -------
-    The first one, from a point; `depth` blocks; and the one to the image's channels.
-
-    Examples
-    --------
-    >>> [block.doubles for block in convolutions(56, 64, 4, (28, 28))[1:-1]]
-    [True, True, False, False]
-    """
-    size, blocks = FIRST_SIZE, []
-    for _ in range(depth):
-        doubles = size < max(image_shape[-2:])
-        blocks.append(Convolution(width, width, 4, 2, 1) if doubles else Convolution(width, width, 3, 1, 1))
-        size = 2 * size if doubles else size
-    channels = math.prod(image_shape[:-2])
-    return [Convolution(code_size, width, FIRST_SIZE, 1, 0), *blocks, Convolution(width, channels, 3, 1, 1)]
-
-
 @DECODERS.register
 class CNN(DecoderSpec):
     """Transposed-convolution decoder.
@@ -88,14 +58,24 @@ class CNN(DecoderSpec):
     """
 
     kind: Literal["cnn"] = "cnn"
-    width: Annotated[int, Field(ge=1, le=2**16)] = 64
+    width: Positive = 64
     """Channels of every stage."""
     depth: Annotated[int, Field(ge=1, le=1000)] = 4
     """Blocks after the first transposed convolution (the paper: 2 … 10)."""
 
     def convolutions(self, interface: Interface) -> list[Convolution]:
-        """This decoder's convolutions in order."""
-        return convolutions(interface.code_size, self.width, self.depth, interface.image_shape)
+        """This decoder's convolutions in order: all transposed, but for the last.
+
+        >>> [block.doubles for block in CNN(depth=4).convolutions(Interface((28, 28), (28, 28)))[1:-1]]
+        [True, True, False, False]
+        """
+        size, width, blocks = FIRST_SIZE, self.width, []
+        for _ in range(self.depth):
+            doubles = size < max(interface.plane)
+            blocks.append(Convolution(width, width, 4, 2, 1) if doubles else Convolution(width, width, 3, 1, 1))
+            size = 2 * size if doubles else size
+        last = Convolution(width, interface.channels, 3, 1, 1)
+        return [Convolution(interface.code_size, width, FIRST_SIZE, 1, 0), *blocks, last]
 
     def build(self, interface: Interface) -> StagedDecoder:
         first, *blocks, last = self.convolutions(interface)
@@ -104,6 +84,38 @@ class CNN(DecoderSpec):
             convolution = nn.ConvTranspose2d(*block) if block.doubles else SameSize(*block)
             stages[f"layer{number}"] = nn.Sequential(convolution, nn.ReLU(inplace=True))
         stages["output"] = nn.Sequential(ToChannels(*last), Resize(interface.image_shape))
+        return StagedDecoder(stages)
+
+
+@DECODERS.register
+class ConvEncoder(DecoderSpec):
+    """Image to code: strided convolutions, a hidden layer, linear to the code.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> task = rc.BumpTask(size=8, direction="encode")
+    >>> module = rc.RunSpec(task=task, decoder=rc.ConvEncoder(channels=(4, 8))).module()
+    >>> module.stage_names
+    ('layer1', 'layer2', 'hidden', 'output')
+    """
+
+    kind: Literal["encoder"] = "encoder"
+    channels: Annotated[tuple[Positive, ...], Field(min_length=1)] = (32, 64, 128)
+    """Channels of the stride-2 convolutions."""
+    hidden: Positive = 128
+    """Neurons of the hidden layer."""
+    direction: ClassVar[Literal["decode", "encode"]] = "encode"
+
+    def build(self, interface: Interface) -> StagedDecoder:
+        stages: dict[str, nn.Module] = {}
+        before, (rows, columns) = interface.channels, interface.plane
+        for number, after in enumerate(self.channels, start=1):
+            stages[f"layer{number}"] = nn.Sequential(nn.Conv2d(before, after, 3, stride=2, padding=1), nn.ReLU())
+            before, rows, columns = after, (rows + 1) // 2, (columns + 1) // 2
+        flat = before * rows * columns
+        stages["hidden"] = nn.Sequential(nn.Flatten(1), nn.Linear(flat, self.hidden), nn.ReLU())
+        stages["output"] = nn.Linear(self.hidden, interface.code_size)
         return StagedDecoder(stages)
 
 

@@ -18,8 +18,8 @@ Variances are over the pixel index and divide by its length.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, ClassVar, Literal, cast
 
 import torch
@@ -125,10 +125,10 @@ class LowRankEmbedding(nn.Module):
         self.columns = nn.ParameterList(nn.Parameter(torch.randn(size, rank, columns)) for size in each)
         self.strengths = nn.ParameterList(nn.Parameter(torch.randn(size, rank)) for size in each)
 
-    def parts(self) -> PlainParts:
+    def parts(self) -> EmbeddingParts:
         """The parameters as they are used."""
-        unit = self.vectors == "unit"
-        return PlainParts.of([*self.rows], [*self.columns], [*self.strengths], unit, self.channels)
+        lists = [*self.rows], [*self.columns], [*self.strengths]
+        return EmbeddingParts(*lists, self.vectors == "unit", self.channels)
 
     def images(self) -> list[Float[Tensor, "value *channel y x"]]:
         """Each factor's embeddings W(v), one image per value (Eq. 8)."""
@@ -154,8 +154,8 @@ class LowRankEmbedding(nn.Module):
 
 
 @dataclass(frozen=True)
-class EmbeddingParts(ABC):
-    """An embedding's parameters as they are used, images to be mixed and penalties, however they are computed.
+class EmbeddingParts:
+    """An embedding's parameters, and the images and penalties that come of them.
 
     Vectors are `(*member, value, rank, pixel)` and strengths `(*member, value, rank)`, one tensor per factor and, where
     images have colour, channel: factor by factor, a factor's channels together.
@@ -164,20 +164,35 @@ class EmbeddingParts(ABC):
     rows: list[Tensor]
     columns: list[Tensor]
     strengths: list[Tensor]
-    channels: int
+    unit: bool
+    """Whether the variance penalised is that of the unit vectors, or of the raw ones."""
+    channels: int = 1
     """Tensors of one factor, one for each colour channel."""
 
-    @abstractmethod
+    @cached_property
+    def units(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Rows and columns of unit norm."""
+        rows, columns = ([functional.normalize(v, dim=-1) for v in part] for part in (self.rows, self.columns))
+        return rows, columns
+
     def images(self) -> list[Tensor]:
         """W(v) = Σ λ v uᵀ, `(*member, value, y, x)`."""
+        return [(s[..., None] * v).mT @ u for s, v, u in zip(self.strengths, *self.units, strict=True)]
 
-    @abstractmethod
+    def spectra(self) -> list[Tensor]:
+        """Normalised squared strengths λ̃."""
+        return [functional.normalize(strength**2, p=1, dim=-1) for strength in self.strengths]
+
     def entropy(self) -> Tensor:
         """−Σ λ̃ ln λ̃ over all values of all factors, one number per member."""
+        tiny = torch.finfo(torch.float32).tiny  # 0 ln 0 = 0, with a finite gradient: strengths may reach zero
+        return torch.stack([-(s * s.clamp(min=tiny).log()).sum(dim=(-1, -2)) for s in self.spectra()]).sum(dim=0)
 
-    @abstractmethod
     def variance(self) -> Tensor:
         """Var v + Var u over pixels, summed over ranks, values and factors; one number per member."""
+        rows, columns = self.units if self.unit else (self.rows, self.columns)
+        centred = [v - v.mean(dim=-1, keepdim=True) for v in rows + columns]  # faster than `var`
+        return torch.stack([v.square().mean(dim=-1).sum(dim=(-1, -2)) for v in centred]).sum(dim=0)
 
     def rendered(self, codes: Tensor) -> Tensor:
         """Codes `(*member, batch, code)` to one image per factor and channel, `(*member, batch, factor, y, x)`."""
@@ -191,34 +206,3 @@ class EmbeddingParts(ABC):
     def penalties(self) -> dict[str, Tensor]:
         """Both penalties by name, as the recipe weighs them into the loss."""
         return {"entropy": self.entropy(), "variance": self.variance()}
-
-
-@dataclass(frozen=True)
-class PlainParts(EmbeddingParts):
-    """By torch; `rows` and `columns` have unit norm."""
-
-    penalised: list[Tensor]
-    """The vectors whose variance is penalised."""
-
-    @classmethod
-    def of(
-        cls, rows: list[Tensor], columns: list[Tensor], strengths: list[Tensor], unit: bool, channels: int = 1
-    ) -> PlainParts:
-        """From parameters; the variance penalised is that of the unit vectors, or of the raw ones."""
-        units = [functional.normalize(v, dim=-1) for v in rows], [functional.normalize(u, dim=-1) for u in columns]
-        return cls(*units, strengths, channels, [*units[0], *units[1]] if unit else rows + columns)
-
-    def images(self) -> list[Tensor]:
-        return [(s[..., None] * v).mT @ u for s, v, u in zip(self.strengths, self.rows, self.columns, strict=True)]
-
-    def spectra(self) -> list[Tensor]:
-        """Normalised squared strengths λ̃."""
-        return [functional.normalize(strength**2, p=1, dim=-1) for strength in self.strengths]
-
-    def entropy(self) -> Tensor:
-        tiny = torch.finfo(torch.float32).tiny  # 0 ln 0 = 0, with a finite gradient: strengths may reach zero
-        return torch.stack([-(s * s.clamp(min=tiny).log()).sum(dim=(-1, -2)) for s in self.spectra()]).sum(dim=0)
-
-    def variance(self) -> Tensor:
-        centred = [v - v.mean(dim=-1, keepdim=True) for v in self.penalised]  # faster than `var`
-        return torch.stack([v.square().mean(dim=-1).sum(dim=(-1, -2)) for v in centred]).sum(dim=0)

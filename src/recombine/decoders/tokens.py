@@ -8,6 +8,7 @@ and `output`.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Annotated, Literal, Self
 
 import torch
@@ -58,13 +59,28 @@ class TokensToImage(ToImage):
         return super().forward(tokens.mT)
 
 
-def read_out(interface: Interface, width: int) -> nn.Sequential:
-    """The last stage: each token to its pixel's value, one for each channel."""
-    return nn.Sequential(nn.Linear(width, interface.channels), TokensToImage(interface.image_shape))
+class TokenDecoder(DecoderSpec):
+    """Tokens, layers that keep their size, and each token to its pixel's value, one for each channel."""
+
+    width: Annotated[int, Field(ge=4, le=2**16, multiple_of=4)] = 128
+    """Size of a token."""
+    depth: Annotated[int, Field(ge=1, le=1000)] = 3
+    """Layers."""
+
+    @abstractmethod
+    def layer(self) -> nn.Module:
+        """A layer, from tokens to tokens."""
+
+    def build(self, interface: Interface) -> StagedDecoder:
+        stages: dict[str, nn.Module] = {"tokens": PixelTokens(interface, self.width)}
+        for number in range(1, self.depth + 1):
+            stages[f"layer{number}"] = self.layer()
+        output = nn.Linear(self.width, interface.channels), TokensToImage(interface.image_shape)
+        return StagedDecoder({**stages, "output": nn.Sequential(*output)})
 
 
 @DECODERS.register
-class CoordinateMLP(DecoderSpec):
+class CoordinateMLP(TokenDecoder):
     """A small network that each pixel runs on its own position.
 
     Examples
@@ -76,21 +92,13 @@ class CoordinateMLP(DecoderSpec):
     """
 
     kind: Literal["coordinate"] = "coordinate"
-    width: Annotated[int, Field(ge=4, le=2**16, multiple_of=4)] = 128
-    """Size of a token."""
-    depth: Annotated[int, Field(ge=1, le=1000)] = 3
-    """Layers."""
 
-    def build(self, interface: Interface) -> StagedDecoder:
-        stages: dict[str, nn.Module] = {"tokens": PixelTokens(interface, self.width)}
-        for number in range(1, self.depth + 1):
-            stages[f"layer{number}"] = nn.Sequential(nn.Linear(self.width, self.width), nn.PReLU())
-        stages["output"] = read_out(interface, self.width)
-        return StagedDecoder(stages)
+    def layer(self) -> nn.Module:
+        return nn.Sequential(nn.Linear(self.width, self.width), nn.PReLU())
 
 
 @DECODERS.register
-class Transformer(DecoderSpec):
+class Transformer(TokenDecoder):
     """Attention over pixel tokens.
 
     Examples
@@ -102,10 +110,6 @@ class Transformer(DecoderSpec):
     """
 
     kind: Literal["transformer"] = "transformer"
-    width: Annotated[int, Field(ge=4, le=2**16, multiple_of=4)] = 128
-    """Size of a token."""
-    depth: Annotated[int, Field(ge=1, le=1000)] = 3
-    """Layers."""
     heads: Annotated[int, Field(ge=1)] = 4
     """Attention heads."""
     feedforward: Annotated[int, Field(ge=1, le=2**16)] = 512
@@ -117,12 +121,8 @@ class Transformer(DecoderSpec):
             raise InvalidValue("width", self.width, f"a multiple of heads ({self.heads})")
         return self
 
-    def build(self, interface: Interface) -> StagedDecoder:
-        stages: dict[str, nn.Module] = {"tokens": PixelTokens(interface, self.width)}
-        for number in range(1, self.depth + 1):
-            stages[f"layer{number}"] = EncoderLayer(self.width, self.heads, self.feedforward)
-        stages["output"] = read_out(interface, self.width)
-        return StagedDecoder(stages)
+    def layer(self) -> nn.Module:
+        return EncoderLayer(self.width, self.heads, self.feedforward)
 
 
 class EncoderLayer(nn.Module):

@@ -18,22 +18,3 @@ Known answer: the centred box of the paper holds out 17 × 17 = 289 of 28 × 28 
 from recombine.holdouts.base import HOLDOUTS, AnyHoldout, Holdout, HoldoutSummary, Pattern, SomeFactors
 from recombine.holdouts.points import Mask, Scattered
 from recombine.holdouts.shapes import Center, Corner, Cross, Diagonal, Ell, LShaped, Nothing, Orthogonal
-
-__all__ = [
-    "HOLDOUTS",
-    "AnyHoldout",
-    "Center",
-    "Corner",
-    "Cross",
-    "Diagonal",
-    "Ell",
-    "Holdout",
-    "HoldoutSummary",
-    "LShaped",
-    "Mask",
-    "Nothing",
-    "Orthogonal",
-    "Pattern",
-    "Scattered",
-    "SomeFactors",
-]

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from recombine.errors import InvalidValue, listed
 from recombine.factors import FactorGrid
-from recombine.records import ADDED, Variant
-from recombine.registry import Registry
+from recombine.records import ADDED, Registry, Variant
 
 CENTER_FRACTION = 17 / 28
 """Share of each factor's values inside the paper's centred box."""
@@ -131,9 +130,14 @@ class Pattern(Holdout):
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         """True where a combination of the chosen factors is held out; `grid` is theirs."""
 
+    def usual(self, grid: FactorGrid) -> dict[str, Any]:
+        """What the fields that are none stand for, from the size of the grid of the chosen factors."""
+        return {}
+
     def written_out(self, grid: FactorGrid) -> Self:
         """The same with bounds that follow the size of the grid of the chosen factors as numbers."""
-        return self
+        missing = {name: value for name, value in self.usual(grid).items() if getattr(self, name) is None}
+        return self.replace(**missing) if missing else self
 
     def resolved(self, grid: FactorGrid) -> Self:
         """The same with bounds as numbers and factors by name; without factors where it is about all of them."""

@@ -11,10 +11,9 @@ from jaxtyping import Bool, Int
 from pydantic import Field
 from torch import Tensor
 
-from recombine.arrays import read_array
 from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
-from recombine.files import parsed_json, read_given
+from recombine.files import parsed_json, read_array, read_given
 from recombine.holdouts.base import CENTER_FRACTION, HOLDOUTS, Pattern
 
 

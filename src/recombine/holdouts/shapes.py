@@ -12,7 +12,7 @@ b values keeps bⁿ + n(N − b)bⁿ⁻¹.
 from __future__ import annotations
 
 from math import ceil
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import torch
 from jaxtyping import Bool, Int
@@ -81,11 +81,13 @@ def interval(
     return low, high
 
 
-def centred(fraction: float, grid: FactorGrid) -> tuple[Bound, Bound]:
-    """Bounds of a centred box that spans this share of every factor."""
+def centred(
+    grid: FactorGrid, fraction: float = CENTER_FRACTION, lower: str = "low", upper: str = "high"
+) -> dict[str, Bound]:
+    """Bounds, by two fields, of a centred box that spans this share of every factor."""
     spans = [max(1, round(fraction * count)) for count in grid.shape]
     lows = [(count - span + 1) // 2 for count, span in zip(grid.shape, spans, strict=True)]
-    return joined(lows), joined([low + span - 1 for low, span in zip(lows, spans, strict=True)])
+    return {lower: joined(lows), upper: joined([low + span - 1 for low, span in zip(lows, spans, strict=True)])}
 
 
 @HOLDOUTS.register
@@ -133,12 +135,10 @@ class Center(Pattern):
     def written_out(self, grid: FactorGrid) -> Self:
         if self.fraction is not None and (self.low is not None or self.high is not None):
             raise InvalidValue("holdout.fraction", self.fraction, "either a fraction or bounds, not both")
-        low, high = centred(self.fraction or CENTER_FRACTION, grid)
-        return self.replace(
-            low=low if self.low is None else self.low,
-            high=high if self.high is None else self.high,
-            fraction=None,
-        )
+        return super().written_out(grid).replace(fraction=None)
+
+    def usual(self, grid: FactorGrid) -> dict[str, Any]:
+        return centred(grid, self.fraction or CENTER_FRACTION)
 
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         return within(*interval(self.written_out(grid), grid), grid)
@@ -152,13 +152,11 @@ class _Beyond(Pattern):
     side: Literal["high", "low"] = "high"
     """`high`: positions start … last count; `low`: positions 0 … start."""
 
-    def written_out(self, grid: FactorGrid) -> Self:
-        if self.start is not None:
-            return self
+    def usual(self, grid: FactorGrid) -> dict[str, Any]:
         starts = [max(1, round(CORNER_START * count)) for count in grid.shape]
         if self.side == "low":
             starts = [count - 1 - start for count, start in zip(grid.shape, starts, strict=True)]
-        return self.replace(start=joined(starts))
+        return {"start": joined(starts)}
 
     def beyond(self, grid: FactorGrid) -> Int[Tensor, " ..."]:
         """How many coordinates of each point lie at or beyond `start`."""
@@ -218,10 +216,8 @@ class Cross(Pattern):
     high: Bound | None = None
     """Highest held-out position of each factor."""
 
-    def written_out(self, grid: FactorGrid) -> Self:
-        arms, box = centred(ARM_FRACTION, grid), centred(CENTER_FRACTION, grid)
-        defaults = {"arm_low": arms[0], "arm_high": arms[1], "low": box[0], "high": box[1]}
-        return self.replace(**{name: value for name, value in defaults.items() if getattr(self, name) is None})
+    def usual(self, grid: FactorGrid) -> dict[str, Any]:
+        return centred(grid, ARM_FRACTION, "arm_low", "arm_high") | centred(grid)
 
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         cross = self.written_out(grid)
@@ -253,13 +249,11 @@ class Ell(Pattern):
     notch: Bound | None = None
     """Where the part that is cut out of the box begins."""
 
-    def written_out(self, grid: FactorGrid) -> Self:
-        low, high = centred(CENTER_FRACTION, grid)
-        bounds = self.replace(low=low if self.low is None else self.low, high=high if self.high is None else self.high)
-        if self.notch is not None:
-            return bounds
-        lows, highs = per_factor("low", bounds.low, grid), per_factor("high", bounds.high, grid)
-        return bounds.replace(notch=joined([(a + b + 1) // 2 for a, b in zip(lows, highs, strict=True)]))
+    def usual(self, grid: FactorGrid) -> dict[str, Any]:
+        box = centred(grid)
+        given = {"low": self.low, "high": self.high}
+        ends = [per_factor(name, box[name] if bound is None else bound, grid) for name, bound in given.items()]
+        return {**box, "notch": joined([(a + b + 1) // 2 for a, b in zip(*ends, strict=True)])}
 
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         ell = self.written_out(grid)
@@ -293,13 +287,11 @@ class Diagonal(Pattern):
     bandwidth: Annotated[int, Field(ge=0, le=LARGEST_GRID)] | None = None
     """Largest difference between kept positions, in steps of the longest factor; 0 keeps the diagonal alone."""
 
-    def written_out(self, grid: FactorGrid) -> Self:
-        if self.bandwidth is not None:
-            return self
+    def usual(self, grid: FactorGrid) -> dict[str, Any]:
         longest = max(grid.shape)
         # A factor of few values has wide steps, and a band that is narrower than one can pass beside a value.
         widest = ceil(max((longest - 1) / (count - 1) if count > 1 else 0 for count in grid.shape))
-        return self.replace(bandwidth=max(round(BAND_FRACTION * longest), widest))
+        return {"bandwidth": max(round(BAND_FRACTION * longest), widest)}
 
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         longest, bandwidth = max(grid.shape), self.written_out(grid).bandwidth or 0
@@ -331,8 +323,8 @@ class Orthogonal(Pattern):
     base: Bound | None = None
     """Position of the base point; the middle unless it is given."""
 
-    def written_out(self, grid: FactorGrid) -> Self:
-        return self if self.base is not None else self.replace(base=joined([count // 2 for count in grid.shape]))
+    def usual(self, grid: FactorGrid) -> dict[str, Any]:
+        return {"base": joined([count // 2 for count in grid.shape])}
 
     def pattern(self, grid: FactorGrid) -> Bool[Tensor, " ..."]:
         base = per_factor("base", self.written_out(grid).base, grid)

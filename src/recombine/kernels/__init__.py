@@ -28,20 +28,12 @@ _switched_off: set[str] = set()
 
 
 def available(device: torch.device | str, kernel: str | None = None) -> bool:
-    """Whether there are kernels for a device, or a certain one; the first call for a CPU compiles them.
-
-    Parameters
-    ----------
-    device
-        A device or its type, as "cuda".
-    kernel
-        A module of the backend, as "adamw"; none: any.
-    """
+    """Whether there are kernels for a device, or one by its module; the first call for a CPU compiles them."""
     return why_not(device, kernel) is None
 
 
 def why_not(device: torch.device | str, kernel: str | None = None) -> str | None:
-    """Why there are no kernels for a device; None where there are. Parameters are those of `available`."""
+    """Why there are no kernels for a device, or not this one; None where there are."""
     kind = device.type if isinstance(device, torch.device) else device
     if os.environ.get("RECOMBINE_KERNELS", "").lower() in ("0", "no", "false", "off"):
         return "RECOMBINE_KERNELS says so"
@@ -77,10 +69,7 @@ def without(*kernels: str) -> Iterator[None]:
 @cache
 def _triton_missing() -> str | None:
     try:
-        import triton  # noqa: F401
+        import triton
     except ImportError as error:
         return str(error)
     return None
-
-
-__all__ = ["BACKENDS", "GPU_ONLY", "NARROW", "SHARED", "available", "implementation", "why_not", "without"]

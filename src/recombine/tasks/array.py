@@ -111,19 +111,14 @@ class ArrayTask(Task):
         return self.source.image_shape
 
     @cached_property
-    def mean_image(self) -> Float[Tensor, " *image"]:
-        """The mean over images from all over the data."""
-        return self.source.images(self.source.sample()).mean(dim=0)
-
-    @cached_property
     def background(self) -> float:
         return self.source.images(self.source.sample()).median().item()
 
     @cached_property
     def blank(self) -> Float[Tensor, " ..."]:
-        """The output that ignores the input: the mean image, or the mean code over the data."""
+        """The output that ignores the input: the mean over images from all over the data, or their mean code."""
         if self.direction == "decode":
-            return self.mean_image
+            return self.source.images(self.source.sample()).mean(dim=0)
         present, means = self.present.reshape(self.grid.shape), []
         for axis, factor in enumerate(self.grid.factors):
             count = present.movedim(axis, 0).reshape(factor.count, -1).sum(dim=1).double()

@@ -22,8 +22,7 @@ from recombine.encodings import AnyEncoding, Bump, Encoding
 from recombine.errors import InvalidValue, listed
 from recombine.factors import Factor, FactorGrid
 from recombine.holdouts import AnyHoldout, Center, Holdout, HoldoutSummary, SomeFactors
-from recombine.records import ADDED, Variant
-from recombine.registry import Registry
+from recombine.records import ADDED, Registry, Variant
 from recombine.streams import stream
 from recombine.tasks.training_sets import AnyTrainingRule, Draws, Each, averaged_images, isolated_rows
 

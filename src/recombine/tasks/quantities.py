@@ -54,22 +54,20 @@ class Quantity:
     period: float | None = None
     """After how much an angle returns."""
 
-    def factor(self, count: int, low: float | None = None, high: float | None = None) -> Factor:
+    def factor(self, count: int, *ends: float) -> Factor:
         """The factor with so many evenly spaced values, between two ends of its own if they are given."""
-        given = () if low is None or high is None else (low, high)
-        if low is None or high is None:
-            step = (self.high - self.low) / count
-            low = self.low + step if self.open_end == "low" else self.low
-            high = self.high - step if self.open_end == "high" else self.high
+        step = (self.high - self.low) / count
+        first = self.low + step if self.open_end == "low" else self.low
+        last = self.high - step if self.open_end == "high" else self.high
+        low, high = ends or (first, last)
         if self.form == "category":
-            if count - 1 > self.most:
-                raise InvalidValue(
-                    "factors", f"{self.name}={count}", f"at most {self.most + 1:g} values of {self.name}"
-                )
-            if given and given != (0.0, count - 1.0):
-                text = f"{self.name}={'..'.join(map(_written, given))}..{count}"
-                raise InvalidValue("factors", text, f"{self.name}={count}: of a category, the first {count}")
             low, high = 0.0, count - 1.0
+            if high > self.most:
+                allowed = f"at most {self.most + 1:g} values of {self.name}"
+                raise InvalidValue("factors", f"{self.name}={count}", allowed)
+            if ends and ends != (low, high):
+                text = f"{self.name}={'..'.join(map(_written, ends))}..{count}"
+                raise InvalidValue("factors", text, f"{self.name}={count}: of a category, the first {count}")
         for end in (low, high):
             self.check(end)
         return Factor(self.name, low, high, count, form=self.form, period=self.period)
@@ -178,19 +176,16 @@ class QuantityTask(Task):
         columns = {name: values.new_full((len(values),), value) for name, value in self.fixed_values.items()}
         for quantity in self.quantities():
             if quantity.name in given:
-                columns[quantity.name] = self._drawable(quantity, given[quantity.name])
-        return columns
+                self._check_drawable(quantity, given[quantity.name])
+        return columns | given
 
-    def _drawable(self, quantity: Quantity, values: Float[Tensor, " row"]) -> Float[Tensor, " row"]:
-        inside = (values >= quantity.least) & (values <= quantity.most)
+    def _check_drawable(self, quantity: Quantity, values: Float[Tensor, " row"]) -> None:
         optional = self.optional_factors is None or quantity.name in self.optional_factors
-        if optional:
-            inside = inside | torch.isnan(values)
+        inside = ((values >= quantity.least) & (values <= quantity.most)) | (torch.isnan(values) & optional)
         if not bool(inside.all()):
             wrong = values.detach()[~inside][0].item()
             absent = "" if optional else ", present in every row"
             raise InvalidValue(f"values of {quantity.name}", wrong, quantity.allowed + absent)
-        return values
 
     def _quantity(self, field: str, name: str) -> Quantity:
         by_name = {quantity.name: quantity for quantity in self.quantities()}

@@ -142,28 +142,8 @@ def coverage(
     scale: Float[Tensor, " row"],
     rotation: Float[Tensor, " row"],
 ) -> Pixels:
-    """How much of each pixel of a square image is covered, 0 to 1.
+    """How much of each pixel of a square image is covered, 0 to 1, by a shape of a scale and angle at (x, y).
 
-    Parameters
-    ----------
-    shape
-        A name in `SHAPES`.
-    size
-        Rows and columns of the image.
-    x, y
-        Where the centroid is, in pixels.
-    scale
-        Square root of the area, in pixels.
-    rotation
-        Angle in degrees, counter-clockwise as seen.
-
-    Returns
-    -------
-    Tensor
-        One image per row, on the device and in the type of the values.
-
-    Examples
-    --------
     >>> middle, scale = torch.tensor([16.0]), torch.tensor([10.0])
     >>> round(coverage("heart", 33, middle, middle, scale, torch.tensor([30.0])).sum().item())
     100

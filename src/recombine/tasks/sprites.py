@@ -20,7 +20,6 @@ squared speed of the colour along the wheel is 3/8 per squared radian.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import Annotated, ClassVar, Literal, Self
 
 import torch
@@ -66,21 +65,12 @@ class Scene(QuantityTask):
 
     optional_factors: ClassVar[tuple[str, ...] | None] = ()
     peaked: ClassVar[bool] = False
-
-    @property
-    @abstractmethod
-    def sprite_shapes(self) -> tuple[str, ...]:
-        """The shape that each value of a factor `shape` stands for."""
-
-    @property
-    @abstractmethod
-    def suffixes(self) -> tuple[str, ...]:
-        """What the names of each sprite's quantities end in, from the back to the front."""
-
-    @property
-    @abstractmethod
-    def in_colour(self) -> bool:
-        """Whether images have three channels."""
+    sprite_shapes: ClassVar[tuple[str, ...]] = ("disc",)
+    """The shape that each value of a factor `shape` stands for."""
+    suffixes: ClassVar[tuple[str, ...]] = ("", SECOND)
+    """What the names of each sprite's quantities end in, from the back to the front."""
+    in_colour: ClassVar[bool] = True
+    """Whether images have three channels."""
 
     @property
     def image_shape(self) -> tuple[int, ...]:
@@ -161,15 +151,15 @@ class SpriteTask(Scene):
     """Draw in colour also where no hue is a factor."""
 
     @property
-    def sprite_shapes(self) -> tuple[str, ...]:
+    def sprite_shapes(self) -> tuple[str, ...]:  # type: ignore[override]
         return self.shapes
 
     @property
-    def suffixes(self) -> tuple[str, ...]:
+    def suffixes(self) -> tuple[str, ...]:  # type: ignore[override]
         return ("", SECOND)[: self.sprites]
 
     @property
-    def in_colour(self) -> bool:
+    def in_colour(self) -> bool:  # type: ignore[override]
         return self.colour or any(f"hue{suffix}" in self.grid.names for suffix in self.suffixes)
 
     @model_validator(mode="after")
@@ -194,18 +184,6 @@ class BallsTask(Scene):
     kind: Literal["balls"] = "balls"
     factors: tuple[FactorText, ...] = ("x=6", "y=6", "x2=6", "y2=6")
     """Which of x, y, scale, hue, x2, y2, scale2, hue2 are factors, likewise."""
-
-    @property
-    def sprite_shapes(self) -> tuple[str, ...]:
-        return ("disc",)
-
-    @property
-    def suffixes(self) -> tuple[str, ...]:
-        return "", SECOND
-
-    @property
-    def in_colour(self) -> bool:
-        return True
 
     def columns(self, values: Float[Tensor, "row factor"]) -> dict[str, Float[Tensor, " row"]]:
         none = values.new_zeros(len(values))

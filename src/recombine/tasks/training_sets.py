@@ -26,8 +26,7 @@ from torch import Tensor
 
 from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
-from recombine.records import Variant
-from recombine.registry import Registry
+from recombine.records import Registry, Variant
 from recombine.streams import stream
 
 MOST_AVERAGED = 4096
@@ -219,13 +218,10 @@ def _sums(
     render: Render,
 ) -> Float[Tensor, "owner ..."]:
     """Each owner's weighted sum of images, drawn some at a time."""
-    total: Tensor | None = None
-    step = max(1, PIXELS // render(rows[:1]).numel())
+    one = render(rows[:1])
+    total, step = one.new_zeros(count, *one.shape[1:]), max(1, PIXELS // one.numel())
     for first in range(0, len(rows), step):
         at = slice(first, first + step)
         images = render(rows[at])
-        scaled = images * weights[at].to(images).reshape(-1, *[1] * (images.ndim - 1))
-        total = images.new_zeros(count, *images.shape[1:]) if total is None else total
-        total.index_add_(0, owners[at], scaled)
-    assert total is not None
+        total.index_add_(0, owners[at], images * weights[at].to(images).reshape(-1, *[1] * (images.ndim - 1)))
     return total

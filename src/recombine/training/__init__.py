@@ -10,26 +10,4 @@ from recombine.training.devices import (
 )
 from recombine.training.ensemble import Ensemble, State, group_by_rendering, program_of
 from recombine.training.evaluate import Evaluator, evaluate, samples, scores, standard_errors
-from recombine.training.fit import fit
-from recombine.training.memory import fitting_members, within
-
-__all__ = [
-    "DEFAULT_PRECISION",
-    "DEVICES",
-    "Ensemble",
-    "Evaluator",
-    "State",
-    "check_precision",
-    "device_name",
-    "evaluate",
-    "fit",
-    "fitting_members",
-    "group_by_rendering",
-    "kernels_name",
-    "program_of",
-    "resolve_device",
-    "samples",
-    "scores",
-    "standard_errors",
-    "within",
-]
+from recombine.training.fit import fit, fitting_members, within

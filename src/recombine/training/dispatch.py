@@ -14,8 +14,7 @@ over members; elementwise parts are torch's.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -27,7 +26,7 @@ from recombine import kernels
 from recombine.decoders import CNN, MLP, CoordinateMLP, DecoderSpec, LowRank, StagedDecoder, Transformer
 from recombine.decoders.base import ToImage
 from recombine.decoders.cnn import Resize, ToChannels
-from recombine.decoders.low_rank import EmbeddingParts, LowRankDecoder, LowRankEmbedding, PlainParts
+from recombine.decoders.low_rank import EmbeddingParts, LowRankDecoder, LowRankEmbedding
 from recombine.decoders.tokens import EncoderLayer, PixelTokens
 
 ALIGNED = 8
@@ -149,9 +148,8 @@ def cnn_members(
     decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype
 ) -> MemberOutputs:
     """Outputs of many members."""
-    network = kernels.implementation("network", inputs.device) if inputs.is_cuda else None
-    if network is not None and _grey(layout) and network.takes(layout.shapes, inputs.shape[1], dtype):
-        images = network.TransposedConvolutions.apply(weights, inputs, layout.shapes, dtype)
+    images = _kernel_images(layout, weights, inputs, dtype) if inputs.is_cuda else None
+    if images is not None:
         return MemberOutputs(resized(decoder, images.unsqueeze(2)))
     named = {name: part.to(dtype) for name, part in layout.unflatten(weights).items()}
     return MemberOutputs(grouped(decoder, named, inputs.to(dtype)))
@@ -159,16 +157,18 @@ def cnn_members(
 
 def cnn_one(decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor) -> MemberOutputs | None:
     """Outputs of one network on a CPU."""
+    images = _kernel_images(layout, weights, inputs, inputs.dtype)
+    return None if images is None else MemberOutputs(_last(decoder)[1](images.unsqueeze(1)))
+
+
+def _kernel_images(layout: FlatLayout, weights: Tensor, inputs: Tensor, dtype: torch.dtype) -> Tensor | None:
+    """Images `(*member, batch, y, x)` of whole networks by kernels, where those take them."""
     network = kernels.implementation("network", inputs.device)
-    if network is None or not _grey(layout) or not network.takes(layout.shapes, len(inputs), inputs.dtype):
+    is_grey = layout.shapes[-1] == (1,)  # by the last bias
+    if network is None or not is_grey or not network.takes(layout.shapes, inputs.shape[-2], dtype):
         return None
-    images = network.TransposedConvolutions.apply(weights, inputs, layout.shapes, inputs.dtype)
-    return MemberOutputs(_last(decoder)[1](images.unsqueeze(1)))
-
-
-def _grey(layout: FlatLayout) -> bool:
-    """Whether images have one channel, by the last bias."""
-    return layout.shapes[-1] == (1,)
+    images: Tensor = network.TransposedConvolutions.apply(weights, inputs, layout.shapes, dtype)
+    return images
 
 
 def grouped(decoder: StagedDecoder, weights: Weights, inputs: Tensor) -> Tensor:
@@ -227,7 +227,7 @@ def low_rank_members(
     for name in hidden:
         values = prelu(named, f"stages.{name}.1", narrow_convolution(named, f"stages.{name}.0", values))
     planes = narrow_convolution(named, f"stages.{last}.0", values)
-    return MemberOutputs(_images(decoder, planes), parts.penalties())
+    return MemberOutputs(_images(decoder, planes, 3), parts.penalties())
 
 
 def low_rank_one(decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, inputs: Tensor) -> MemberOutputs | None:
@@ -245,12 +245,12 @@ def low_rank_one(decoder: StagedDecoder, layout: FlatLayout, weights: Tensor, in
         values = narrow.NarrowConvolution.apply(values, kernel, bias)
         if name != last:
             values = functional.prelu(values, named[f"stages.{name}.1.weight"])
-    return MemberOutputs(_images(decoder, values), parts.penalties())
+    return MemberOutputs(_images(decoder, values, 3), parts.penalties())
 
 
-def _images(decoder: StagedDecoder, planes: Tensor) -> Tensor:
-    """Images of the decoder's shape from their planes, `(*member, batch, channel, y, x)`."""
-    return planes.reshape(*planes.shape[:-3], *cast(ToImage, decoder.stages["output"][1]).image_shape)  # type: ignore[index]
+def _images(decoder: StagedDecoder, numbers: Tensor, axes: int) -> Tensor:
+    """Images of the decoder's shape, as it shapes them last, from the numbers of the last `axes`."""
+    return numbers.flatten(-axes).unflatten(-1, cast(ToImage, decoder.stages["output"][1]).image_shape)  # type: ignore[index]
 
 
 def _parts(embedding: LowRankEmbedding, weights: Weights, name: str) -> EmbeddingParts:
@@ -260,30 +260,23 @@ def _parts(embedding: LowRankEmbedding, weights: Weights, name: str) -> Embeddin
         for kind in ("rows", "columns", "strengths")
     )
     on_kernels = rows[0].is_cuda and kernels.available(rows[0].device, "vectors")
-    family = KernelParts if on_kernels else PlainParts
-    return family.of(rows, columns, strengths, embedding.vectors == "unit", embedding.channels)
+    family = KernelParts if on_kernels else EmbeddingParts
+    return family(rows, columns, strengths, embedding.vectors == "unit", embedding.channels)
 
 
-@dataclass(frozen=True)
 class KernelParts(EmbeddingParts):
-    """Of many members, by kernels that pass over memory once; `rows` have unit norm times their strengths."""
+    """Of many members, by kernels that pass over memory once."""
 
-    spread: Tensor
-
-    @classmethod
-    def of(
-        cls, rows: list[Tensor], columns: list[Tensor], strengths: list[Tensor], unit: bool, channels: int = 1
-    ) -> KernelParts:
-        """From parameters; the variance penalised is that of the unit vectors, or of the raw ones."""
+    @cached_property
+    def scaled(self) -> tuple[list[tuple[Tensor, Tensor]], list[tuple[Tensor, Tensor]]]:
+        """Rows of unit norm times their strengths, and columns of unit norm, each with its sum of variances."""
         from recombine.kernels.triton.vectors import ScaledUnits
 
-        scaled = [ScaledUnits.apply(v, s, unit) for v, s in zip(rows, strengths, strict=True)]
-        units = [ScaledUnits.apply(u, None, unit) for u in columns]
-        spread = torch.stack([variance for _, variance in scaled + units]).sum(dim=0)
-        return cls([v for v, _ in scaled], [u for u, _ in units], strengths, channels, spread)
+        rows = [ScaledUnits.apply(v, s, self.unit) for v, s in zip(self.rows, self.strengths, strict=True)]
+        return rows, [ScaledUnits.apply(u, None, self.unit) for u in self.columns]
 
     def images(self) -> list[Tensor]:
-        return [v.mT @ u for v, u in zip(self.rows, self.columns, strict=True)]
+        return [v.mT @ u for (v, _), (u, _) in zip(*self.scaled, strict=True)]
 
     def entropy(self) -> Tensor:
         from recombine.kernels.triton.vectors import Entropies
@@ -291,7 +284,8 @@ class KernelParts(EmbeddingParts):
         return torch.stack([Entropies.apply(strength) for strength in self.strengths]).sum(dim=0)
 
     def variance(self) -> Tensor:
-        return self.spread
+        rows, columns = self.scaled
+        return torch.stack([spread for _, spread in rows + columns]).sum(dim=0)
 
 
 # -- fully connected layers, and pixel tokens ------------------------------------------------------------------------
@@ -306,7 +300,7 @@ def dense_members(
     for name in hidden:
         values = torch.relu(linear(named, f"stages.{name}.0", values))
     pixels = linear(named, f"stages.{last}.0", values)
-    return MemberOutputs(pixels.unflatten(-1, cast(ToImage, decoder.stages[last][1]).image_shape))  # type: ignore[index]
+    return MemberOutputs(_images(decoder, pixels, 1))
 
 
 MemberLayer = Callable[[nn.Module, Weights, str, Tensor], Tensor]
@@ -318,13 +312,12 @@ def token_members(
 ) -> MemberOutputs:
     """Outputs of many members: codes to tokens, through all layers, to each token's colour."""
     named = layout.unflatten(weights.to(dtype))
-    (first, tokens), *layers, (_, output) = decoder.stages.items()
+    (first, tokens), *layers, _ = decoder.stages.items()
     projected = linear(named, f"stages.{first}.project", inputs.to(dtype))[:, :, None, :]
     values = projected + cast(PixelTokens, tokens).position.to(projected.dtype)
     for name, module in layers:
         values = layer(module, named, f"stages.{name}", values)
-    shape = cast(ToImage, output[1]).image_shape  # type: ignore[index]
-    return MemberOutputs(linear(named, "stages.output.0", values).mT.flatten(-2).unflatten(-1, shape))
+    return MemberOutputs(_images(decoder, linear(named, "stages.output.0", values).mT, 2))
 
 
 def _coordinate_layer(module: nn.Module, weights: Weights, name: str, tokens: Tensor) -> Tensor:

@@ -13,12 +13,7 @@ import torch
 from torch import Tensor
 
 from recombine.errors import InvalidValue
-from recombine.metrics import (
-    contrast,
-    extreme_pixel,
-    hits,
-    squared_error,
-)
+from recombine.metrics import contrast, extreme_pixel, hits, squared_error
 from recombine.metrics.sampling import Estimate, mean_estimate, ratio_estimate, stratified_sample
 from recombine.tasks import Task
 from recombine.training.devices import arithmetic
@@ -199,17 +194,7 @@ def scores(evaluation: Evaluation) -> dict[str, float]:
 
 
 def standard_errors(evaluation: Evaluation) -> dict[str, float]:
-    """How far the scores of a run may be off because points were drawn; 0 where all of the grid was evaluated.
-
-    Parameters
-    ----------
-    evaluation
-        What `evaluate` returns.
-
-    Returns
-    -------
-    A standard error for each score of `scores`, by its name.
-    """
+    """How far each score of `scores` may be off because points were drawn; 0 where all of the grid was evaluated."""
     held_out = evaluation["held_out"].bool()
     weight = evaluation.get("weight", torch.ones(len(held_out), dtype=torch.float64))
     results: dict[str, float] = {}

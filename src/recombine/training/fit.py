@@ -1,4 +1,4 @@
-"""The only training loop.
+"""The only training loop, and how many members fit it.
 
 `fit` is a generator: it takes a few steps of all members, yields, and goes on when asked, so that its caller can show
 progress, write checkpoints or stop. How many steps lie between two yields follows the clock and changes no bits.
@@ -10,13 +10,15 @@ same function called plainly.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 
 import torch
 from torch import Tensor
 
 from recombine.errors import InvalidValue
+from recombine.specs import RunSpec
 from recombine.training.adamw import adamw_update
 from recombine.training.devices import arithmetic
 from recombine.training.ensemble import Ensemble, State
@@ -28,6 +30,11 @@ SPAN_SECONDS = (0.25, 1.0)
 """Spans grow while they take less than the first and shrink when they take more than the second."""
 WARM_UP_STEPS = 3
 """Steps taken, and undone, before a CUDA graph is captured."""
+GIB = 2**30
+PROBED = (1, 3)
+"""Members of the two ensembles that are measured for their memory: the second costs two members more."""
+SHARE = 0.85
+"""Of the budget that is planned with; libraries keep work spaces, and blocks of memory do not fit without gaps."""
 
 
 def fit(ensemble: Ensemble, state: State) -> Iterator[None]:
@@ -185,3 +192,48 @@ class Stepper:
 def _side(device: torch.device) -> torch.cuda.Stream:
     """The stream on which graphs are made: one, since libraries keep a work space for every stream they have seen."""
     return torch.cuda.Stream(device)
+
+
+# -- how many members fit a GPU: the budget is a hard one, and the measurement only saves refusals ---------------------
+
+
+@contextmanager
+def within(budget: float | None, device: torch.device) -> Iterator[None]:
+    """No more than so many GiB of device memory in the block; without a budget, and on a CPU, as much as there is."""
+    if budget is None or device.type != "cuda":
+        yield
+        return
+    total = torch.cuda.get_device_properties(device).total_memory
+    number = torch.cuda.current_device() if device.index is None else device.index
+    before = torch.cuda.get_per_process_memory_fraction(number)
+    torch.cuda.set_per_process_memory_fraction(min(before, budget * GIB / total), number)
+    try:
+        yield
+    finally:
+        torch.cuda.set_per_process_memory_fraction(before, number)
+
+
+def fitting_members(specs: Sequence[RunSpec], device: torch.device, budget: float | None) -> int:
+    """How many of the specs, which share a program, train together within the budget; at least one."""
+    if device.type != "cuda" or len(specs) <= PROBED[-1]:
+        return len(specs)
+    free = torch.cuda.mem_get_info(device)[0] + torch.cuda.memory_reserved(device)
+    try:
+        first, second = (_peak(specs[:count], device) for count in PROBED)
+    except torch.cuda.OutOfMemoryError:
+        return 1
+    kept = torch.cuda.memory_allocated(device)  # libraries' work spaces among it
+    planned = SHARE * (free if budget is None else min(free, budget * GIB)) - kept
+    each = max(1.0, (second - first) / (PROBED[1] - PROBED[0]))
+    return max(1, min(len(specs), int((planned - first) / each) + 1))
+
+
+def _peak(specs: Sequence[RunSpec], device: torch.device) -> int:
+    """Peak bytes of a step of an ensemble."""
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_allocated(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    ensemble = Ensemble(list(specs), device)
+    Stepper(ensemble, ensemble.initial()).probe()
+    torch.cuda.synchronize(device)
+    return torch.cuda.max_memory_allocated(device) - before

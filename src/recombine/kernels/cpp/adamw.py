@@ -11,16 +11,7 @@ def adamw_update(
     weights: Tensor, mean: Tensor, square: Tensor, gradient: Tensor, active: Tensor, decay: Tensor, stride: Tensor,
     root: Tensor, beta1: float, beta2: float, epsilon: float,
 ) -> None:  # fmt: skip
-    """One step of the active members, in place.
-
-    Parameters
-    ----------
-    weights, mean, square, gradient
-        `(member, parameter)`, contiguous, in float32.
-    active, decay, stride, root
-        One value per member: whether it takes the step, the factor of its weights, its step size and the square
-        root that corrects `square` for its beginning at zero.
-    """
+    """One step of the active members, in place; matrices are contiguous, and vectors have a value per member."""
     size = weights.shape[1]
     shares = (1 - beta1, beta2, 1 - beta2)
     per_member = zip(active.tolist(), decay.tolist(), stride.tolist(), root.tolist(), strict=True)

@@ -56,6 +56,16 @@ inline void scatter(const Vector* z, long s, Vector* n, long t) {  // A
     n[5 * t] = z3;
 }
 
+// One of these in both directions, FROM × FROM values to TO × TO.
+template <long FROM, long TO, void ALONG(const Vector*, long, Vector*, long)>
+inline void both_ways(const Vector* from, Vector* to) {
+    Vector half[TO * FROM];
+#pragma GCC unroll 6
+    for (long x = 0; x < FROM; ++x) ALONG(from + x, FROM, half + x, FROM);
+#pragma GCC unroll 6
+    for (long y = 0; y < TO; ++y) ALONG(half + y * FROM, 1, to + y * TO, 1);
+}
+
 struct Tile {
     long image, y, x;
 };
@@ -80,35 +90,19 @@ inline void read_patch(const float* corner, const Plane& p, long rows, long colu
     }
 }
 
-// Bᵀ d B of one tile, to (36, tile, channel).
-void transform_input(const float* images, const Plane& p, Tile t, float* into, long stride) {
-    const float* corner = images + t.image * p.image() + t.y * p.pitch() + t.x * p.channels;
-    const long rows = std::min(REACH, p.height + 2 - t.y), columns = std::min(REACH, p.width + 2 - t.x);
+// One tile to (36, tile, channel): Bᵀ d B of inputs, which reach one pixel out of it (N = 6), or A z Aᵀ of gradients.
+template <long N, void ALONG(const Vector*, long, Vector*, long)>
+void transform(const float* images, const Plane& p, Tile t, float* into, long stride) {
+    constexpr long edge = N == REACH ? 0 : 1;
+    const float* corner = images + t.image * p.image() + (t.y + edge) * p.pitch() + (t.x + edge) * p.channels;
+    const long rows = std::min(N, p.height + 2 - 2 * edge - t.y);
+    const long columns = std::min(N, p.width + 2 - 2 * edge - t.x);
     for (long c = 0; c < p.channels; c += LANES) {
-        Vector d[PLACES], half[PLACES], v[PLACES];
-        read_patch<REACH>(corner + c, p, rows, columns, d);
-#pragma GCC unroll 6
-        for (long x = 0; x < REACH; ++x) spread(d + x, REACH, half + x, REACH);
-#pragma GCC unroll 6
-        for (long y = 0; y < REACH; ++y) spread(half + y * REACH, 1, v + y * REACH, 1);
+        Vector patch[N * N], places[PLACES];
+        read_patch<N>(corner + c, p, rows, columns, patch);
+        both_ways<N, REACH, ALONG>(patch, places);
 #pragma GCC unroll 36
-        for (long k = 0; k < PLACES; ++k) store(into + k * stride + c, v[k]);
-    }
-}
-
-// A z Aᵀ of one tile, to (36, tile, channel).
-void transform_gradient(const float* images, const Plane& p, Tile t, float* into, long stride) {
-    const float* corner = images + t.image * p.image() + (t.y + 1) * p.pitch() + (t.x + 1) * p.channels;
-    const long rows = std::min(SIDE, p.height - t.y), columns = std::min(SIDE, p.width - t.x);
-    for (long c = 0; c < p.channels; c += LANES) {
-        Vector z[SIDE * SIDE], half[REACH * SIDE], n[PLACES];
-        read_patch<SIDE>(corner + c, p, rows, columns, z);
-#pragma GCC unroll 4
-        for (long x = 0; x < SIDE; ++x) scatter(z + x, SIDE, half + x, SIDE);
-#pragma GCC unroll 6
-        for (long y = 0; y < REACH; ++y) scatter(half + y * SIDE, 1, n + y * REACH, 1);
-#pragma GCC unroll 36
-        for (long k = 0; k < PLACES; ++k) store(into + k * stride + c, n[k]);
+        for (long k = 0; k < PLACES; ++k) store(into + k * stride + c, places[k]);
     }
 }
 
@@ -119,13 +113,10 @@ void write_tile(const float* products, long stride, const Plane& p, Tile t, cons
     const long corner = t.image * p.image() + (t.y + 1) * p.pitch() + (t.x + 1) * p.channels;
     const long rows = std::min(SIDE, p.height - t.y), columns = std::min(SIDE, p.width - t.x);
     for (long c = 0; c < p.channels; c += LANES) {
-        Vector m[PLACES], half[SIDE * REACH], y[SIDE * SIDE];
+        Vector m[PLACES], y[SIDE * SIDE];
 #pragma GCC unroll 36
         for (long k = 0; k < PLACES; ++k) m[k] = load(products + k * stride + c);
-#pragma GCC unroll 6
-        for (long x = 0; x < REACH; ++x) gather(m + x, REACH, half + x, REACH);
-#pragma GCC unroll 4
-        for (long r = 0; r < SIDE; ++r) gather(half + r * REACH, 1, y + r * SIDE, 1);
+        both_ways<REACH, SIDE, gather>(m, y);
         const Vector offset = BACK ? zero() : load(bias + c);
         Vector sum = zero();
         for (long r = 0; r < rows; ++r)
@@ -198,7 +189,7 @@ void by_tiles(const float* x, const float* u, const float* bias, const float* ga
     for (long begin = 0; begin < images * from.tiles(); begin += TILES) {
         const long tiles = std::min(TILES, images * from.tiles() - begin);
         for (long t = 0; t < tiles; ++t)
-            transform_input(x, from, tile_of(begin + t, from), spread_out.data() + t * from.channels, left);
+            transform<REACH, spread>(x, from, tile_of(begin + t, from), spread_out.data() + t * from.channels, left);
         for (long k = 0; k < PLACES; ++k) {
             const auto work = wide(to.channels) ? product<WIDE> : product<BLOCK>;
             work(spread_out.data() + k * left, u + k * from.channels * to.channels, products.data() + k * right, tiles,
@@ -231,8 +222,8 @@ void winograd_weight_gradient(const Layer& layer, const float* x, const float* z
     for (long begin = 0; begin < images * from.tiles(); begin += TILES_SUMMED) {
         const long tiles = std::min(TILES_SUMMED, images * from.tiles() - begin);
         for (long t = 0; t < tiles; ++t) {
-            transform_input(x, from, tile_of(begin + t, from), left.data() + t * in, left_stride);
-            transform_gradient(z, to, tile_of(begin + t, to), right.data() + t * out, right_stride);
+            transform<REACH, spread>(x, from, tile_of(begin + t, from), left.data() + t * in, left_stride);
+            transform<SIDE, scatter>(z, to, tile_of(begin + t, to), right.data() + t * out, right_stride);
         }
         for (long k = 0; k < PLACES; ++k)
             work(left.data() + k * left_stride, right.data() + k * right_stride, sums + k * in * out, tiles, in, out);
@@ -264,12 +255,9 @@ inline void narrow(const Vector* u, long s, Vector* g, long t) {
 
 void winograd_kernel(const float* taps, float* u, long size, bool mirrored) {
     for (long at = 0; at < size; at += LANES) {
-        Vector g[9], half[18], all[PLACES];
+        Vector g[9], all[PLACES];
         for (long k = 0; k < 9; ++k) g[mirrored ? 8 - k : k] = load(taps + k * size + at);
-#pragma GCC unroll 3
-        for (long x = 0; x < 3; ++x) widen(g + x, 3, half + x, 3);
-#pragma GCC unroll 6
-        for (long y = 0; y < REACH; ++y) widen(half + 3 * y, 1, all + REACH * y, 1);
+        both_ways<3, REACH, widen>(g, all);
 #pragma GCC unroll 36
         for (long k = 0; k < PLACES; ++k) store(u + k * size + at, all[k]);
     }
@@ -277,13 +265,10 @@ void winograd_kernel(const float* taps, float* u, long size, bool mirrored) {
 
 void winograd_kernel_gradient(const float* u, float* taps, long size) {
     for (long at = 0; at < size; at += LANES) {
-        Vector all[PLACES], half[18], g[9];
+        Vector all[PLACES], g[9];
 #pragma GCC unroll 36
         for (long k = 0; k < PLACES; ++k) all[k] = load(u + k * size + at);
-#pragma GCC unroll 6
-        for (long x = 0; x < REACH; ++x) narrow(all + x, REACH, half + x, REACH);
-#pragma GCC unroll 3
-        for (long y = 0; y < 3; ++y) narrow(half + REACH * y, 1, g + 3 * y, 1);
+        both_ways<REACH, 3, narrow>(all, g);
         for (long k = 0; k < 9; ++k) store(taps + k * size + at, g[8 - k]);  // the forward pass sees it mirrored
     }
 }

@@ -35,16 +35,7 @@ def adamw_update(
     weights: Tensor, mean: Tensor, square: Tensor, gradient: Tensor, active: Tensor, decay: Tensor, stride: Tensor,
     root: Tensor, beta1: float, beta2: float, epsilon: float,
 ) -> None:  # fmt: skip
-    """One step of the active members, in place.
-
-    Parameters
-    ----------
-    weights, mean, square, gradient
-        `(member, parameter)`, contiguous, in float32.
-    active, decay, stride, root
-        One value per member: whether it takes the step, the factor of its weights, its step size and the square
-        root that corrects `square` for its beginning at zero.
-    """
+    """One step of the active members, in place; matrices are contiguous, and vectors have a value per member."""
     members, size = weights.shape
     _update[(triton.cdiv(size, BLOCK), members)](
         weights, mean, square, gradient, active, decay, stride, root, size, 1 - beta1, beta2,

@@ -200,14 +200,6 @@ def _collect(part, gradient, SPLITS: tl.constexpr, TAPS: tl.constexpr, CI: tl.co
     tl.store(gradient + target, total, mask=here)
 
 
-def _collected(part: Tensor) -> Tensor:
-    """Parts `(member, split, tap, in, out)` to `(member, in, out, tap)`."""
-    members, splits, taps, channels, out = part.shape
-    gradient = part.new_empty(members, channels, out, taps)
-    _collect[(channels, members)](part, gradient, SPLITS=splits, TAPS=taps, CI=channels, CO=out)
-    return gradient
-
-
 @triton.jit
 def _lay_out(
     kernel, along, back, kernel_member, TAPS: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr, BLOCK: tl.constexpr
@@ -281,4 +273,6 @@ def weight_gradient(x: Tensor, z: Tensor, up: bool) -> Tensor:
         x, z, part, images, height, width, x.stride(0), z.stride(0), chunk,
         CI=channels, CO=out, ROWS=rows, UP=up, PRECISION=precision(x), STAGES=stages, num_warps=4,
     )  # fmt: skip
-    return _collected(part)
+    gradient = part.new_empty(members, channels, out, side * side)
+    _collect[(channels, members)](part, gradient, SPLITS=SPLITS, TAPS=side * side, CI=channels, CO=out)
+    return gradient

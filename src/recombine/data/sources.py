@@ -1,4 +1,4 @@
-"""Columns of factor values: what they may hold, and the grid that they span.
+"""Images and columns of factor values as a file or a caller gives them: what they may hold, and the grid they span.
 
 A factor's values are numbers, angles or categories (the forms of `recombine.factors`). Numbers and angles keep their
 values, evenly spaced or not; categories are counted from 0 in rising (for texts: alphabetical) order. Angles are in
@@ -9,7 +9,9 @@ degrees unless a column's full turn is said to be another number. A factor with 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,12 +19,58 @@ import numpy as np
 from recombine.errors import InvalidValue, listed
 from recombine.factors import LARGEST_GRID, TURN, Factor, FactorGrid, Form
 
+BLOCK = 2**24
+"""Bytes of the blocks in which all rows are read."""
+CHANNELS = (1, 3)
+LARGEST_SIDE = 4096
+MOST_FACTORS = 64
+KINDS = ("uint8", "bool", "float16", "float32", "float64")
+"""Numbers that images may be stored as."""
 EVEN = 1e-4
 """Share of the spacing that an evenly spaced value may be off: labels are often kept in single precision."""
 ROUNDING = 1e-9
 """Share of a factor's range below which two values are the same but for rounding."""
 WRITTEN = 1e-5
 """Share of a turn that values from 0 to a full one may be off it: turns are written with a few digits, as 6.28319."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Images and factors as a file or a caller gives them, not read yet."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    columns: dict[str, np.ndarray]
+    blocks: Callable[[], Iterator[np.ndarray]]
+    """All images in order, some at a time."""
+    path: Path | None = None
+    offset: int | None = None
+    """Where in the file the images lie as they are; none where they have to be unpacked."""
+    images_field: str = "data.images"
+    """What messages call the images."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all images."""
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+
+def check_images(name: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    """Refuse arrays that are no images, before any of them is read."""
+    if len(shape) not in (3, 4):
+        raise InvalidValue(name, shape, "an array of shape (row, y, x) or (row, y, x, channel)")
+    if len(shape) == 4 and shape[3] not in CHANNELS:
+        raise InvalidValue(name, shape, "an array with the channels last, one (grey) or three (red, green, blue)")
+    if not 1 <= shape[0] <= LARGEST_GRID or not all(1 <= side <= LARGEST_SIDE for side in shape[1:3]):
+        raise InvalidValue(name, shape, f"1 to {LARGEST_GRID} images of 1 to {LARGEST_SIDE} rows and columns")
+    if dtype.name not in KINDS or not dtype.isnative:
+        allowed = "bytes (uint8), truth values or floating numbers from 0 to 1, in this machine's byte order"
+        raise InvalidValue(name, "Python objects" if dtype.hasobject else dtype.str, allowed)
+
+
+def rows_per_block(shape: tuple[int, ...], dtype: np.dtype) -> int:
+    """How many images a block has."""
+    return max(1, BLOCK // max(1, int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize))
 
 
 class Levels(NamedTuple):
