@@ -78,7 +78,7 @@ def index(folder, content):
     store = Store(folder / "store")
     if not len(store):
         saved(store)
-    (store.path / "index.sqlite").write_bytes(content)
+    (store.path / "index.tsv").write_bytes(content)
     assert len(store.table("seed == 0")) == 1
 
 

@@ -19,7 +19,6 @@ from recombine.errors import InvalidValue, StoreError, listed, shortened, typed
 from recombine.files import one_line_errors, write
 from recombine.keys import REVISION
 from recombine.store import Run, Store, flattened
-from recombine.store.maintenance import delete_leftover, leftovers
 
 if TYPE_CHECKING:
     import pandas
@@ -196,12 +195,12 @@ def prune(
     keys = {opened.resolve(run).key for run in runs}
     if diverged:  # as the run says itself: the index is only a cache
         keys |= {key for key in opened.table("status == 'diverged'").index if opened.run(key).status == "diverged"}
-    paths = leftovers(opened)
+    leftovers = sorted(opened.leftovers("tmp", "checkpoints", "damaged"))
     checkpoints = opened.unfinished() if unfinished else []
     verb = "would delete" if dry_run else "deleted"
     counts = {"leftover": 0, "run": 0, "checkpoint of": 0}
-    for path in paths:
-        done = dry_run or delete_leftover(opened, path)
+    for key, path in leftovers:
+        done = not opened.is_busy(key) if dry_run else opened.delete_leftover(key, path)
         counts["leftover"] += done
         say(f"{verb if done else IN_USE} {path}")
     for key in [*sorted(keys), *checkpoints]:

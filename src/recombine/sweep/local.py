@@ -20,7 +20,7 @@ from recombine import kernels
 from recombine.errors import Interrupted
 from recombine.specs import RunSpec
 from recombine.store import Run, Store
-from recombine.store.locks import Lock
+from recombine.store.unfinished import Lock
 from recombine.sweep.group import Group
 from recombine.sweep.progress import Progress, Watch
 from recombine.training import fitting_members, program_of
