@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from recombine.cli.flags import PARTS
-from recombine.cli.listing import field_text, train_command
+from recombine.cli.tables import field_text, train_command
 from recombine.decoders import MLP
 from recombine.specs import RunSpec
 from recombine.sweep import train

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from recombine.cli.flags import specs_from
-from recombine.cli.grids import read_sweep
+from recombine.cli.sweep import read_sweep
 from recombine.cli.train import TrainingFlags
 from recombine.errors import InvalidValue, RunsFailed
 from recombine.store import Store

@@ -19,7 +19,7 @@ from recombine.page.training import (
     training_panel,
     training_settings,
 )
-from recombine.reproduction.report.parts import policy
+from recombine.reproduction.report import policy
 from recombine.training import Ensemble, evaluate, fit, scores
 from recombine.training.adamw import adamw_update
 from recombine.training.fit import Stepper

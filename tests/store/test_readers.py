@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from recombine.cli.grids import read_sweep
+from recombine.cli.sweep import read_sweep
 from recombine.data import open_images
 from recombine.errors import RecombineError
 from recombine.reproduction.explorer import kept_decoders

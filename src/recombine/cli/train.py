@@ -9,9 +9,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from recombine.cli.flags import parse_seeds, specs_from, with_spec_flags
-from recombine.cli.listing import field_text
 from recombine.cli.options import SchedulerAddress, SchedulerFile, StorePath, Whole, chosen_scheduler
-from recombine.cli.tables import write_summary
+from recombine.cli.tables import field_text, write_summary
 from recombine.console import console, counted, paragraph, say
 from recombine.errors import listed
 from recombine.specs import RunSpec
@@ -19,7 +18,6 @@ from recombine.store import store_path, summarize
 from recombine.sweep import train as train_specs
 from recombine.sweep.executors import CHECKPOINT_SECONDS
 from recombine.sweep.local import Check
-from recombine.sweep.progress import TrainingBar
 from recombine.training import DEFAULT_PRECISION, DEVICES, resolve_device
 
 MOST_SUMMARISED = 5000
@@ -62,12 +60,11 @@ class TrainingFlags:
 
     def train(self, specs: list[RunSpec], check: Check = "bytes") -> None:
         """Train specs, with a bar, and print a table, unless there are too many runs for one."""
-        with TrainingBar() as bar:
-            runs = train_specs(
-                specs, self.store, device=self.device or "auto", members=self.members,
-                checkpoint_seconds=CHECKPOINT_SECONDS if self.checkpoint is None else self.checkpoint, watch=bar,
-                processes=self.processes, memory=self.memory, scheduler=self.cluster, say=bar.say, check=check,
-            )  # fmt: skip
+        runs = train_specs(
+            specs, self.store, device=self.device or "auto", members=self.members, processes=self.processes,
+            checkpoint_seconds=CHECKPOINT_SECONDS if self.checkpoint is None else self.checkpoint, memory=self.memory,
+            scheduler=self.cluster, check=check, progress=True,
+        )  # fmt: skip
         if len(runs) <= MOST_SUMMARISED:
             write_summary(console(), summarize(runs))
         for line in _holdout_lines(specs):

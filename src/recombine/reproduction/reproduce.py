@@ -18,7 +18,8 @@ from typing import Any
 import torch
 
 from recombine.errors import InvalidValue, StoreError, listed
-from recombine.manifest import LIST
+from recombine.files import require_folder
+from recombine.manifest import LIST, remove_temporaries
 from recombine.reproduction.explorer import collect
 from recombine.reproduction.paper import Paper
 from recombine.reproduction.preset import Preset
@@ -27,8 +28,8 @@ from recombine.reproduction.study import Study
 from recombine.store import Run, Store
 from recombine.store.run import ARRAYS, WEIGHTS
 from recombine.sweep import train
+from recombine.sweep.group import git_commit, provenance
 from recombine.sweep.progress import Watch
-from recombine.sweep.provenance import git_commit, provenance
 from recombine.training.devices import arithmetic, resolve_device
 
 Say = Callable[[str], None]
@@ -102,7 +103,8 @@ def reproduce(
     resolved = resolve_device(device if scheduler is None or device == "cpu" else "auto")
     results = Results(out)
     replaced = _replaced(results, studies, preset)
-    results.make_folder()
+    require_folder(results.path, "out")  # better refused now than after an hour of training
+    remove_temporaries(results.path)
     _forget_damaged(results, studies, say)
     all_replaced = bool(replaced) and set(replaced) == set(results.studies)
     spent = 0.0 if all_replaced else float(results.noted.get("wall_seconds", 0.0))

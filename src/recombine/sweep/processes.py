@@ -155,24 +155,21 @@ class _Workers:
             raise self.failure or (Interrupted(STOPPED) if interruptions.noted else ended)
 
     def _receive(self, ours: Any) -> bool:
-        """Take all messages of a worker; false when it is gone."""
+        """Take all messages of a worker, reports and the error that it ends with; false when it is gone."""
         try:
             while ours.poll():
-                self._note(ours, ours.recv())
+                message = ours.recv()
+                if ours not in self.reports:  # it has imported all; specs sent before would hold up the next one
+                    ours.send(list(self.sweep.pending.values()))
+                if isinstance(message, Progress):
+                    self.reports[ours] = message
+                elif isinstance(self.failure, Interrupted | None):
+                    self.failure = message
         except (EOFError, OSError):  # perhaps in the middle of a message
             if ours in self.reports:
                 self.reports[ours] = replace(self.reports[ours], members=0)
             return False
         return True
-
-    def _note(self, ours: Any, message: Any) -> None:
-        """Take note of a report, or of the error that a worker ends with."""
-        if ours not in self.reports:  # it has imported all: specs sent at its start would hold up the next one's
-            ours.send(list(self.sweep.pending.values()))
-        if isinstance(message, Progress):
-            self.reports[ours] = message
-        elif isinstance(self.failure, Interrupted | None):
-            self.failure = message
 
     def _progress(self) -> Progress:
         """Where the sweep stands, by the workers' newest reports and, once a second, the store."""
