@@ -125,7 +125,7 @@ def weights(store):
     from recombine.store import Store
 
     def read():
-        runs = sorted(Store(store, create=False).runs(), key=lambda run: run.key)
+        runs = sorted(Store(store, create=False), key=lambda run: run.key)
         return [(run.key, run.weights(), run.arrays()) for run in runs]
 
     return _tried(read)

@@ -73,7 +73,7 @@ def test_nothing_is_read_or_written_through_a_link(filled, tmp_path):
 
 
 def test_a_folder_in_the_place_of_another_is_read_again(filled):
-    run_ = Store(filled).runs()[0]
+    run_ = next(iter(Store(filled)))
     assert Store(filled).remove(run_.key)
     saved(Store(filled), seed=0, status="diverged")
     assert Store(filled).table("status == 'diverged'").index.tolist() == [run_.key]

@@ -113,7 +113,7 @@ def _raw(values: Any) -> Any:
 
 def stored_run(key: str, store: Path | None) -> Run:
     """A finished run that decodes, whole and with all its parts known."""
-    run = Store(store, create=False).resolve(key)
+    run = Store(store, create=False)[key]
     if problems := run.problems():
         raise InvalidValue("factory", f"{RUN}{key}", f"a run whose files are whole ({problems[0]})")
     try:

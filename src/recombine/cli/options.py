@@ -37,32 +37,7 @@ StorePath = Annotated[
     SomePath | None,
     Parameter(name="--store", help="Directory of runs. Default: $RECOMBINE_STORE or ./runs.", show_default=False),
 ]
-SchedulerAddress = Annotated[
-    str | None,
-    Parameter(
-        name="--scheduler",
-        help="Train on the Dask cluster of the scheduler at this address (tcp://HOST:PORT); workers see the store at "
-        "the same path.",
-        show_default=False,
-    ),
-]
-SchedulerFile = Annotated[
-    SomePath | None,
-    Parameter(
-        name="--scheduler-file", help="The same, by the file that the scheduler wrote; read again when it is lost.",
-        show_default=False,
-    ),
-]  # fmt: skip
 ResultsPath = Annotated[SomePath, Parameter(name="--from", help="Folder written by reproduce.")]
-
-
-def chosen_scheduler(address: str | None, file: Path | None) -> str | Path | None:
-    """Where the scheduler is, if one was named."""
-    if address is not None and file is not None:
-        raise InvalidValue("scheduler_file", str(file), "left out together with --scheduler")
-    if address is not None and not address.partition("://")[2]:
-        raise InvalidValue("scheduler", address, "an address as tcp://HOST:PORT")
-    return address if file is None else file
 
 
 def require_file(path: Path, field: str) -> None:

@@ -11,17 +11,9 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.text import Text
 
-from recombine.cli.options import (
-    ResultsPath,
-    SchedulerAddress,
-    SchedulerFile,
-    SomePath,
-    StorePath,
-    Whole,
-    chosen_scheduler,
-    require_file,
-)
+from recombine.cli.options import ResultsPath, SomePath, Whole, require_file
 from recombine.cli.tables import Column, Holds, write_table
+from recombine.cli.train import ExecutorFlags
 from recombine.console import console, paragraph, say
 from recombine.errors import InvalidValue, listed
 from recombine.files import read_given, require_folder
@@ -34,7 +26,6 @@ from recombine.reproduction.results import Results
 from recombine.store import store_path
 from recombine.store.names import MARKER
 from recombine.sweep.progress import TrainingBar
-from recombine.training import DEVICES
 
 COLORS = {
     "supported": "green", "partly supported": "yellow", "not supported": "red", "reversed": "red",
@@ -58,12 +49,7 @@ def reproduce(
     ] = "quick",
     seeds: Whole | None = None,
     changes: Annotated[list[str] | None, Parameter(name="--set", negative=())] = None,
-    device: Annotated[str, Parameter(help=f"{listed(DEVICES)}.")] = "auto",
-    members: Whole | None = None,
-    processes: Whole | None = None,
-    scheduler: SchedulerAddress = None,
-    scheduler_file: SchedulerFile = None,
-    store: StorePath = None,
+    training: ExecutorFlags = ExecutorFlags(),  # noqa: B008
     out: SomePath = Path("report"),
 ) -> None:
     """Re-run the paper's figures and claims; write a report. Completed runs are loaded from the store.
@@ -74,28 +60,24 @@ def reproduce(
         Seeds where a claim is judged; by default as many as the preset asks for.
     changes
         A field of the preset, as NAME=VALUE; may be given several times.
-    members
-        Maximum number of networks trained together on a GPU.
-    processes
-        Training processes of one thread each, on a CPU. Default: one per core.
     out
         Folder for datasets, figures and the page.
     """
     settings = PAPER.preset_named(preset).changed([*(changes or []), *([] if seeds is None else [f"seeds={seeds}"])])
     studies = PAPER.selected(what or ("all",))
+    processes, cluster = training.processes, training.cluster
     if processes is not None and processes < 1:
         raise InvalidValue("processes", processes, "at least 1")
-    cluster = chosen_scheduler(scheduler, scheduler_file)
     if cluster is not None and processes is not None:
         raise InvalidValue("processes", processes, "left out with a scheduler, whose workers are the processes")
-    if (out / MARKER).exists() or out.absolute() == store_path(store).absolute():
+    if (out / MARKER).exists() or out.absolute() == store_path(training.store).absolute():
         raise InvalidValue("out", str(out), "a folder for a report, not a directory of runs")
 
     from recombine.reproduction.reproduce import reproduce as run
 
     with TrainingBar() as bar:
         results = run(
-            studies, settings, store, out, device=device, members=members,
+            studies, settings, training.store, out, device=training.device or "auto", members=training.members,
             processes=processes or (len(os.sched_getaffinity(0)) if cluster is None else None), scheduler=cluster,
             watch=bar, say=bar.say, paper=PAPER,
         )  # fmt: skip

@@ -132,7 +132,7 @@ def show(run: str, /, *, store: StorePath = None) -> None:
     run
         Its key, or the first digits of it.
     """
-    stored = Store(store, create=False).resolve(run)
+    stored = Store(store, create=False)[run]
     if problems := stored.damage():
         raise InvalidValue("run", stored.key, f"a run whose files are whole ({problems[0]})")
     say(f"{stored.key} {stored.status} after {counted(stored.result['steps'], 'step')}")
@@ -190,7 +190,7 @@ def prune(
         Only print what would be deleted.
     """
     opened = Store(Store(store, create=False).path)  # folders that a copy has lost are made again
-    keys = {opened.resolve(run).key for run in runs}
+    keys = {opened[run].key for run in runs}
     if diverged:  # as the run says itself: the index is only a cache
         keys |= {key for key in opened.table("status == 'diverged'").index if opened.run(key).status == "diverged"}
     leftovers = sorted(opened.leftovers("tmp", "checkpoints", "damaged"))
@@ -240,7 +240,7 @@ def export(
         if to.exists() and to.samefile(opened.path):
             raise InvalidValue("to", str(to), "another directory than the store")
     table = opened.table(where)
-    keys = [opened.resolve(run).key for run in runs]
+    keys = [opened[run].key for run in runs]
     if unreadable := [key for key in table.attrs["unreadable"] if key in keys or not keys]:
         raise InvalidValue("run", unreadable[0], "a run that can be read")
     if keys:

@@ -23,10 +23,9 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from pydantic import TypeAdapter, ValidationError
 
-from recombine.cli.flags import parse_seeds, spec_flags, specs_from
 from recombine.cli.options import SHORT, SomePath
 from recombine.cli.tables import Column, Holds, field_text, write_table
-from recombine.cli.train import TrainingFlags
+from recombine.cli.train import TrainingFlags, parse_seeds, spec_flags, specs_from
 from recombine.console import console, counted, say
 from recombine.errors import InvalidValue, StoreError, from_pydantic, listed, nearest, typed
 from recombine.files import read_given

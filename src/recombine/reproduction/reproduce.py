@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,9 @@ from recombine.store import Run, Store
 from recombine.store.run import ARRAYS, WEIGHTS
 from recombine.sweep import train
 from recombine.sweep.group import git_commit, provenance
-from recombine.sweep.progress import Watch
+from recombine.sweep.progress import Say, Watch
 from recombine.training.devices import arithmetic, resolve_device
 
-Say = Callable[[str], None]
 FINGERPRINT_LENGTH = 20
 """Hexadecimal digits."""
 

@@ -187,18 +187,20 @@ class Store:
         return len(self.keys())
 
     def __iter__(self) -> Iterator[Run]:
-        return iter(self.runs())
+        """All finished runs, oldest first; those that cannot be read come last."""
+        table = self.table()
+        return (self.run(key) for key in [*table.index, *table.attrs["unreadable"]])
 
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and is_key(key) and os.path.lexists(self.run(key).path)
 
     def __getitem__(self, prefix: str) -> Run:
-        return self.resolve(prefix)
-
-    def runs(self) -> list[Run]:
-        """All finished runs, oldest first; those that cannot be read come last."""
-        table = self.table()
-        return [self.run(key) for key in [*table.index, *table.attrs["unreadable"]]]
+        """The finished run whose key begins so."""
+        matching = [key for key in self.keys() if key.startswith(prefix)] if prefix else []
+        if len(matching) != 1:
+            several = f"; it is the start of {listed(matching[:4])}" if matching else ""
+            raise InvalidValue("run", prefix, f"the key of one finished run, or its first digits{several}")
+        return self.run(matching[0])
 
     def table(self, where: str | None = None) -> pandas.DataFrame:
         """The finished runs that can be read, one row each, oldest first, with keys as index.
@@ -221,14 +223,6 @@ class Store:
         table = table_of(rows)
         table.attrs["unreadable"] = unreadable
         return table if where is None else selected(table, where)
-
-    def resolve(self, prefix: str) -> Run:
-        """The finished run whose key begins so."""
-        matching = [key for key in self.keys() if key.startswith(prefix)] if prefix else []
-        if len(matching) != 1:
-            several = f"; it is the start of {listed(matching[:4])}" if matching else ""
-            raise InvalidValue("run", prefix, f"the key of one finished run, or its first digits{several}")
-        return self.run(matching[0])
 
     # -- unfinished runs ---------------------------------------------------------------------------------------
 
