@@ -77,8 +77,7 @@ class Paper:
     @cached_property
     def presets(self) -> dict[str, Preset]:
         """Every preset by name, the paper's own settings last."""
-        default = self.preset.default()
-        return {**{name: self.preset.variant(name) for name in self.preset.variant_names()}, default.name: default}
+        return self.preset.presets()
 
     @cached_property
     def reference(self) -> dict[str, str]:

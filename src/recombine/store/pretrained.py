@@ -90,8 +90,6 @@ class ModelConfig:
     ----------
     fields
         All of `config.json`.
-    where
-        The file, for messages.
 
     Examples
     --------
@@ -107,7 +105,6 @@ class ModelConfig:
     """
 
     fields: Mapping[str, Any]
-    where: str = CONFIG
 
     @classmethod
     def from_pretrained(
@@ -147,7 +144,7 @@ class ModelConfig:
         for name in ("spec", "interface", "scores"):
             if not isinstance(fields.get(name), dict):
                 raise InvalidValue(f"{CONFIG}: {name}", fields.get(name), "an object with named fields")
-        return cls(fields, str(path))
+        return cls(fields)
 
     @cached_property
     def spec(self) -> RunSpec:
