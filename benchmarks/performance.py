@@ -33,7 +33,7 @@ from recombine.metrics import Tap, metric_tensor
 from recombine.specs import Recipe, RunSpec
 from recombine.store import Store
 from recombine.sweep import train
-from recombine.sweep.provenance import provenance
+from recombine.sweep.group import provenance
 from recombine.tasks import BumpsTask, BumpTask
 from recombine.training import DEFAULT_PRECISION, DEVICES, resolve_device
 

@@ -14,9 +14,9 @@ import xarray
 import recombine.files
 import recombine.manifest
 from recombine.errors import InvalidValue, StoreError
-from recombine.manifest import LIST, Differs, Manifest, list_text, write_into
+from recombine.manifest import LIST, Differs, Manifest, list_text, remove_temporaries, write_into
 from recombine.papers import DEFAULT
-from recombine.reproduction.findings import Findings
+from recombine.reproduction.paper import Findings
 from recombine.reproduction.reporting import write_report
 from recombine.reproduction.results import Results
 from recombine.store import Store
@@ -286,7 +286,7 @@ def test_what_killed_calls_were_writing_is_deleted_by_the_next(folder, by):
     if by == "report":
         write_report(Findings(replace(DEFAULT, figures={}, studies={}), Results(folder)))
     else:
-        Results(folder).make_folder()
+        remove_temporaries(folder)
     assert not [name for name in ours if (folder / name).exists()]
     assert all((folder / name).exists() for name in others)
 
@@ -328,7 +328,7 @@ def test_nothing_is_written_or_deleted_through_a_link(tmp_path):
     (folder / "data").symlink_to(elsewhere)
     (elsewhere / ".depth.nc.77").write_bytes(b"")
     before = sorted(os.listdir(elsewhere))
-    for call in (lambda: Results(folder).make_folder(), lambda: Results(folder).remove(["depth"])):
+    for call in (lambda: remove_temporaries(folder), lambda: Results(folder).remove(["depth"])):
         with pytest.raises(InvalidValue, match="not a link"):
             call()
     assert sorted(os.listdir(elsewhere)) == before

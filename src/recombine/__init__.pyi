@@ -49,7 +49,7 @@ from .papers.forced_rendering import PAPER as PAPER
 from .papers.forced_rendering import PRESETS as PRESETS
 from .papers.forced_rendering import STUDIES as STUDIES
 from .papers.forced_rendering import Preset as Preset
-from .reproduction.findings import Findings as Findings
+from .reproduction.paper import Findings as Findings
 from .reproduction.reproduce import reproduce as reproduce
 from .reproduction.results import Results as Results
 from .reproduction.study import Study as Study

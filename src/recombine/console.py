@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from rich.console import Console
-from rich.text import Text
 
 PLAIN_WIDTH = 160
 """Columns where the output is not a terminal and COLUMNS is not set."""
@@ -29,12 +28,8 @@ class ReaderLeft(Exception):
 class Screen(Console):
     """A console for text that may hold anything."""
 
-    def write_lines(self, lines: Iterable[str | Text]) -> None:
+    def write_lines(self, lines: Iterable[str]) -> None:
         """Write lines as they are, none of them wrapped."""
-        lines = list(lines)
-        if any(isinstance(line, Text) for line in lines):
-            self.print(Text("\n").join(Text(line) if isinstance(line, str) else line for line in lines), soft_wrap=True)
-            return
         try:  # not by rich, which takes seconds for a hundred thousand lines
             self.file.write("".join(f"{line}\n" for line in lines))
             self.file.flush()

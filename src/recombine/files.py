@@ -16,6 +16,7 @@ import re
 import secrets
 import shutil
 import stat
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -205,6 +206,14 @@ def _remove_unlocked(path: Path) -> None:
         path.unlink()
     finally:
         os.close(descriptor)
+
+
+def require_folder(path: Path, field: str) -> None:
+    """Make a folder and try to write there."""
+    with one_line_errors(path, field):
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
 
 
 def cache_folder() -> Path:

@@ -14,7 +14,7 @@ from recombine.page import report_explorer
 from recombine.papers import DEFAULT
 from recombine.reproduction.explorer import KeptDecoder, kept_decoders, packed
 from recombine.reproduction.figures import Section
-from recombine.reproduction.findings import Findings
+from recombine.reproduction.paper import Findings
 from recombine.reproduction.reporting import LARGEST_PAGE, MISSING, Download, DrawnFigure
 from recombine.reproduction.reporting import page as page_of
 from recombine.reproduction.results import EXPLORER, Results

@@ -7,7 +7,7 @@ from torch import nn
 
 import recombine as rc
 from recombine.page.training import FAILED, FILLED, LIVE, training_panel
-from recombine.reproduction.report.parts import policy
+from recombine.reproduction.report import policy
 from tests.browser.conftest import ATTEMPTS, faults, needs_axe, overflow, until
 
 pytestmark = pytest.mark.browser

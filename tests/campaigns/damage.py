@@ -44,7 +44,7 @@ class Damaged:
         """What is wrong with what was done after a harm, none of which ended abruptly."""
         path, (harm, *_) = case
         whole, wrong = self.whole, []
-        cache, kept = path.startswith("index.sqlite"), path.startswith(("runs/", "checkpoints/"))
+        cache, kept = path.startswith("index.tsv"), path.startswith(("runs/", "checkpoints/"))
         differs = {name for name in outcomes if outcomes[name] != whole[name]}
         unfinished = path.startswith("checkpoints/")  # whether `list` counts a broken one as unfinished is its business
         if "list" in differs and (cache or (silent(outcomes["list"]) and not unfinished)):

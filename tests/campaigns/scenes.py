@@ -202,7 +202,7 @@ def struck(scene: Scene) -> list[Call]:
 
 def is_index(call: Call) -> bool:
     """Whether a call is about the index, which is a cache that nothing may depend on."""
-    return Path(call.path).name.startswith("index.sqlite")
+    return Path(call.path).name.startswith("index.tsv")
 
 
 def grouped(failures: Sequence[tuple[str, str]], named: int = 4) -> str:

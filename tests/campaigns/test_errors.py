@@ -1,7 +1,6 @@
 """Whatever error a storage call ends with, a command succeeds or says one line, and the next one ends as it must."""
 
 import errno
-import sqlite3
 
 import pytest
 
@@ -77,26 +76,9 @@ def seen(looking, call, fault, whole):
 
 @pytest.mark.parametrize("number", ANSWERS, ids=errno.errorcode.get)
 def test_an_index_that_always_fails_does_not_stop_training(training, number):
-    fault = Fault("index", FAIL_ON, number, ANSWERS[number], only="index.sqlite")
+    fault = Fault("index", FAIL_ON, number, ANSWERS[number], only="index.tsv")
     contents = training.whole[0]
     outcome, *rest = training.met(0, fault, [training.contents()])
     assert struck(training)
     assert failure(outcome) is None
     assert rest == [contents]
-
-
-def test_a_locked_index_stops_nobody(training, zygote, finished_store):
-    """Another process holds the index for long: training goes on, and listing reads the folders."""
-    place = training.folder
-    zygote.run([["restore", str(finished_store), str(place)]])
-    expected = zygote.run(training.readers())
-    connection = sqlite3.connect(place / "index.sqlite", isolation_level=None)
-    connection.execute("BEGIN EXCLUSIVE")
-    try:
-        assert zygote.run(training.readers()) == expected
-        words = training.words()
-        words[words.index("--seeds") + 1] = "3"
-        (outcome,) = zygote.run([["main", *words]])
-        assert failure(outcome) is None
-    finally:
-        connection.close()

@@ -9,7 +9,7 @@ from tests.campaigns.faults import KILLS, NONE, own_part, spread
 from tests.campaigns.harm import flips, replacements
 from tests.campaigns.scenes import grouped
 
-SAMPLES = {"recombine.json": 1, "index.sqlite": 4, "encodings.nc": 4}
+SAMPLES = {"recombine.json": 1, "index.tsv": 4, "encodings.nc": 4}
 """Flips of some files in the short form; of each other file there are two."""
 
 
@@ -28,7 +28,7 @@ def damaged(request, zygote, finished_store, killed_store, tmp_path):
     """A store, and the files in it that are harmed; runs are alike, so the files of one will do."""
     if request.param == "finished":
         pristine, run = finished_store, min((finished_store / "runs").iterdir())
-        paths = [pristine / "recombine.json", pristine / "index.sqlite", *sorted(run.iterdir())]
+        paths = [pristine / "recombine.json", pristine / "index.tsv", *sorted(run.iterdir())]
     else:
         pristine, paths = killed_store, sorted((killed_store / "checkpoints").iterdir())
     return Damaged(zygote, pristine, tmp_path.resolve() / "store"), paths

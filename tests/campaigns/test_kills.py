@@ -46,6 +46,6 @@ def test_the_shim_sees_every_kind_of_call(training, reproduction):
     wanted = {"create", "open", "list", "read", "write", "sync", "rename", "unlink", "mkdir", "lock", "close"}
     assert wanted <= seen
     names = {call.path.rpartition("/")[2] for call in training.whole[2] if call.kind in ("write", "create")}
-    assert any(name.startswith("index.sqlite") for name in names)
+    assert any(name.startswith("index.tsv") for name in names)
     written = {call.path.rpartition(".")[2] for call in reproduction.whole[2] if call.kind == "rename"}
     assert {"nc", "json", "html"} <= written

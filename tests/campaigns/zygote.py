@@ -125,7 +125,7 @@ def weights(store):
     from recombine.store import Store
 
     def read():
-        runs = sorted(Store(store, create=False).runs(), key=lambda run: run.key)
+        runs = sorted(Store(store, create=False), key=lambda run: run.key)
         return [(run.key, run.weights(), run.arrays()) for run in runs]
 
     return _tried(read)
@@ -181,13 +181,9 @@ def _draw_empty_figures():
     """Let a page's figures be empty: to draw them takes most of its time, and is not what is tried here."""
     from matplotlib import pyplot
 
-    import recombine.reproduction.reporting as reporting
-    from recombine.reproduction.reporting import save_drawn
+    from recombine.reproduction.paper import Findings
 
-    def save_empty(spec, datasets, folder):
-        return save_drawn(pyplot.figure(figsize=(1, 1)), folder, spec.name)
-
-    reporting.save_figure = save_empty
+    Findings.draw = lambda findings, figure: pyplot.figure(figsize=(1, 1))
 
 
 def warm(folder):

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from recombine.cli.flags import parse_seeds, spec_flags
+from recombine.cli.train import parse_seeds, spec_flags
 from recombine.specs import Recipe
 from recombine.store import Store
 from recombine.tasks import BumpTask
@@ -83,7 +83,7 @@ def test_runs_commands(store_path, capsys, tmp_path):
     code, listed, _ = run("runs list", capsys)
     assert code == 0
     assert "2 finished runs" in listed
-    key = Store(store_path).runs()[0].key
+    key = next(iter(Store(store_path))).key
     assert key[:10] in listed
     code, shown, _ = run(f"runs show {key[:8]}", capsys)
     assert code == 0
@@ -96,7 +96,7 @@ def test_runs_commands(store_path, capsys, tmp_path):
     assert [row["seed"] for row in rows] == ["0", "1"]
     assert {"task.encoding.kind", "ood_over_blank", "key"} <= set(rows[0])
     run(f"runs export {tmp_path / 'copy'}", capsys)
-    assert len(Store(tmp_path / "copy").runs()) == 2
+    assert len(Store(tmp_path / "copy")) == 2
 
     path = store_path / "runs" / key / "weights.safetensors"
     content = bytearray(path.read_bytes())

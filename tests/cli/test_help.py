@@ -7,7 +7,7 @@ import re
 import pytest
 
 from recombine.cli import COMMANDS
-from recombine.cli.flags import PARTS as SPEC_PARTS
+from recombine.cli.train import PARTS as SPEC_PARTS
 from recombine.papers import DEFAULT
 from recombine.tasks import TASKS
 from recombine.training import DEVICES

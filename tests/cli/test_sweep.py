@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from recombine.cli.flags import specs_from
-from recombine.cli.grids import read_sweep
-from recombine.cli.train import TrainingFlags
+from recombine.cli.sweep import read_sweep
+from recombine.cli.train import TrainingFlags, specs_from
 from recombine.errors import InvalidValue, RunsFailed
 from recombine.store import Store
 from tests.command import captured

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from recombine.page.training import FAILED, FILLED, LIVE, LIVE_STRIPES, training_panel, training_settings
-from recombine.reproduction.report.parts import policy
+from recombine.reproduction.report import policy
 from recombine.training import Ensemble, evaluate, fit, scores
 from recombine.training.adamw import adamw_update
 from recombine.training.fit import Stepper

@@ -10,7 +10,7 @@ from matplotlib import pyplot
 
 from recombine.errors import InvalidValue
 from recombine.papers import DEFAULT, PAPERS
-from recombine.reproduction.findings import Findings
+from recombine.reproduction.paper import Findings
 from recombine.reproduction.reporting import write_report
 from recombine.reproduction.reproduce import reproduce
 

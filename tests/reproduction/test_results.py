@@ -11,7 +11,7 @@ import torch
 from recombine.errors import InvalidValue
 from recombine.manifest import manifest_text
 from recombine.papers import DEFAULT
-from recombine.reproduction.findings import Findings
+from recombine.reproduction.paper import Findings
 from recombine.reproduction.reproduce import reproduce
 from recombine.reproduction.results import SETTINGS, SOURCE, Results
 from tests.command import run

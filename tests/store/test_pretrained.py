@@ -235,7 +235,7 @@ class FakeHub:
         self.calls.append(("upload_folder", repo_id, revision, commit_message))
         shutil.copytree(folder_path, self.folder / repo_id)
 
-    def snapshot_download(self, repo_id, *, revision, token, allow_patterns, **_):
+    def snapshot_download(self, repo_id, *, revision, allow_patterns):
         from huggingface_hub.errors import LocalEntryNotFoundError
 
         self.calls.append(("snapshot_download", repo_id, revision, tuple(allow_patterns)))
@@ -248,8 +248,7 @@ class FakeHub:
 def hub(tmp_path, monkeypatch):
     library = pytest.importorskip("huggingface_hub")
     fake = FakeHub(tmp_path / "hub")
-    for name in ("HfApi", "snapshot_download"):
-        monkeypatch.setattr(library, name, getattr(fake, name))
+    monkeypatch.setattr(library, "HfApi", fake.HfApi)
     return fake
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from recombine.cli.grids import read_sweep
+from recombine.cli.sweep import read_sweep
 from recombine.data import open_images
 from recombine.errors import RecombineError
 from recombine.reproduction.explorer import kept_decoders
@@ -78,7 +78,7 @@ def index(folder, content):
     store = Store(folder / "store")
     if not len(store):
         saved(store)
-    (store.path / "index.sqlite").write_bytes(content)
+    (store.path / "index.tsv").write_bytes(content)
     assert len(store.table("seed == 0")) == 1
 
 

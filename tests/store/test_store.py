@@ -11,7 +11,6 @@ import pytest
 
 from recombine.errors import InvalidValue, StoreError
 from recombine.store import Run, Store, summarize
-from recombine.store.maintenance import leftovers
 from recombine.store.run import pack, unpack
 from recombine.sweep import train
 from tests.small import small_spec
@@ -48,7 +47,7 @@ def test_any_damage_is_found_and_not_served(store_path, name, damage):
     assert store.find(run.key) is None
     assert list(store.verify()) == []  # put aside
     assert len(list((store_path / "damaged").iterdir())) == 1
-    assert store.runs() == []
+    assert list(store) == []
 
 
 def test_every_single_flipped_bit_of_a_manifest_is_found(store_path):
@@ -130,11 +129,10 @@ def test_prefix_finds_one_run(store_path):
         saved(store, seed=seed)
     keys = sorted(store.keys())
     shared = next(a[0] for a, b in pairwise(keys) if a[0] == b[0])
-    assert store.resolve(keys[0]).key == keys[0]
     assert store[keys[0]].key == keys[0]
     for prefix in (shared, "x", ""):
         with pytest.raises(InvalidValue, match="run"):
-            store.resolve(prefix)
+            store[prefix]
 
 
 def test_leftovers_of_dead_processes_are_found(store_path):
@@ -143,11 +141,10 @@ def test_leftovers_of_dead_processes_are_found(store_path):
     (store_path / "tmp" / f"{'d' * 20}.123").mkdir()
     store.checkpoints.write(run.key, {"step": np.array(1)})
     (store_path / "checkpoints" / f".{'e' * 20}.123").write_bytes(b"half")
-    assert len(leftovers(store)) == 3
-    held = store.lock("d" * 20)
-    held.acquire()
-    assert len(leftovers(store)) == 2
-    held.release()
+    found = dict(store.leftovers("tmp", "checkpoints"))
+    assert sorted(found) == sorted([run.key, "d" * 20, "e" * 20])
+    with store.lock("d" * 20):
+        assert not store.delete_leftover("d" * 20, found["d" * 20])
 
 
 def test_adopting_copies_whole_runs(store_path, tmp_path):
@@ -187,9 +184,9 @@ def test_processes_may_mend_an_index_at_once(store_path, content):
     for number in range(3):
         saved(Store(store_path), seed=number)
     for _ in range(4):
-        (store_path / "index.sqlite").unlink(missing_ok=True)
+        (store_path / "index.tsv").unlink(missing_ok=True)
         if content is not None:
-            (store_path / "index.sqlite").write_bytes(content)
+            (store_path / "index.tsv").write_bytes(content)
         assert_many_may_open(store_path, 3)
 
 

@@ -32,7 +32,7 @@ def tree(folder):
     }
 
 
-@pytest.mark.parametrize("names", [("runs", "checkpoints", "tmp"), ("tmp",), (".DS_Store",), ("index.sqlite",)])
+@pytest.mark.parametrize("names", [("runs", "checkpoints", "tmp"), ("tmp",), (".DS_Store",), ("index.tsv",)])
 def test_a_folder_without_the_marker_is_refused_and_left_alone(tmp_path, names, capsys, monkeypatch):
     """A: a user's own `tmp` and `checkpoints` do not make a folder a store, and nothing in them is ever deleted."""
     for name in names:
@@ -92,7 +92,7 @@ def test_links_out_of_a_store_are_not_followed(tmp_path, store_path, folder, cap
     assert tree(home) == before
 
 
-@pytest.mark.parametrize("name", ["index.sqlite", "index.sqlite-wal", "recombine.json"])
+@pytest.mark.parametrize("name", ["index.tsv", "recombine.json"])
 def test_linked_files_are_not_followed(tmp_path, store_path, name, capsys):
     key = saved(Store(store_path)).key
     target = tmp_path / "precious"

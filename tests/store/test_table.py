@@ -25,9 +25,9 @@ def filled(store_path):
 
 def test_a_row_per_run_oldest_first(filled):
     found = filled.table()
-    assert list(found.index) == [run.key for run in filled.runs()]
+    assert list(found.index) == [run.key for run in filled]
     assert found["seed"].tolist() == list(range(6))
-    assert set(flattened(filled.runs()[0].spec_fields)) < set(found.columns)
+    assert set(flattened(next(iter(filled)).spec_fields)) < set(found.columns)
     assert found["finished"].is_monotonic_increasing
     assert Store(filled.path.parent / "empty").table().empty
 

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import traceback
-from typing import NoReturn
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, NoReturn
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 
 from recombine.cli.imports import FLAG as IMPORT
 from recombine.cli.imports import without_imports
-from recombine.console import ReaderLeft, console, prepare_streams, silence, write_error
+from recombine.console import ReaderLeft, console, prepare_streams, say, silence, write_error
 from recombine.errors import Interrupted, RecombineError, RunsFailed, from_pydantic
+from recombine.version import __version__
 
 WRONG, MISUSED, STOPPED, READER_LEFT = 1, 2, 130, 141
 """Exit codes: runs that failed; a mistake of the user's, or output that cannot be written; an interruption; a reader
 that left early."""
 TRACEBACK = "--traceback"
+LIBRARIES = ("torch", "numpy", "pydantic", "xarray", "safetensors", "triton", "distributed")
+PREFIX = "RECOMBINE_"
+"""How the names of this package's own environment variables begin; no others are shown."""
 EPILOGUE = (
     f"Every command takes {IMPORT} MODULE, a module of yours that registers parts (docs/extending.md), and "
     f"{TRACEBACK}, which shows where an error was raised."
@@ -79,17 +86,50 @@ COMMANDS = {
     "verify": ("verify", "Compare the files of results or a store with their manifest; exit with 1 if any differs."),
 }
 """Each command with the name of what runs it and its help."""
-MODULES = {"figure": "reproduce", "claims": "reproduce", "report": "reproduce"}
+MODULES = {**dict.fromkeys(("figure", "claims", "report"), "reproduce"), "explore": "diagnose", "verify": "runs"}
 """Where commands are, other than in a module of their own name."""
 
 app.register_install_completion_command(add_to_startup=False)
 for name, (attribute, text) in COMMANDS.items():
     app.command(f"recombine.cli.{MODULES.get(name, name)}:{attribute}", name=name, help=text)
-app.command(
-    "recombine.cli.version:version",
-    name="--version",
-    help="Print the version and exit; with --verbose, all that a bug report needs.",
-)
+
+
+@app.command(name="--version")
+def version(
+    *, verbose: Annotated[bool, Parameter(help="Versions, compiler, devices and folders, for bug reports.")] = False
+) -> None:
+    """Print the version and exit; with --verbose, all that a bug report needs."""
+    if not verbose:
+        say(__version__)
+        return
+    for name, value in _facts():
+        say(f"{name}: {value.replace(os.path.expanduser('~'), '~')}")
+
+
+def _facts() -> Iterator[tuple[str, str]]:
+    import platform
+    from importlib import metadata
+
+    import torch
+
+    from recombine import kernels
+    from recombine.files import cache_folder
+    from recombine.store.store import store_path
+    from recombine.training import device_name
+
+    yield "recombine", f"{__version__} ({Path(__file__).parents[1]})"
+    yield "python", f"{platform.python_version()} ({sys.executable})"
+    yield "platform", platform.platform()
+    yield "environment", ", ".join(f"{name}={value}" for name, value in os.environ.items() if name.startswith(PREFIX))
+    installed = {own.metadata["name"]: own.version for own in metadata.distributions()}
+    for name in LIBRARIES:
+        yield name, installed.get(name, "not installed")
+    devices = [torch.device("cpu"), *(torch.device("cuda", at) for at in range(torch.cuda.device_count()))]
+    yield "devices", ", ".join(device_name(device) for device in devices)
+    for device in dict.fromkeys(device.type for device in devices):
+        yield f"kernels on {device}", kernels.why_not(device) or kernels.BACKENDS[device]
+    yield "store", str(store_path(None).absolute())
+    yield "cache", str(cache_folder())
 
 
 def main(words: list[str] | None = None) -> NoReturn:

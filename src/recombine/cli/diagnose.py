@@ -1,25 +1,144 @@
-"""`recombine diagnose`: the measurements on a module of one's own."""
+"""`recombine diagnose` and `recombine explore`: modules of a user's or stored runs, measured, or live in a page."""
 
 from __future__ import annotations
 
-import io
-import os
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from recombine.cli.destinations import require_folder
-from recombine.cli.imports import users_code
-from recombine.cli.options import Whole
-from recombine.cli.subject import SubjectFlags
+from recombine.cli.imports import FLAG as IMPORT
+from recombine.cli.imports import module_from, users_code
+from recombine.cli.options import SomePath, StorePath, Whole, require_file
 from recombine.cli.tables import Column, Holds, write_table
 from recombine.console import console, paragraph, say
 from recombine.diagnosis.sampling import LIMIT
-from recombine.errors import InvalidValue
-from recombine.files import one_line_errors, write
+from recombine.encodings import ENCODINGS
+from recombine.errors import InvalidValue, listed, reason_of
+from recombine.files import as_numbers, read_array, read_given, require_folder, write
+from recombine.holdouts import HOLDOUTS
+from recombine.store import Run, Store
+from recombine.tasks import ArrayTask
+
+RUN = "run:"
+"""What a factory begins with that is a run of a store."""
+WITH_FIELDS = "with fields as NAME:FIELD=VALUE"
+FORMS = ("categorical", "angular", "turn")
+"""Fields of the array task that say what its factors are."""
+
+
+def _described(field: str) -> str:
+    return str(ArrayTask.model_fields[field].description).replace("`", "")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class SubjectFlags:
+    """The flags that both commands have."""
+
+    grid: Annotated[
+        str | None,
+        Parameter(help="Factors and their values: x=0:27,y=0:27, both ends included; x=0:1:5 has five values."),
+    ] = None
+    data: Annotated[
+        SomePath | None,
+        Parameter(
+            help="Instead of --grid, --targets and --background: a file or folder of images with their factors "
+            "(docs/data.md)."
+        ),
+    ] = None
+    categorical: Annotated[list[str] | None, Parameter(help=_described("categorical"), negative=())] = None
+    angular: Annotated[list[str] | None, Parameter(help=_described("angular"), negative=())] = None
+    turn: Annotated[float | None, Parameter(help=_described("turn"), show_default=False)] = None
+    weights: Annotated[Path | None, Parameter(help="A .safetensors file with the module's state.")] = None
+    encoding: Annotated[
+        str | None,
+        Parameter(help=f"Encoding of factor values: {listed(ENCODINGS)}; {WITH_FIELDS}. Default: raw factor values."),
+    ] = None
+    holdout: Annotated[
+        str | None,
+        Parameter(help=f"Combinations held out of training: {listed(HOLDOUTS)}; {WITH_FIELDS}."),
+    ] = None
+    targets: Annotated[
+        Path | None,
+        Parameter(help="A .npy array of the right outputs, a row per grid point, last factor fastest."),
+    ] = None
+    background: Annotated[float | None, Parameter(help="Grey value of an empty output. Default: 0.")] = None
+    store: StorePath = None
+
+    def subjects(self, factories: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
+        """The modules or runs that are named, and what `diagnose` and `explore` take beside them."""
+        stored = [factory.startswith(RUN) for factory in factories]
+        if all(stored):
+            self._refuse([own.name for own in fields(self) if own.name != "store"], "left out for stored runs")
+            return [stored_run(factory.removeprefix(RUN), self.store) for factory in factories], {}
+        if any(stored):
+            raise InvalidValue("factories", list(factories), f"all modules or all {RUN}KEY")
+        self._refuse(["store"], f"left out unless a factory is {RUN}KEY")
+        settings = self._settings()
+        modules = [module_from(factory) for factory in factories]
+        if self.weights is not None:
+            if len(modules) > 1:
+                raise InvalidValue("weights", str(self.weights), "left out for several modules")
+            load_weights(modules[0], self.weights)
+        return modules, settings
+
+    def _settings(self) -> dict[str, Any]:
+        if self.data is None:
+            self._refuse(FORMS, "left out without --data")
+            if self.grid is None:
+                raise InvalidValue("grid", None, "given, as x=0:27,y=0:27, unless there is --data or a stored run")
+            targets = None if self.targets is None else as_numbers(read_array(self.targets, "targets"), "targets")
+            settings = {"grid": self.grid, "encode": self.encoding, "holdout": self.holdout, "targets": targets}
+            return settings | ({"background": self.background} if self.background is not None else {})
+        self._refuse(("grid", "targets", "background"), "left out beside --data, which has its own")
+        given = {name: getattr(self, name) for name in (*FORMS, "encoding") if getattr(self, name) is not None}
+        task = ArrayTask(data=self.data, holdout=self.holdout or "none", allow_unseen=True, **given)
+        return {"data": task} | ({"encode": _raw} if self.encoding is None else {})
+
+    def _refuse(self, names: Sequence[str], allowed: str) -> None:
+        for name in names:
+            if getattr(self, name) is not None:
+                raise InvalidValue(name, str(getattr(self, name)), allowed)
+
+
+def _raw(values: Any) -> Any:
+    """Factor values as they are, where `ArrayTask` would encode them by its default."""
+    return values
+
+
+def stored_run(key: str, store: Path | None) -> Run:
+    """A finished run that decodes, whole and with all its parts known."""
+    run = Store(store, create=False)[key]
+    if problems := run.problems():
+        raise InvalidValue("factory", f"{RUN}{key}", f"a run whose files are whole ({problems[0]})")
+    try:
+        spec = run.spec
+    except InvalidValue as error:
+        allowed = f"{error.allowed}, or what a module registers that {IMPORT} names"
+        raise InvalidValue(error.field, error.value, allowed) from None
+    if spec.task.direction != "decode":
+        raise InvalidValue("factory", f"{RUN}{key}", "a run that decodes; give an encoder as package.module:name")
+    return run
+
+
+def load_weights(module: Any, weights: Path) -> None:
+    """Give a module the state of a .safetensors file."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    content = read_given(weights, "weights")
+    try:
+        module.load_state_dict(load(content))
+    except SafetensorError as error:
+        pickled = content.startswith((b"PK", b"\x80"))  # torch.save, now and before
+        hint = "safetensors.torch.save_file(module.state_dict(), FILE) writes one" if pickled else reason_of(error)
+        raise InvalidValue("weights", str(weights), f"a whole .safetensors file ({hint})") from error
+    except Exception as error:  # also what a module's own way of loading raises
+        raise InvalidValue("weights", str(weights), f"the state of this module ({reason_of(error)})") from error
 
 
 def diagnose(
@@ -116,22 +235,60 @@ def _print(result: Any) -> None:
 
 
 def _write(out: Path, result: Any, plane: tuple[str, str] | None, at: Mapping[str, float]) -> None:
-    from matplotlib import pyplot
-
     from recombine.diagnosis.drawing import plane_figure, profile_figure
+    from recombine.reproduction.reporting import save_figure
 
     drawn = {"stages": profile_figure(result)}
     if len(result["held_out"].dims) > 1:
         drawn["volume"] = plane_figure(result, plane=plane, at=at)  # refuses before anything is written
-    with one_line_errors(out, "out"):
-        out.mkdir(parents=True, exist_ok=True)
-        result.to_netcdf(out / ".diagnosis.nc", engine="h5netcdf")
-        os.replace(out / ".diagnosis.nc", out / "diagnosis.nc")
-    for name, figure in drawn.items():
-        for kind in ("png", "svg"):
-            buffer = io.BytesIO()
-            with warnings.catch_warnings():  # a box stands for a letter of a name that the font does not have
-                warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
-                figure.savefig(buffer, format=kind)
-            write(out / f"{name}.{kind}", buffer.getvalue(), "out")
-        pyplot.close(figure)
+    write(out / "diagnosis.nc", bytes(result.to_netcdf(engine="h5netcdf")), "out")
+    with warnings.catch_warnings():  # a box stands for a letter of a name that the font does not have
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+        for name, figure in drawn.items():
+            save_figure(figure, out, name)
+
+
+def explore(
+    *factories: str,
+    out: SomePath,
+    subject: SubjectFlags = SubjectFlags(),  # noqa: B008
+    image: str | None = None,
+    title: str | None = None,
+    training: bool = False,
+) -> None:
+    """Write a page on which decoders run live.
+
+    Parameters
+    ----------
+    factories
+        package.module:name or file.py:name of functions or classes that return modules (or of modules), or run:KEY for
+        finished runs of a store, whose specs say everything else. Several are compared side by side.
+    out
+        The HTML file to write.
+    image
+        Rows and columns of an output, as 28,28, or channels first, as 3,28,28, where its own shape does not say it.
+    title
+        Heading of the page.
+    training
+        Add a panel in which a small decoder is trained live, with stripes and without.
+    """
+    if not factories:
+        raise InvalidValue("factories", None, f"given, as package.module:name, file.py:name or {RUN}KEY")
+    require_file(out, "out")
+    decoders, settings = subject.subjects(factories)
+    from recombine.page import explore as engine
+
+    page = engine(decoders, **settings, image_shape=_image(image), title=title, training=training)
+    page.save(out)
+    for note in page.notes:
+        say(note)
+    say(f"written to {out} ({len(page.html) / 1e6:.1f} MB)")
+
+
+def _image(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InvalidValue("image", text, "rows and columns, as 28,28, or channels first, as 3,28,28") from None

@@ -1,7 +1,8 @@
-"""Options that several commands have, each described once, and other names of flags."""
+"""Options that several commands have, each described once; other names of flags; files that can be written."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,6 +10,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter, Token
 
 from recombine.errors import InvalidValue
+from recombine.files import one_line_errors
 
 SHORT = {"decoder.width": "width", "decoder.depth": "depth", "training.samples": "samples"}
 """Dotted flags that everybody uses, by a short name."""
@@ -35,29 +37,16 @@ StorePath = Annotated[
     SomePath | None,
     Parameter(name="--store", help="Directory of runs. Default: $RECOMBINE_STORE or ./runs.", show_default=False),
 ]
-SchedulerAddress = Annotated[
-    str | None,
-    Parameter(
-        name="--scheduler",
-        help="Train on the Dask cluster of the scheduler at this address (tcp://HOST:PORT); workers see the store at "
-        "the same path.",
-        show_default=False,
-    ),
-]
-SchedulerFile = Annotated[
-    SomePath | None,
-    Parameter(
-        name="--scheduler-file", help="The same, by the file that the scheduler wrote; read again when it is lost.",
-        show_default=False,
-    ),
-]  # fmt: skip
 ResultsPath = Annotated[SomePath, Parameter(name="--from", help="Folder written by reproduce.")]
 
 
-def chosen_scheduler(address: str | None, file: Path | None) -> str | Path | None:
-    """Where the scheduler is, if one was named."""
-    if address is not None and file is not None:
-        raise InvalidValue("scheduler_file", str(file), "left out together with --scheduler")
-    if address is not None and not address.partition("://")[2]:
-        raise InvalidValue("scheduler", address, "an address as tcp://HOST:PORT")
-    return address if file is None else file
+def require_file(path: Path, field: str) -> None:
+    """Refuse a file that cannot be written, or whose folder does not exist."""
+    if path.is_dir():
+        raise InvalidValue(field, str(path), "a file, not a directory")
+    with one_line_errors(path, field):
+        try:
+            with tempfile.TemporaryFile(dir=path.parent):
+                pass
+        except FileNotFoundError:
+            raise InvalidValue(field, str(path), "a file in an existing folder") from None

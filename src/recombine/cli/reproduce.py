@@ -4,36 +4,28 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 from rich.text import Text
 
-from recombine.cli.destinations import marked_document, require_folder
-from recombine.cli.options import (
-    ResultsPath,
-    SchedulerAddress,
-    SchedulerFile,
-    SomePath,
-    StorePath,
-    Whole,
-    chosen_scheduler,
-)
+from recombine.cli.options import ResultsPath, SomePath, Whole, require_file
 from recombine.cli.tables import Column, Holds, write_table
+from recombine.cli.train import ExecutorFlags
 from recombine.console import console, paragraph, say
 from recombine.errors import InvalidValue, listed
+from recombine.files import read_given, require_folder
 from recombine.files import write as write_file
 from recombine.papers import DEFAULT as PAPER
 from recombine.reproduction.claims import Judgement
-from recombine.reproduction.findings import Findings
+from recombine.reproduction.paper import Findings
 from recombine.reproduction.report import verdicts
 from recombine.reproduction.results import Results
 from recombine.store import store_path
 from recombine.store.names import MARKER
 from recombine.sweep.progress import TrainingBar
-from recombine.training import DEVICES
 
 COLORS = {
     "supported": "green", "partly supported": "yellow", "not supported": "red", "reversed": "red",
@@ -57,12 +49,7 @@ def reproduce(
     ] = "quick",
     seeds: Whole | None = None,
     changes: Annotated[list[str] | None, Parameter(name="--set", negative=())] = None,
-    device: Annotated[str, Parameter(help=f"{listed(DEVICES)}.")] = "auto",
-    members: Whole | None = None,
-    processes: Whole | None = None,
-    scheduler: SchedulerAddress = None,
-    scheduler_file: SchedulerFile = None,
-    store: StorePath = None,
+    training: ExecutorFlags = ExecutorFlags(),  # noqa: B008
     out: SomePath = Path("report"),
 ) -> None:
     """Re-run the paper's figures and claims; write a report. Completed runs are loaded from the store.
@@ -73,28 +60,24 @@ def reproduce(
         Seeds where a claim is judged; by default as many as the preset asks for.
     changes
         A field of the preset, as NAME=VALUE; may be given several times.
-    members
-        Maximum number of networks trained together on a GPU.
-    processes
-        Training processes of one thread each, on a CPU. Default: one per core.
     out
         Folder for datasets, figures and the page.
     """
     settings = PAPER.preset_named(preset).changed([*(changes or []), *([] if seeds is None else [f"seeds={seeds}"])])
     studies = PAPER.selected(what or ("all",))
+    processes, cluster = training.processes, training.cluster
     if processes is not None and processes < 1:
         raise InvalidValue("processes", processes, "at least 1")
-    cluster = chosen_scheduler(scheduler, scheduler_file)
     if cluster is not None and processes is not None:
         raise InvalidValue("processes", processes, "left out with a scheduler, whose workers are the processes")
-    if (out / MARKER).exists() or out.absolute() == store_path(store).absolute():
+    if (out / MARKER).exists() or out.absolute() == store_path(training.store).absolute():
         raise InvalidValue("out", str(out), "a folder for a report, not a directory of runs")
 
     from recombine.reproduction.reproduce import reproduce as run
 
     with TrainingBar() as bar:
         results = run(
-            studies, settings, store, out, device=device, members=members,
+            studies, settings, training.store, out, device=training.device or "auto", members=training.members,
             processes=processes or (len(os.sched_getaffinity(0)) if cluster is None else None), scheduler=cluster,
             watch=bar, say=bar.say, paper=PAPER,
         )  # fmt: skip
@@ -159,7 +142,7 @@ def report(
     findings = Findings(PAPER, Results.existing(folder))
     _require_present(findings, findings.outdated)
     captions = {f"caption_{name}": figure for name, figure in findings.figures.items()}
-    texts = {path: marked_document(path, [*BLOCKS, *captions]) for path in write or []}
+    texts = {path: _marked_document(path, [*BLOCKS, *captions]) for path in write or []}
     if store is not None:
         _collect(findings, store)
     blocks = {name: made(findings) for name, made in BLOCKS.items()} if texts else {}
@@ -175,6 +158,19 @@ def report(
         judged = {judgement.claim: judgement.verdict for judgement in findings.judgements}
         write_file(reference, f"{json.dumps(judged, indent=1)}\n".encode(), "reference")
     say(f"report: {page}")
+
+
+def _marked_document(path: Path, blocks: Iterable[str]) -> str:
+    """The text of a document that has marks for blocks, all of them among these."""
+    try:
+        text = read_given(path, "write").decode()
+    except UnicodeDecodeError:
+        raise InvalidValue("write", str(path), "a text file in UTF-8") from None
+    names, known = verdicts.marked_blocks(text), list(blocks)
+    if not names or any(name not in known for name in names):
+        raise InvalidValue("write", str(path), f"a file with marked blocks, named among {listed(known)}")
+    require_file(path, "write")
+    return text
 
 
 def _collect(findings: Findings, store: Path) -> None:
@@ -211,11 +207,11 @@ def figure(
     spec = PAPER.figure_named(name)
     findings = Findings(PAPER, Results.existing(source))
     _require_present(findings, [study for study in findings.outdated if study in spec.studies])
-    datasets = findings.datasets(spec)
+    caption = findings.caption(spec)
     folder = out if out is not None else findings.results.path / "figures"
     require_folder(folder, "out")
-    save_figure(spec, datasets, folder)
-    paragraph(findings.caption(spec))
+    save_figure(findings.draw(spec), folder, spec.name)
+    paragraph(caption)
     say(f"figure: {folder / spec.name}.png and .svg")
 
 
@@ -242,7 +238,7 @@ def claims(
 
 def _print_cases(judgement: Judgement) -> None:
     paragraph(f"{judgement.claim}: {judgement.text} ({judgement.where})")
-    tests = [(kind, test) for kind, tests in verdicts.evidence(judgement) for test in tests]
+    tests = verdicts.evidence(judgement)
     columns = [
         Column("", [kind for kind, _ in tests]),
         Column("case", [test.case for _, test in tests], Holds.NAMES),

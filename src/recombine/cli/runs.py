@@ -1,7 +1,8 @@
-"""`recombine runs`: the runs of a store. Nothing here imports torch."""
+"""`recombine runs` and `recombine verify`: the runs of a store, and whether files are whole. Nothing imports torch."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -10,16 +11,15 @@ from cyclopts import App, Parameter
 from rich.table import Table
 from rich.text import Text
 
-from recombine.cli.destinations import require_file
-from recombine.cli.listing import train_command
-from recombine.cli.options import SomePath, StorePath, Whole
-from recombine.cli.tables import HEADINGS, Column, Holds, score_text, write_table
+from recombine.cli.options import SomePath, StorePath, Whole, require_file
+from recombine.cli.tables import HEADINGS, Column, Holds, score_text, train_command, write_table
 from recombine.console import console, counted, paragraph, say, visible
 from recombine.errors import InvalidValue, StoreError, listed, shortened, typed
 from recombine.files import one_line_errors, write
 from recombine.keys import REVISION
+from recombine.manifest import LIST, Manifest
 from recombine.store import Run, Store, flattened
-from recombine.store.maintenance import delete_leftover, leftovers
+from recombine.store.names import MARKER, is_key
 
 if TYPE_CHECKING:
     import pandas
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 TWO_SIDED = 1.96
 """Standard errors to either side of a 95 % interval."""
 FOUND_WRONG, MISUSED = 1, 2
+"""Exit codes: something differs, something could not be read."""
 KEY_DIGITS, FEW = 10, 4
 """How much of a key is listed, and how many of the keys that have no row."""
 LONGEST_CELL = 40
@@ -61,12 +62,14 @@ def list_runs(
     everything
         List all of them.
     """
+    from recombine.store.table import selected
+
     if newest < 1:
         raise InvalidValue("newest", newest, "at least 1")
     opened = Store(store, create=False)
     table = opened.table()
     unreadable = table.attrs["unreadable"]
-    met = table if where is None else _selected(table, where)
+    met = table if where is None else selected(table, where)
     shown = met if everything else met.tail(newest)
     if len(shown):
         _write_listing(shown)
@@ -79,12 +82,6 @@ def list_runs(
     if unreadable:
         say(f"cannot be listed: {_some(unreadable)}; 'recombine verify {opened.path}' says why")
     return _code(opened, unreadable)
-
-
-def _selected(table: pandas.DataFrame, where: str) -> pandas.DataFrame:
-    from recombine.store.table import selected
-
-    return selected(table, where)
 
 
 def _code(store: Store, unlisted: Sequence[str]) -> int:
@@ -135,7 +132,7 @@ def show(run: str, /, *, store: StorePath = None) -> None:
     run
         Its key, or the first digits of it.
     """
-    stored = Store(store, create=False).resolve(run)
+    stored = Store(store, create=False)[run]
     if problems := stored.damage():
         raise InvalidValue("run", stored.key, f"a run whose files are whole ({problems[0]})")
     say(f"{stored.key} {stored.status} after {counted(stored.result['steps'], 'step')}")
@@ -193,15 +190,15 @@ def prune(
         Only print what would be deleted.
     """
     opened = Store(Store(store, create=False).path)  # folders that a copy has lost are made again
-    keys = {opened.resolve(run).key for run in runs}
+    keys = {opened[run].key for run in runs}
     if diverged:  # as the run says itself: the index is only a cache
         keys |= {key for key in opened.table("status == 'diverged'").index if opened.run(key).status == "diverged"}
-    paths = leftovers(opened)
+    leftovers = sorted(opened.leftovers("tmp", "checkpoints", "damaged"))
     checkpoints = opened.unfinished() if unfinished else []
     verb = "would delete" if dry_run else "deleted"
     counts = {"leftover": 0, "run": 0, "checkpoint of": 0}
-    for path in paths:
-        done = dry_run or delete_leftover(opened, path)
+    for key, path in leftovers:
+        done = not opened.is_busy(key) if dry_run else opened.delete_leftover(key, path)
         counts["leftover"] += done
         say(f"{verb if done else IN_USE} {path}")
     for key in [*sorted(keys), *checkpoints]:
@@ -243,13 +240,15 @@ def export(
         if to.exists() and to.samefile(opened.path):
             raise InvalidValue("to", str(to), "another directory than the store")
     table = opened.table(where)
-    keys = [opened.resolve(run).key for run in runs]
+    keys = [opened[run].key for run in runs]
     if unreadable := [key for key in table.attrs["unreadable"] if key in keys or not keys]:
         raise InvalidValue("run", unreadable[0], "a run that can be read")
     if keys:
         table = table.loc[table.index.isin(keys)]
     if is_table:
-        _write(to, table)
+        from recombine.store.table import PARQUET, parquet
+
+        write(to, parquet(table) if to.suffix == PARQUET else table.to_csv().encode(), "to")
     elif layout == "huggingface":
         if len(table) != 1:
             raise InvalidValue("runs", len(table), "one run, as a folder of the hub holds one model")
@@ -269,7 +268,56 @@ def _copy(runs: Sequence[Run], to: SomePath) -> None:
         other.adopt(run)
 
 
-def _write(to: SomePath, table: pandas.DataFrame) -> None:
-    from recombine.store.table import PARQUET, parquet
+def verify(folder: SomePath, /) -> int:
+    """Compare every file of a results folder or a store with its manifest; exit with 1 if any differs.
 
-    write(to, parquet(table) if to.suffix == PARQUET else table.to_csv().encode(), "to")
+    Parameters
+    ----------
+    folder
+        Folder written by reproduce, or directory of runs.
+    """
+    manifest = Manifest(folder)
+    names, is_store = manifest.names() if folder.is_dir() else [], (folder / MARKER).is_file()
+    if not (names or is_store):
+        raise InvalidValue("folder", str(folder), "a folder written by 'recombine reproduce', or a directory of runs")
+    codes = [_verify_results(manifest, names)] if names else []
+    if is_store:
+        codes.append(_verify_store(Store(folder, create=False)))
+    return FOUND_WRONG if FOUND_WRONG in codes else max(codes)
+
+
+def _verify_store(store: Store) -> int:
+    """Print what is wrong with each run and checkpoint, and go on."""
+    checked = 0
+    kinds: Counter[str] = Counter()
+    for name, problems in store.verify():
+        checked += is_key(name)
+        kinds.update({problem.kind for problem in problems})
+        for problem in problems:
+            say(f"{name} {problem}" if problem.kind != "stray" else f"{problem}")
+    again = "; damaged runs are trained again when they are next needed" if kinds["damage"] else ""
+    return _summed_up(checked, kinds["damage"], kinds["unreadable"], again)
+
+
+def _verify_results(manifest: Manifest, names: list[str]) -> int:
+    """Print what is wrong with each file, and go on."""
+    damaged = unreadable = 0
+    for name in names:
+        try:
+            problem = manifest.problem(name)
+            damaged += problem is not None
+        except StoreError as error:
+            problem = f"cannot be read: {error}"
+            unreadable += 1
+        if problem:
+            drawn = name.startswith("figures/") or name in ("claims.json", "index.html")
+            command = f"report {manifest.folder}" if drawn else "reproduce"
+            say(f"{name}: {problem}; 'recombine {command}' makes {'everything' if name == LIST else 'it'} again")
+    return _summed_up(len(names), damaged, unreadable)
+
+
+def _summed_up(checked: int, damaged: int, unreadable: int, note: str = "") -> int:
+    """Print how much was checked; the exit code."""
+    unread = f", {unreadable} could not be read" if unreadable else ""
+    say(f"{checked} checked, {damaged} damaged{unread}{note}")
+    return FOUND_WRONG if damaged else MISUSED if unreadable else 0

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recombine.arrays import as_numbers
 from recombine.encodings import ENCODINGS, Encoding
 from recombine.errors import InvalidValue
 from recombine.factors import FactorGrid
+from recombine.files import as_numbers
 from recombine.holdouts import HOLDOUTS, Holdout
 from recombine.metrics.sampling import points_at
 from recombine.metrics.stages import Encode

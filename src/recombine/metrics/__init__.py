@@ -3,7 +3,7 @@
 import types
 
 # Columns are in the order in which metrics are registered, which is that of these modules.
-from recombine.metrics import geometry, probes, ranks, tuning, theory_metrics  # noqa: F401  # isort: skip
+from recombine.metrics import geometry, probes, ranks, tuning, theory_metrics  # isort: skip
 from recombine.metrics.errors import contrast as contrast
 from recombine.metrics.errors import distance_inside as distance_inside
 from recombine.metrics.errors import extreme_pixel as extreme_pixel

@@ -27,7 +27,7 @@ from recombine.page.model import Blobs, page_model
 from recombine.page.subject import PageDecoder, page_decoders, parts_of
 from recombine.page.training import training_panel
 from recombine.reproduction.explorer import NONE, kept_decoders
-from recombine.reproduction.report.parts import Parts
+from recombine.reproduction.report import Parts
 from recombine.reproduction.results import Results
 from recombine.specs import RunSpec
 from recombine.store import Run

@@ -18,7 +18,7 @@ from recombine.decoders import CNN
 from recombine.encodings import Bump
 from recombine.metrics.errors import TOLERANCE
 from recombine.page.document import as_json, kernel, parts, script
-from recombine.reproduction.report.parts import Parts
+from recombine.reproduction.report import Parts
 from recombine.specs import Recipe, RunSpec
 from recombine.tasks import BumpTask
 

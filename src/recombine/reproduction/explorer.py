@@ -20,6 +20,7 @@ from recombine.reproduction.preset import Preset
 from recombine.reproduction.results import EXPLORER, Results
 from recombine.specs import RunSpec
 from recombine.store import Run, Store
+from recombine.store.run import pack, unpack
 
 if TYPE_CHECKING:
     from recombine.decoders import StagedDecoder
@@ -181,25 +182,21 @@ def _rounded(own: LabelledSpec, run: Run) -> KeptDecoder:
 
 def packed(decoders: Iterable[KeptDecoder]) -> bytes:
     """Decoders as safetensors, with what they are as JSON beside."""
-    from safetensors.numpy import save
-
     records: list[dict[str, Any]] = []
     tensors: dict[str, np.ndarray] = {}
     for number, own in enumerate(decoders):
         record = {"study": own.study, "key": own.key, "spec": parsed_json(own.spec.to_json())}
         records.append(record | {"labels": dict(own.labels), "scales": dict(own.scales)})
-        tensors |= {f"{number}/{name}": np.ascontiguousarray(array) for name, array in own.weights.items()}
-    return save(tensors, metadata={"decoders": json.dumps(records, sort_keys=True)})
+        tensors |= {f"{number}/{name}": array for name, array in own.weights.items()}
+    return pack(tensors, {"decoders": json.dumps(records, sort_keys=True)})
 
 
 def unpacked(content: bytes) -> list[KeptDecoder]:
     """The decoders that `packed` packed."""
-    from safetensors.numpy import load
-
     length = int.from_bytes(content[:8], "little")
     records = parsed_json(parsed_json(content[8 : 8 + length])["__metadata__"]["decoders"])
     weights: list[dict[str, np.ndarray]] = [{} for _ in records]
-    for path, array in load(content).items():
+    for path, array in unpack(content).items():
         number, _, name = path.partition("/")
         weights[int(number)][name] = array
     return [

@@ -46,16 +46,15 @@ def divided(figure: Figure | SubFigure, rows: int, columns: int, **shares: Any) 
     return figure.subfigures(rows, columns, **shares)
 
 
-def half_cell(values: np.ndarray) -> float:
-    """Half the distance between neighbouring values; half a unit for a single one."""
-    return float(values[1] - values[0]) / 2 if len(values) > 1 else 0.5
+def edges_of(values: np.ndarray) -> np.ndarray:
+    """Where cells around values begin and end: half-way between neighbours; half a unit from a single one."""
+    half = float(values[1] - values[0]) / 2 if len(values) > 1 else 0.5
+    return np.append(values - half, values[-1] + half)
 
 
 def outline(ax: Axes, region: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
     """Dashed border around the True cells of a region over the grid."""
-    half_x, half_y = half_cell(x), half_cell(y)
-    edges_x = np.append(x - half_x, x[-1] + half_x)
-    edges_y = np.append(y - half_y, y[-1] + half_y)
+    edges_x, edges_y = edges_of(x), edges_of(y)
     padded = np.pad(region.astype(int), 1)
     points: list[tuple[float, float]] = []
     for line, changes in enumerate(np.diff(padded, axis=0)[:, 1:-1] != 0):
@@ -89,8 +88,8 @@ def bare(ax: Axes) -> None:
 
 def extent_of(x: np.ndarray, y: np.ndarray) -> tuple[float, float, float, float]:
     """Where the grid's cells lie, first row at the top."""
-    half_x, half_y = half_cell(x), half_cell(y)
-    return float(x[0] - half_x), float(x[-1] + half_x), float(y[-1] + half_y), float(y[0] - half_y)
+    edges_x, edges_y = edges_of(x), edges_of(y)
+    return float(edges_x[0]), float(edges_x[-1]), float(edges_y[-1]), float(edges_y[0])
 
 
 def drawn_image(

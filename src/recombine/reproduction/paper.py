@@ -1,22 +1,26 @@
-"""A paper as one record: its presets, studies, claims and figures. The one thing that the machinery is handed."""
+"""A paper as one record, the one thing that the machinery is handed; and what a folder of results says about it."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module, resources
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recombine.errors import InvalidValue, listed
-from recombine.reproduction.claims import Claim
+from recombine.reproduction.claims import Claim, Judgement, judge
 from recombine.reproduction.explorer import DecoderChoice
 from recombine.reproduction.figures import FigureSpec, Section, full_name
 from recombine.reproduction.preset import Preset, assembled
+from recombine.reproduction.results import EDITION, Results
 from recombine.reproduction.study import Study
+
+if TYPE_CHECKING:
+    import xarray
 
 REFERENCE = "reference.json"
 """File of a paper's package with the verdicts of its reference results (`recombine report --reference`)."""
@@ -73,8 +77,7 @@ class Paper:
     @cached_property
     def presets(self) -> dict[str, Preset]:
         """Every preset by name, the paper's own settings last."""
-        default = self.preset.default()
-        return {**{name: self.preset.variant(name) for name in self.preset.variant_names()}, default.name: default}
+        return self.preset.presets()
 
     @cached_property
     def reference(self) -> dict[str, str]:
@@ -143,3 +146,105 @@ def _by_name(kind: str, records: Sequence[Any]) -> dict[str, Any]:
         twice = next(name for name in named if [record.name for record in records].count(name) > 1)
         raise InvalidValue(kind, twice, "a name that is not taken yet")
     return named
+
+
+class Findings:
+    """A paper's claims and figures on the Datasets of one folder.
+
+    Parameters
+    ----------
+    paper
+        Whose studies the Datasets are of.
+    results
+        The folder.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> import recombine as rc
+    >>> with TemporaryDirectory() as folder:
+    ...     findings = rc.Findings(rc.PAPER, rc.Results(folder))
+    ...     findings.studies, list(findings.figures)
+    ([], [])
+    """
+
+    def __init__(self, paper: Paper, results: Results) -> None:
+        self.paper, self.results = paper, results
+
+    @cached_property
+    def studies(self) -> list[str]:
+        """Studies with a Dataset of the present edition of their measurement, in the report's order."""
+        return [name for name in self._present if name not in self.outdated]
+
+    @cached_property
+    def outdated(self) -> list[str]:
+        """Studies whose Dataset was measured by another edition of their code: neither judged nor drawn."""
+        versions = {name: self.results.dataset(name).attrs.get(EDITION, 1) for name in self._present}
+        return [name for name, version in versions.items() if version != self.paper.studies[name].version]
+
+    @cached_property
+    def _present(self) -> list[str]:
+        present = set(self.results.studies)
+        return [name for name in self.paper.studies if name in present]
+
+    @cached_property
+    def judgements(self) -> list[Judgement]:
+        """The verdicts that the Datasets give, in the order of the claims."""
+        data = {name: self.results.dataset(name) for name in self.studies}
+        judgements = judge(self.paper.claims.values(), data, self.results.registered, self.paper.versions)
+        return [replace(own, reference=self.paper.reference.get(own.claim, "")) for own in judgements]
+
+    @cached_property
+    def figures(self) -> dict[str, FigureSpec]:
+        """The figures for which all Datasets are here."""
+        return {
+            name: spec
+            for name, spec in self.paper.figures.items()
+            if all(study in self.studies for study in spec.studies)
+        }
+
+    def caption(self, figure: FigureSpec | str) -> str:
+        """A figure's caption, with numbers from the data.
+
+        Parameters
+        ----------
+        figure
+            One that can be drawn, or its name or number (`fig6`, `6`).
+
+        Returns
+        -------
+        str
+            Without the figure's name.
+        """
+        spec, datasets = self._figure(figure)
+        return spec.caption(*datasets)
+
+    def draw(self, figure: FigureSpec | str) -> Any:
+        """A figure, drawn from the Datasets; nothing is trained.
+
+        Parameters
+        ----------
+        figure
+            One that can be drawn, or its name or number (`fig6`, `6`).
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            One of pyplot's, which a notebook shows by itself.
+        """
+        spec, datasets = self._figure(figure)
+        return spec.draw(*datasets)
+
+    def _figure(self, figure: FigureSpec | str) -> tuple[FigureSpec, list[xarray.Dataset]]:
+        """A figure with the Datasets that it is drawn from."""
+        spec = self.paper.figure_named(figure) if isinstance(figure, str) else figure
+        if missing := [study for study in spec.studies if study not in self.studies]:
+            raise InvalidValue(
+                "figure", spec.name, f"one of {listed(self.figures)} (results of {listed(missing)} are missing)"
+            )
+        return spec, [self.results.dataset(study) for study in spec.studies]
+
+    @property
+    def preset(self) -> dict[str, Any]:
+        """The preset of the folder."""
+        return dict(self.results.provenance.get("preset") or {})

@@ -48,25 +48,14 @@ class Preset(Frozen):
     """By the name of another preset, its values of the fields that this class adds; the rest are defaults."""
 
     @classmethod
-    def default(cls) -> Self:
-        """The preset with every field at its default: the paper's own settings."""
-        return cls(**{name: field.default for name, field in cls.model_fields.items()})
-
-    @classmethod
-    def variant(cls, name: str) -> Self:
-        """The preset of that name: the values that this class and those it is made of declare for it."""
-        values = {key: value for part in cls._declared() for key, value in part.get(name, {}).items()}
-        return cls(**{"name": name, **values})
-
-    @classmethod
-    def variant_names(cls) -> list[str]:
-        """Names of the presets for which values are declared, other than the defaults."""
-        return list(dict.fromkeys(name for part in cls._declared() for name in part))
-
-    @classmethod
-    def _declared(cls) -> list[Mapping[str, Any]]:
-        """The variants that each class which a preset is made of declares itself, the most general first."""
-        return [vars(part)["variants"] for part in reversed(cls.__mro__) if "variants" in vars(part)]
+    def presets(cls) -> dict[str, Self]:
+        """Every preset by name: those that this class and the classes it is made of declare, then the defaults."""
+        values: dict[str, dict[str, Any]] = {}
+        for part in reversed(cls.__mro__):  # the most general first
+            for name, fields in vars(part).get("variants", {}).items():
+                values.setdefault(name, {"name": name}).update(fields)
+        default = cls(**{name: field.default for name, field in cls.model_fields.items()})
+        return {**{name: cls(**own) for name, own in values.items()}, default.name: default}
 
     def recipe(self, **fields: Any) -> Recipe:
         """A recipe, in this preset's precision unless another is given."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -20,14 +20,10 @@ from matplotlib.figure import Figure
 
 from recombine.manifest import remove_temporaries, write_into
 from recombine.reproduction.claims import Judgement
-from recombine.reproduction.figures import FigureSpec, Section
-from recombine.reproduction.findings import Findings
+from recombine.reproduction.figures import Section
 from recombine.reproduction.panels import styled
-from recombine.reproduction.report import verdicts
-from recombine.reproduction.report.parts import Parts, policy
-
-if TYPE_CHECKING:
-    import xarray
+from recombine.reproduction.paper import Findings
+from recombine.reproduction.report import Parts, policy, verdicts
 
 PAGE, CLAIMS_FILE, FIGURES, DATA = "index.html", "claims.json", "figures", "data"
 KINDS = ("png", "svg")
@@ -83,7 +79,7 @@ def write_report(
     remove_temporaries(out)
     figures = []
     for spec in findings.figures.values():
-        kind, image = _smallest(save_figure(spec, findings.datasets(spec), out / FIGURES))
+        kind, image = _smallest(save_figure(findings.draw(spec), out / FIGURES, spec.name))
         say(f"drew {spec.name}")
         text = base64.b64encode(image).decode()
         figures.append(DrawnFigure(spec.name, spec.title, findings.caption(spec), kind, text, spec.studies))
@@ -99,12 +95,7 @@ def write_report(
     return out / PAGE
 
 
-def save_figure(spec: FigureSpec, datasets: list[xarray.Dataset], folder: Path) -> dict[str, bytes]:
-    """Draw a figure, write it in every kind, and return the files' contents."""
-    return save_drawn(spec.draw(*datasets), folder, spec.name)
-
-
-def save_drawn(figure: Figure, folder: Path, name: str) -> dict[str, bytes]:
+def save_figure(figure: Figure, folder: Path, name: str) -> dict[str, bytes]:
     """Write a figure in every kind, close it, and return the files' contents."""
     figure.draw_without_rendering()
     figure.set_layout_engine(None)  # laid out and measured once, not again for every kind of file

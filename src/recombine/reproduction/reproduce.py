@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ from typing import Any
 import torch
 
 from recombine.errors import InvalidValue, StoreError, listed
-from recombine.manifest import LIST
+from recombine.files import require_folder
+from recombine.manifest import LIST, remove_temporaries
 from recombine.reproduction.explorer import collect
 from recombine.reproduction.paper import Paper
 from recombine.reproduction.preset import Preset
@@ -27,11 +28,10 @@ from recombine.reproduction.study import Study
 from recombine.store import Run, Store
 from recombine.store.run import ARRAYS, WEIGHTS
 from recombine.sweep import train
-from recombine.sweep.progress import Watch
-from recombine.sweep.provenance import git_commit, provenance
+from recombine.sweep.group import git_commit, provenance
+from recombine.sweep.progress import Say, Watch
 from recombine.training.devices import arithmetic, resolve_device
 
-Say = Callable[[str], None]
 FINGERPRINT_LENGTH = 20
 """Hexadecimal digits."""
 
@@ -102,7 +102,8 @@ def reproduce(
     resolved = resolve_device(device if scheduler is None or device == "cpu" else "auto")
     results = Results(out)
     replaced = _replaced(results, studies, preset)
-    results.make_folder()
+    require_folder(results.path, "out")  # better refused now than after an hour of training
+    remove_temporaries(results.path)
     _forget_damaged(results, studies, say)
     all_replaced = bool(replaced) and set(replaced) == set(results.studies)
     spent = 0.0 if all_replaced else float(results.noted.get("wall_seconds", 0.0))

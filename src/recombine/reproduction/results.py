@@ -12,15 +12,14 @@ import io
 import json
 import math
 import os
-import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recombine.errors import InvalidValue, listed
 from recombine.files import one_line_errors, parsed_json
-from recombine.manifest import LIST, Differs, Manifest, remove_temporaries
+from recombine.manifest import LIST, Differs, Manifest
 from recombine.reproduction.criteria import record_digest
 from recombine.store import Run
 
@@ -54,8 +53,6 @@ HIDDEN = {
 """Attributes that belong to the format."""
 DIMENSION_ALONE = b"This is a netCDF dimension but not a netCDF variable"
 """How the name begins of what is there only because a dimension needs it."""
-Noted = dict[str, dict[str, Any]]
-"""By the key of a run, what is noted of it."""
 
 
 class Results:
@@ -91,14 +88,6 @@ class Results:
         if not results.studies:
             raise InvalidValue("from", str(path), "a folder written by 'recombine reproduce'")
         return results
-
-    def make_folder(self) -> None:
-        """Make the folder and try to write there: better refused now than after an hour of training."""
-        with one_line_errors(self.path, "out"):
-            self.path.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=self.path):
-                pass
-        remove_temporaries(self.path)
 
     @property
     def studies(self) -> list[str]:
@@ -196,13 +185,14 @@ class Results:
         """Names of the fields of its preset that a study's Dataset depends on."""
         return list(parsed_json(self.dataset(study).attrs.get(READS, "[]")) or self.settings(study))
 
-    def _attributes(self) -> dict[str, dict[str, Any]]:
-        """Attributes of the Datasets that can be read."""
-        attributes = {}
+    @property
+    def _readable(self) -> dict[str, xarray.Dataset]:
+        """The Datasets that can be read, by study."""
+        datasets = {}
         for study in self.studies:
             with suppress(InvalidValue):
-                attributes[study] = dict(self.dataset(study).attrs)
-        return attributes
+                datasets[study] = self.dataset(study)
+        return datasets
 
     def remove(self, studies: Iterable[str]) -> None:
         """Take Datasets out of the folder, and what is noted of the runs that only they rest on."""
@@ -211,18 +201,24 @@ class Results:
         self.digests.replace({_file(study): None for study in removed})
         for study in removed:
             self._loaded.pop(study, None)
-        self._note_runs(lambda known: known)
+        self.note_runs()
 
     @property
     def provenance(self) -> dict[str, Any]:
         """Preset, runs and times, versions, device and commit, of the Datasets that are here."""
-        facts, attributes = self.noted, list(self._attributes().values())
-        if preset := _common_preset(attributes):
+        facts, datasets = self.noted, self._readable
+        preset: dict[str, Any] = {}
+        for study in datasets:  # where presets differ, each field as the Datasets have it that read it
+            fields = self.settings(study)
+            read = {name: fields[name] for name in self.settings_read(study) if name in fields}
+            preset = {**fields, **preset, **read}
+        if preset:
             facts["preset"] = preset
         if runs := self._runs():
             facts["runs"] = len(runs)
             facts["diverged"] = sum(run["status"] != "done" for run in runs.values())
             facts["training_seconds"] = round(math.fsum(run["seconds"] for run in runs.values()), 1)
+        attributes = [own.attrs for own in datasets.values()]
         if attributes:
             seconds = (float(own.get("measuring_seconds", 0)) for own in attributes)
             facts["measuring_seconds"] = round(math.fsum(seconds), 1)
@@ -235,17 +231,18 @@ class Results:
         """By study, its networks and the seconds of training and measuring; studies share those of a common network."""
         runs = self._runs().values()
         costs = {}
-        for study, attributes in self._attributes().items():
+        for study, dataset in self._readable.items():
             own = [run for run in runs if study in run["studies"]]
             training = math.fsum(run["seconds"] / len(run["studies"]) for run in own)
-            measuring = float(attributes.get("measuring_seconds", 0))
+            measuring = float(dataset.attrs.get("measuring_seconds", 0))
             costs[study] = {"networks": len(own), "training": training, "measuring": measuring}
         return costs
 
-    def note_runs(self, study: str, runs: Sequence[Run]) -> None:
+    def note_runs(self, study: str = "", runs: Sequence[Run] = ()) -> None:
         """Note the runs behind a study's Dataset, and forget those that no Dataset rests on any more."""
 
-        def noted(known: Noted) -> Noted:
+        def changed() -> dict[str, bytes]:  # while no other command writes
+            known, here = self._runs(), set(self.studies)
             for entry in known.values():
                 entry["studies"] = [name for name in entry["studies"] if name != study]
             for run in runs:
@@ -254,16 +251,7 @@ class Results:
                 seconds = float(taken["seconds"]) / max(1, int(taken["members_together"]))
                 entry |= {"seconds": round(seconds, 2), "status": run.status}
                 entry["studies"] = sorted({*entry["studies"], study})
-            return known
-
-        self._note_runs(noted)
-
-    def _note_runs(self, change: Callable[[Noted], Noted]) -> None:
-        """Change what is noted of runs while no other command does; those that no Dataset rests on are forgotten."""
-
-        def changed() -> dict[str, bytes]:
-            here = set(self.studies)
-            kept = {key: own for key, own in change(self._runs()).items() if here & set(own["studies"])}
+            kept = {key: own for key, own in known.items() if here & set(own["studies"])}
             lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(kept[key])}" for key in sorted(kept))
             return {RUNS: f"{{\n{lines}\n}}\n".encode()}
 
@@ -278,7 +266,7 @@ class Results:
         """What was last written down of the folder."""
         return dict(parsed_json(self._read(PROVENANCE) or b"{}"))
 
-    def _runs(self) -> Noted:
+    def _runs(self) -> dict[str, dict[str, Any]]:
         """Noted runs by key: seconds, status and the studies they are for; the first edition noted seconds alone."""
         return {key: own for key, own in parsed_json(self._read(RUNS) or b"{}").items() if isinstance(own, dict)}
 
@@ -286,16 +274,6 @@ class Results:
 def _file(study: str) -> str:
     """A study's Dataset, from the folder on."""
     return f"{DATA}/{study}{SUFFIX}"
-
-
-def _common_preset(attributes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The preset of a folder: where its Datasets' presets differ, each field as the Datasets have it that read it."""
-    preset: dict[str, Any] = {}
-    for own in attributes:
-        fields = parsed_json(own.get(SETTINGS, "{}"))
-        read = parsed_json(own.get(READS, "[]")) or list(fields)
-        preset = {**fields, **preset, **{name: fields[name] for name in read if name in fields}}
-    return preset
 
 
 def _is_dataset(name: str) -> bool:

@@ -44,7 +44,7 @@ class Arm:
     """How many seeds, where that is a setting of its own."""
 
 
-class Trials(Generic[P]):
+class Trials(Mapping[Labels, Sequence[Run]], Generic[P]):
     """The finished runs of a study, by arm and seed."""
 
     def __init__(self, preset: P, device: torch.device, runs: Mapping[Labels, Sequence[Run]]) -> None:
@@ -56,12 +56,8 @@ class Trials(Generic[P]):
     def __iter__(self) -> Iterator[Labels]:
         return iter(self._runs)
 
-    def __contains__(self, labels: object) -> bool:
-        return (labels if isinstance(labels, tuple) else (labels,)) in self._runs
-
-    def items(self) -> Iterable[tuple[Labels, Sequence[Run]]]:
-        """Arms and their runs."""
-        return self._runs.items()
+    def __len__(self) -> int:
+        return len(self._runs)
 
     @property
     def first(self) -> Run:

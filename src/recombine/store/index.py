@@ -1,36 +1,29 @@
-"""The index: one SQLite table with a row per finished run, so that a listing need not open every folder.
+"""The index: a text file with a line per finished run, so that a listing need not open every folder.
 
 It is a cache of the run folders and nothing more. Each listing compares it with the names and time stamps of the
-folders and reads only those that it does not have. Whenever it is in doubt (another schema, a checksum that fails, any
-error of SQLite's, files beside it) it is deleted and made again; where it cannot be written, the folders are read.
-
-`journal_mode=MEMORY` keeps it a single file: a process that is killed while writing may spoil it, which the checksums
-find. Training adds to it only if nobody else is writing it at that moment: the next listing adds what is missing.
+folders and reads only those that it does not have. Training appends a line. Every line has a checksum: where one is not
+as it was written, or its run is gone, the file is written again. Where it cannot be, the folders are read.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import sqlite3
-import stat
+import sys
 import zlib
-from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from recombine.errors import StoreError
-from recombine.files import one_line_errors
-from recombine.store.names import INDEX, INDEX_FILES, is_key
+from recombine.files import one_line_errors, read, write
+from recombine.store.names import INDEX, is_key
 from recombine.store.run import SCORES, Run, flattened
 
-BUSY_SECONDS = 5.0
-"""How long to wait for another process that is writing the index."""
 TOGETHER = 1000
-"""Runs that are read from their folders, and written to the index, at a time."""
+"""Runs that are read from their folders, and added to the index, at a time."""
 COLUMNS = ("status", "seed", "finished", *SCORES)
-SCHEMA = "CREATE TABLE runs (key TEXT PRIMARY KEY, stamp TEXT, own TEXT, settings TEXT, checksum INTEGER)"
 
 
 class Row(NamedTuple):
@@ -45,34 +38,27 @@ class Row(NamedTuple):
     settings: str
     """The other fields of the spec by their dotted names, as JSON: runs that differ only in their seed share them."""
 
-    def checksum(self, settings: int | None = None) -> int:
-        """SQLite does not notice a changed byte in a value; that of the settings may be known already."""
-        start = _checksum(self.settings) if settings is None else settings
-        return _checksum(f"{self.key}\0{self.stamp}\0{self.own}", start)
-
 
 def rows_of(store: Path) -> tuple[list[Row], list[str]]:
     """A row per finished run, from the index, which is brought up to date; and keys of runs that cannot be read."""
-    stamps = _stamps(store)
-    known = _read(store)
-    rows = {key: row for key, row in known.items() if stamps.get(key) == row.stamp}
-    gone = known.keys() - rows.keys()
+    stamps, known = _stamps(store), _read(store)
+    rows = {row.key: row for row in known if row is not None and stamps.get(row.key) == row.stamp}
+    if len(rows) < len(known):
+        with suppress(StoreError):
+            write(store / INDEX, _lines(rows.values()))
     missing = sorted(stamps.keys() - rows.keys())
     for start in range(0, len(missing), TOGETHER):
         runs = [Run(key, store / "runs" / key) for key in missing[start : start + TOGETHER]]
         new = [row for run in runs if (row := _row(run))]
-        _write(store, new, gone)
-        gone = set()
+        _append(store, new)
         rows |= {row.key: row for row in new}
-    if gone:
-        _write(store, [], gone)
     return [rows[key] for key in sorted(rows)], [key for key in missing if key not in rows]
 
 
 def add(store: Path, run: Run) -> None:
-    """Add a run that was just saved, unless that would take time."""
+    """Add a run that was just saved."""
     if row := _row(run):
-        _write(store, [row], [], wait=False)
+        _append(store, [row])
 
 
 def _stamps(store: Path) -> dict[str, str]:
@@ -101,71 +87,35 @@ def _row(run: Run) -> Row | None:
         return None
 
 
-def _checksum(text: str, start: int = 0) -> int:
-    return zlib.crc32(str(text).encode(errors="replace"), start)
+def _lines(rows: Iterable[Row]) -> bytes:
+    texts = ["\t".join(row).encode() for row in rows]
+    return b"".join(b"%08x\t%s\n" % (zlib.crc32(text), text) for text in texts)
 
 
-def _read(store: Path) -> dict[str, Row]:
-    """Rows by key; none where the index cannot be used."""
-    rows, shared = {}, dict[str, tuple[str, int]]()
+def _append(store: Path, rows: Iterable[Row]) -> None:
+    """Add rows, if that can be done; on a line of their own, as a killed process may have left half of one."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    with suppress(OSError), os.fdopen(os.open(store / INDEX, flags, 0o666), "ab") as file:
+        file.write(b"\n" + _lines(rows))
+
+
+def _read(store: Path) -> list[Row | None]:
+    """The rows of the index; none for a line, or a file, that is not as it was written."""
     try:
-        with _connected(store, "ro") as connection:
-            for key, stamp, own, text, checksum in connection.execute("SELECT * FROM runs"):
-                if (known := shared.get(text)) is None:
-                    known = shared[text] = text, _checksum(text)
-                settings, start = known  # one object for all runs that share them
-                row = rows[key] = Row(key, stamp, own, settings)
-                if row.checksum(start) != checksum:
-                    raise sqlite3.DatabaseError("a row that changed")
-        return rows
-    except (sqlite3.Error, ValueError, OverflowError):
-        with suppress(OSError):
-            _delete(store)
+        content = read(store / INDEX)
+    except FileNotFoundError:
+        return []
     except OSError:
-        pass
-    return {}
+        return [None]
+    return [_parsed(line) for line in content.split(b"\n") if line]
 
 
-def _write(store: Path, rows: Iterable[Row], gone: Iterable[str], wait: bool = True) -> None:
-    """Add or replace rows, and remove those of runs that are gone, if that can be done."""
-    with suppress(sqlite3.Error, OSError), _connected(store, "rwc", wait) as connection:
-        connection.executemany("DELETE FROM runs WHERE key = ?", [(key,) for key in gone])
-        values = [(*row, row.checksum()) for row in rows]
-        connection.executemany("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?)", values)
-
-
-@contextmanager
-def _connected(store: Path, mode: str, wait: bool = True) -> Iterator[sqlite3.Connection]:
-    """A connection in a transaction to an index of this schema; a writer makes the table in an empty file."""
-    path = store / INDEX
-    if any(os.path.lexists(store / name) for name in INDEX_FILES[1:]) or not _is_regular(path):
-        _delete(store)  # what lies beside it would be played into it; a link would lead out of the store
-    if mode == "ro" and not path.exists():
-        raise FileNotFoundError(path)
-    timeout = BUSY_SECONDS if wait else 0.0
-    address = f"{path.absolute().as_uri()}?mode={mode}"
-    with closing(sqlite3.connect(address, uri=True, timeout=timeout, isolation_level=None)) as connection:
-        if mode != "ro":
-            connection.execute("PRAGMA journal_mode=MEMORY")
-            connection.execute("PRAGMA synchronous=OFF")
-        connection.execute("BEGIN" if mode == "ro" else "BEGIN IMMEDIATE")
-        schema = [text for (text,) in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")]
-        if not schema and mode != "ro":
-            connection.execute(SCHEMA)
-        elif schema != [SCHEMA]:
-            raise sqlite3.DatabaseError("another schema")
-        yield connection
-        connection.execute("COMMIT")
-
-
-def _is_regular(path: Path) -> bool:
-    """Whether there is a regular file at a path, or nothing."""
-    with suppress(FileNotFoundError):
-        return stat.S_ISREG(os.lstat(path).st_mode)
-    return True
-
-
-def _delete(store: Path) -> None:
-    """Delete the index and what lies beside it; a folder in its place stays, and there is no index then."""
-    for name in INDEX_FILES:
-        (store / name).unlink(missing_ok=True)
+def _parsed(line: bytes) -> Row | None:
+    checksum, _, text = line.partition(b"\t")
+    if checksum != b"%08x" % zlib.crc32(text):
+        return None
+    try:
+        key, stamp, own, settings = text.decode().split("\t")
+    except ValueError:
+        return None
+    return Row(key, stamp, own, sys.intern(settings))  # one object for all runs that share them

@@ -19,13 +19,14 @@ from recombine.keys import DIGEST_LENGTH
 
 MARKER = "recombine.json"
 FORMAT = 1
-INDEX = "index.sqlite"
-INDEX_FILES = tuple(f"{INDEX}{suffix}" for suffix in ("", "-wal", "-shm", "-journal"))
-"""The index, and what SQLite may put beside it."""
+INDEX = "index.tsv"
+INDEX_FILES = (INDEX, *(f"index.sqlite{suffix}" for suffix in ("", "-wal", "-shm", "-journal")))
+"""The index, and what earlier versions had in its place."""
 FOLDERS = ("runs", "checkpoints", "locks", "damaged", "tmp")
 
 _KEY = rf"[0-9a-f]{{{DIGEST_LENGTH}}}"
-_LEFT = {
+_MADE = {
+    "runs": re.compile(rf"(?P<key>{_KEY})"),
     "tmp": re.compile(rf"(?P<key>{_KEY})\.(gone\.)?\d+"),
     "damaged": re.compile(rf"(?P<key>{_KEY})\.\d+"),
     "checkpoints": re.compile(rf"(?P<dot>\.)?(?P<key>{_KEY})(?(dot)\.\d+(-[0-9a-f]+)?)"),
@@ -41,14 +42,14 @@ def is_key(name: str) -> bool:
 
 def key_of(folder: str, name: str) -> str | None:
     """The run that an entry of a folder was made for; none for a name that this package does not make."""
-    match = _LEFT[folder].fullmatch(name)
+    match = _MADE[folder].fullmatch(name)
     return match["key"] if match else None
 
 
-def is_marker(name: str) -> bool:
-    """Whether a name is the marker's, or that of one being written."""
+def final_name(name: str) -> str:
+    """A file's name, also of one that is being written."""
     match = TEMPORARY.fullmatch(name)
-    return name == MARKER or (match is not None and match["name"] == MARKER)
+    return name if match is None else match["name"]
 
 
 def unusable(path: Path, required: str) -> StoreError:
@@ -84,7 +85,7 @@ def open_folder(path: Path, create: bool) -> None:
 def _mark(path: Path) -> None:
     """Mark a new or empty directory as a store, before anything else is put there."""
     path.mkdir(parents=True, exist_ok=True)
-    foreign = [name for name in sorted(os.listdir(path)) if not is_marker(name)]
+    foreign = [name for name in sorted(os.listdir(path)) if final_name(name) != MARKER]
     if foreign and not (path / MARKER).exists():  # else another process was first
         raise unusable(path, f"an empty or new directory, or a store (it contains {listed(foreign[:3])})")
     write(path / MARKER, json.dumps({"format": FORMAT}).encode())

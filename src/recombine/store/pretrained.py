@@ -20,11 +20,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from recombine.errors import InvalidValue, RecombineError, listed, reason_of
-from recombine.files import one_line_errors, parsed_json, read_given, write
+from recombine.files import one_line_errors, parsed_json, read_given
 from recombine.store.run import SCORES, Run, pack, unpack
 from recombine.version import __version__
 
@@ -91,8 +90,6 @@ class ModelConfig:
     ----------
     fields
         All of `config.json`.
-    where
-        The file, for messages.
 
     Examples
     --------
@@ -108,9 +105,6 @@ class ModelConfig:
     """
 
     fields: Mapping[str, Any]
-    """All of `config.json`."""
-    where: str = CONFIG
-    """The file, for messages."""
 
     @classmethod
     def from_pretrained(
@@ -150,7 +144,7 @@ class ModelConfig:
         for name in ("spec", "interface", "scores"):
             if not isinstance(fields.get(name), dict):
                 raise InvalidValue(f"{CONFIG}: {name}", fields.get(name), "an object with named fields")
-        return cls(fields, str(path))
+        return cls(fields)
 
     @cached_property
     def spec(self) -> RunSpec:
@@ -200,34 +194,9 @@ class ModelConfig:
                     raise InvalidValue(
                         "decoder", decoder, f"a decoder that can be built ({reason_of(error)})"
                     ) from None
-                _require_same(_described(module.state_dict()), given)
+                _require_same(module.state_dict(), given)
         module.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
         return module.eval()
-
-
-def save_pretrained(run: Run, folder: str | os.PathLike[str]) -> Path:
-    """Write a run into a folder in the hub's layout; see `Run.save_pretrained`."""
-    path, contents = Path(folder), _contents(run)
-    with one_line_errors(path, "folder"):
-        path.mkdir(parents=True, exist_ok=True)
-    for name, content in contents.items():
-        write(path / name, content, "folder")
-    return path
-
-
-def push_to_hub(
-    run: Run, repo_id: str, *, private: bool | None, token: str | None, revision: str | None, commit_message: str | None
-) -> str:
-    """Upload a run to the hub; see `Run.push_to_hub`."""
-    _require_name("repo_id", repo_id)
-    api = _library().HfApi(token=token, library_name=MODEL_TYPE, library_version=__version__)
-    message = commit_message or f"Upload run {run.key}"
-    with TemporaryDirectory() as folder:
-        save_pretrained(run, folder)
-        with _one_line("repo_id", repo_id, "a repository that can be written to"):
-            address = api.create_repo(repo_id, private=private, exist_ok=True)
-            api.upload_folder(repo_id=address.repo_id, folder_path=folder, revision=revision, commit_message=message)
-    return str(address)
 
 
 def from_pretrained(
@@ -283,41 +252,26 @@ def _folder(source: str | os.PathLike[str], names: list[str], revision: str | No
     with one_line_errors(path, "source"):
         if path.is_dir():
             return path
-    _require_name("source", repo_id)
-    download = _library().snapshot_download
-    with _one_line("source", repo_id, "an existing folder, or a repository of the hub that can be read"):
-        return Path(
-            download(
-                repo_id, revision=revision, token=token, allow_patterns=names, library_name=MODEL_TYPE,
-                library_version=__version__,
-            )
-        )  # fmt: skip
-
-
-def _require_name(field: str, repo_id: Any) -> None:
-    if not isinstance(repo_id, str) or not REPOSITORY.fullmatch(repo_id):
-        what = "a repository of the hub, as 'name/model'"
-        raise InvalidValue(field, repo_id, what if field == "repo_id" else f"an existing folder, or {what}")
-
-
-def _library() -> Any:
-    try:
-        import huggingface_hub
-    except ImportError:
-        raise RecombineError("huggingface_hub is not installed: pip install huggingface_hub") from None
-    return huggingface_hub
+    with hub("source", repo_id, token, "an existing folder, or a repository of the hub", "read") as api:
+        return Path(api.snapshot_download(repo_id, revision=revision, allow_patterns=names))
 
 
 @contextmanager
-def _one_line(field: str, value: str, allowed: str) -> Iterator[None]:
-    """Turn what the library, or the network below it, raises into one line."""
+def hub(field: str, repo_id: Any, token: str | None, required: str, done: str) -> Iterator[Any]:
+    """The hub's own interface, for one repository; what it, or the network below it, raises becomes one line."""
+    if not isinstance(repo_id, str) or not REPOSITORY.fullmatch(repo_id):
+        raise InvalidValue(field, repo_id, f"{required}, as 'name/model'")
     try:
-        yield
+        from huggingface_hub import HfApi
+    except ImportError:
+        raise RecombineError("huggingface_hub is not installed: pip install huggingface_hub") from None
+    try:
+        yield HfApi(token=token, library_name=MODEL_TYPE, library_version=__version__)
     except Exception as error:
-        raise InvalidValue(field, value, f"{allowed} ({reason_of(error)})") from error
+        raise InvalidValue(field, repo_id, f"{required} that can be {done} ({reason_of(error)})") from error
 
 
-def _contents(run: Run) -> dict[str, bytes]:
+def hub_files(run: Run) -> dict[str, bytes]:
     """The files of a run in the hub's layout; the configuration comes last, so that what has one is whole."""
     result, interface = run.result, run.spec.interface
     config = {
@@ -387,13 +341,9 @@ def _import(module: str) -> str:
     return f"import {module}  # registers parts of this run"
 
 
-def _described(state: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Shape and type of each tensor, in numpy's words."""
-    return {name: (tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")) for name, tensor in state.items()}
-
-
-def _require_same(own: Mapping[str, object], given: Mapping[str, object]) -> None:
-    """Refuse weights that are not those of the decoder."""
+def _require_same(state: Mapping[str, Any], given: Mapping[str, object]) -> None:
+    """Refuse weights whose shapes and types, in numpy's words, are not those of the decoder."""
+    own = {name: (tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")) for name, tensor in state.items()}
     for name in own:
         if own[name] != given.get(name):
             raise InvalidValue(f"{WEIGHTS}: {name}", given.get(name), f"what {CONFIG} says: {own[name]}")

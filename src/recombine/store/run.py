@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from recombine.errors import StoreError
-from recombine.files import one_line_errors, parsed_json, read
+from recombine.files import one_line_errors, parsed_json, read, write
 from recombine.keys import stored_key, with_present_names
 from recombine.manifest import Differs, checked, manifest_text
 
@@ -164,9 +164,14 @@ class Run:
         Path
             The folder, which `recombine.from_pretrained` reads.
         """
-        from recombine.store.pretrained import save_pretrained
+        from recombine.store.pretrained import hub_files
 
-        return save_pretrained(self, folder)
+        path, contents = Path(folder), hub_files(self)
+        with one_line_errors(path, "folder"):
+            path.mkdir(parents=True, exist_ok=True)
+        for name, content in contents.items():
+            write(path / name, content, "folder")
+        return path
 
     def push_to_hub(
         self, repo_id: str, *, private: bool | None = None, token: str | None = None, revision: str | None = None,
@@ -192,11 +197,18 @@ class Run:
         str
             The repository's address.
         """
-        from recombine.store.pretrained import push_to_hub
+        from tempfile import TemporaryDirectory
 
-        return push_to_hub(
-            self, repo_id, private=private, token=token, revision=revision, commit_message=commit_message
-        )
+        from recombine.store.pretrained import hub
+
+        message = commit_message or f"Upload run {self.key}"
+        with TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            with hub("repo_id", repo_id, token, "a repository of the hub", "written to") as api:
+                address = api.create_repo(repo_id, private=private, exist_ok=True)
+                repo_id = address.repo_id
+                api.upload_folder(repo_id=repo_id, folder_path=folder, revision=revision, commit_message=message)
+        return str(address)
 
     # -- whole or damaged --------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """A directory of runs that loses nothing.
 
     recombine.json          says that this is a store, and its format
-    index.sqlite            a cache of what is below, for listing
+    index.tsv               a cache of what is below, for listing
     runs/KEY/               a finished run: spec, result, weights, arrays, and a manifest with their digests
     checkpoints/KEY         the newest state of an unfinished run
     locks/KEY               locked while a process trains that run
@@ -21,18 +21,17 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recombine.errors import InvalidValue, StoreError, StoreFull, listed
-from recombine.files import delete, entries, fill_folder, flush_directory, one_line_errors
+from recombine.files import delete, entries, fill_folder, flush_directory, one_line_errors, remove_abandoned
 from recombine.manifest import manifest_text
-from recombine.store import index, maintenance
-from recombine.store.checkpoints import Checkpoints
-from recombine.store.locks import Lock
-from recombine.store.names import is_key, open_folder, unusable
-from recombine.store.run import ARRAYS, FILES, MANIFEST, RESULT, SPEC, WEIGHTS, Problem, Run, pack, spec_key
+from recombine.store import index
+from recombine.store.names import FOLDERS, INDEX, INDEX_FILES, MARKER, final_name, is_key, key_of, open_folder, unusable
+from recombine.store.run import ARRAYS, FILES, MANIFEST, RESULT, SPEC, WEIGHTS, Problem, Run, pack, spec_key, stray
+from recombine.store.unfinished import Checkpoints, Lock
 
 if TYPE_CHECKING:
     import pandas
@@ -106,13 +105,8 @@ class Store:
                 return run
             if locked:
                 return self._put_aside(run)
-            lock = self.lock(key)
-            if not lock.acquire(wait=False):
-                return None
-            try:
-                return self._put_aside(run)
-            finally:
-                lock.release()
+            with self._locked(key) as free:
+                return self._put_aside(run) if free else None
         except StoreError:
             if os.path.lexists(run.path):
                 raise
@@ -174,18 +168,14 @@ class Store:
 
     def remove(self, key: str) -> bool:
         """Delete a finished run; False if a process is working on it."""
-        lock, run = self.lock(key), self.run(key)
-        if not lock.acquire(wait=False):
-            return False
-        try:
-            with one_line_errors(run.path):  # so that no half of it is ever seen under its own name
-                away = self.path / "tmp" / f"{key}.gone.{time.time_ns()}"
-                os.replace(run.path, away)
-            delete(away)
-            self.checkpoints.forget(key)
-        finally:
-            lock.release()
-        return True
+        run, away = self.run(key), self.path / "tmp" / f"{key}.gone.{time.time_ns()}"
+        with self._locked(key) as free:
+            if free:
+                with one_line_errors(run.path):  # so that no half of it is ever seen under its own name
+                    os.replace(run.path, away)
+                delete(away)
+                self.checkpoints.forget(key)
+        return free
 
     # -- listing -----------------------------------------------------------------------------------------------
 
@@ -197,18 +187,20 @@ class Store:
         return len(self.keys())
 
     def __iter__(self) -> Iterator[Run]:
-        return iter(self.runs())
+        """All finished runs, oldest first; those that cannot be read come last."""
+        table = self.table()
+        return (self.run(key) for key in [*table.index, *table.attrs["unreadable"]])
 
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and is_key(key) and os.path.lexists(self.run(key).path)
 
     def __getitem__(self, prefix: str) -> Run:
-        return self.resolve(prefix)
-
-    def runs(self) -> list[Run]:
-        """All finished runs, oldest first; those that cannot be read come last."""
-        table = self.table()
-        return [self.run(key) for key in [*table.index, *table.attrs["unreadable"]]]
+        """The finished run whose key begins so."""
+        matching = [key for key in self.keys() if key.startswith(prefix)] if prefix else []
+        if len(matching) != 1:
+            several = f"; it is the start of {listed(matching[:4])}" if matching else ""
+            raise InvalidValue("run", prefix, f"the key of one finished run, or its first digits{several}")
+        return self.run(matching[0])
 
     def table(self, where: str | None = None) -> pandas.DataFrame:
         """The finished runs that can be read, one row each, oldest first, with keys as index.
@@ -232,26 +224,25 @@ class Store:
         table.attrs["unreadable"] = unreadable
         return table if where is None else selected(table, where)
 
-    def resolve(self, prefix: str) -> Run:
-        """The finished run whose key begins so."""
-        matching = [key for key in self.keys() if key.startswith(prefix)] if prefix else []
-        if len(matching) != 1:
-            several = f"; it is the start of {listed(matching[:4])}" if matching else ""
-            raise InvalidValue("run", prefix, f"the key of one finished run, or its first digits{several}")
-        return self.run(matching[0])
-
     # -- unfinished runs ---------------------------------------------------------------------------------------
 
     def lock(self, key: str) -> Lock:
         """The lock to hold while training a run."""
         return Lock(self.path / "locks" / key)
 
+    @contextmanager
+    def _locked(self, key: str) -> Iterator[bool]:
+        """Hold a run's lock if nobody else does, and say so."""
+        lock = self.lock(key)
+        try:
+            yield lock.acquire(wait=False)
+        finally:
+            lock.release()
+
     def is_busy(self, key: str) -> bool:
         """Whether a process holds a run's lock."""
-        lock = self.lock(key)
-        free = lock.acquire(wait=False)
-        lock.release()
-        return not free
+        with self._locked(key) as free:
+            return not free
 
     def unfinished(self) -> list[str]:
         """Keys with a checkpoint and no finished run."""
@@ -259,21 +250,63 @@ class Store:
 
     def discard_checkpoint(self, key: str) -> bool:
         """Delete what an unfinished run left; False if a process is training it."""
-        lock = self.lock(key)
-        if not lock.acquire(wait=False):
-            return False
-        try:
-            self.checkpoints.forget(key)
-        finally:
-            lock.release()
-        return True
+        with self._locked(key) as free:
+            if free:
+                self.checkpoints.forget(key)
+        return free
 
     # -- maintenance -------------------------------------------------------------------------------------------
 
     def verify(self) -> Iterator[tuple[str, list[Problem]]]:
-        """Each entry of the store with what is wrong with it, one after the other."""
-        return maintenance.verify(self)
+        """Each finished run and each checkpoint with what is wrong with it, and every entry that is none of ours."""
+        for folder in FOLDERS:
+            try:
+                names = entries(self.path / folder)
+            except StoreError as error:
+                yield folder, [Problem(str(error), "unreadable")]
+                continue
+            for name in names:
+                key = key_of(folder, name)
+                if key is not None and (name != key or folder == "locks"):
+                    continue  # being written or used now, or left by a killed process: the next sweep removes it
+                try:
+                    problems = [stray(name)] if key is None else self._problems(folder, key)
+                except StoreError as error:
+                    problems = [Problem(str(error), "unreadable")]
+                if os.path.lexists(self.path / folder / name):  # else it was removed meanwhile
+                    yield name, problems
+        for name in entries(self.path):
+            if final_name(name) not in (*FOLDERS, *INDEX_FILES, MARKER):
+                yield name, [stray(name)]
+
+    def _problems(self, folder: str, key: str) -> list[Problem]:
+        return self.run(key).problems() if folder == "runs" else self.checkpoints.problems(key)
+
+    def leftovers(self, *folders: str) -> list[tuple[str, Path]]:
+        """What no run needs in some folders, each with its run's key: half-written runs and checkpoints, checkpoints of
+        finished runs, and damaged runs. Somebody may be at work on it."""
+        paths = [self.path / folder / name for folder in folders for name in entries(self.path / folder)]
+        found = [(key, path) for path in paths if (key := key_of(path.parent.name, path.name)) is not None]
+        return [(key, path) for key, path in found if not self._is_needed(path)]
+
+    def _is_needed(self, path: Path) -> bool:
+        """Whether something is the checkpoint of a run that is not finished."""
+        return path.parent.name == "checkpoints" and is_key(path.name) and path.name not in self
+
+    def delete_leftover(self, key: str, path: Path) -> bool:
+        """Delete a leftover under its run's lock; False if somebody holds that."""
+        with self._locked(key) as free:
+            if free and not self._is_needed(path):  # its run may have been removed meanwhile
+                delete(path)
+        return free
 
     def clean(self) -> None:
-        """Remove what killed processes left, as far as that can be done."""
-        maintenance.clean(self)
+        """Remove what killed processes left, as far as that can be done: this never stops a sweep."""
+        remove_abandoned(self.path, lambda name: name in (MARKER, INDEX))
+        with suppress(StoreError):
+            for key, path in self.leftovers("tmp", "checkpoints"):
+                with suppress(StoreError):
+                    self.delete_leftover(key, path)
+            for name in entries(self.path / "locks"):
+                if key_of("locks", name):
+                    self.is_busy(name)  # taking and releasing a free lock removes its file

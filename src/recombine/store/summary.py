@@ -43,9 +43,7 @@ class Summary:
     """
 
     settings: dict[str, Any]
-    """The fields, as `task.encoding.kind`, in which the summaries of one call differ."""
     seeds: int
-    """Runs that count: those that did not diverge."""
     diverged: int
     scores: dict[str, Spread]
 
@@ -88,34 +86,23 @@ def summarize(runs: Iterable[Run]) -> list[Summary]:
         group = json.dumps(spec, sort_keys=True)
         fields[group] = flattened(spec)
         groups.setdefault(group, []).append(run)
-    differing = _differing(list(fields.values()))
-    return [
-        _summary({name: fields[group].get(name) for name in differing}, members) for group, members in groups.items()
-    ]
+    differing, summaries = _differing(list(fields.values())), []
+    for group, members in groups.items():
+        done = [run for run in members if run.status == "done"]
+        scores = {name: spread([run.scores[name] for run in done]) for name in SCORES}
+        settings = {name: fields[group].get(name) for name in differing}
+        summaries.append(Summary(settings, len(done), len(members) - len(done), scores))
+    return summaries
 
 
 def _differing(specs: list[dict[str, Any]]) -> list[str]:
     """Names of the fields in which specs differ."""
     names = list(dict.fromkeys(name for spec in specs for name in spec))
-    different = [name for name in names if len({json.dumps(spec.get(name, "absent")) for spec in specs}) > 1]
-    kinds = [name.removesuffix("kind") for name in different if name.endswith(".kind")]
+    values = {name: {json.dumps(spec[name]) for spec in specs if name in spec} for name in names}
+    different = [name for name in names if len(values[name]) > 1 or not all(name in spec for spec in specs)]
+    kinds = tuple(name.removesuffix("kind") for name in different if name.endswith(".kind"))
     # Fields of a part that was exchanged altogether only repeat what its kind says.
-    return [
-        name for name in different
-        if name.endswith(".kind") or not any(name.startswith(kind) and _only_in_some(name, specs) for kind in kinds)
-    ]  # fmt: skip
-
-
-def _only_in_some(name: str, specs: list[dict[str, Any]]) -> bool:
-    """Whether a field has one value wherever it exists."""
-    values = {json.dumps(spec[name]) for spec in specs if name in spec}
-    return len(values) == 1
-
-
-def _summary(settings: dict[str, Any], members: list[Run]) -> Summary:
-    done = [run for run in members if run.status == "done"]
-    scores = {name: spread([run.scores[name] for run in done]) for name in SCORES}
-    return Summary(settings, len(done), len(members) - len(done), scores)
+    return [name for name in different if name.endswith(".kind") or not name.startswith(kinds) or len(values[name]) > 1]
 
 
 def spread(values: list[float]) -> Spread:

@@ -29,7 +29,7 @@ from recombine.keys import DIGEST_LENGTH
 from recombine.specs import RunSpec
 from recombine.store import Store
 from recombine.sweep.local import POLL_SECONDS, STOPPED, Interruptions, Sweep
-from recombine.sweep.progress import Progress, Say
+from recombine.sweep.progress import Say
 from recombine.training import program_of, resolve_device, within
 from recombine.version import __version__
 
@@ -219,18 +219,8 @@ class _Driver:
         return self.sweep.pending.keys() & os.listdir(self.lock.path.parent)
 
     def _report(self) -> None:
-        sweep = self.sweep
-        sweep.watch(
-            Progress(
-                runs=sweep.runs,
-                finished=len(sweep.finished),
-                members=len(self._locked()),
-                steps_done=self.steps - sweep.steps_pending,
-                steps_left=sweep.steps_pending,
-                error=math.nan,
-                failed=len(self.failed),
-            )
-        )
+        done = self.steps - self.sweep.steps_pending
+        self.sweep.report(members=len(self._locked()), steps_done=done, failed=len(self.failed))
 
 
 def train_on_worker(

@@ -1,27 +1,34 @@
-"""Members that train together: from their checkpoints, or the start, to finished runs in the store."""
+"""Members that train together: from their checkpoints, or the start, to finished runs that say where they came from."""
 
 from __future__ import annotations
 
+import os
+import platform
+import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from recombine.specs import RunSpec
 from recombine.store import Run, Store
-from recombine.sweep.provenance import provenance
 from recombine.training import (
     Ensemble,
     Evaluator,
     State,
+    device_name,
     fit,
     group_by_rendering,
+    kernels_name,
     samples,
     scores,
     standard_errors,
 )
+from recombine.version import __version__
 
 FLOAT_BYTES = 4
 STATE_COPIES = 7
@@ -151,3 +158,40 @@ def _epoch_means(errors: torch.Tensor, steps_per_epoch: int) -> torch.Tensor:
     if not len(errors):
         return torch.empty(0)
     return torch.stack([part.mean() for part in errors.split(steps_per_epoch)])
+
+
+@cache
+def git_commit() -> str | None:
+    """The commit of the source tree this package is imported from, `+changes` if files differ; none elsewhere.
+
+    `RECOMBINE_COMMIT` names it where the tree is a copy without its history.
+    """
+    if named := os.environ.get("RECOMBINE_COMMIT"):
+        return named
+    here = Path(__file__).resolve().parents[1]
+
+    def git(*words: str) -> str | None:
+        try:
+            done = subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True, timeout=10)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    if git("ls-files", "--error-unmatch", __file__) is None:
+        return None
+    commit = git("rev-parse", "HEAD")
+    return f"{commit}+changes" if commit and git("status", "--porcelain", "--untracked-files=no", ".") else commit
+
+
+def provenance(device: torch.device, precision: str) -> dict[str, Any]:
+    """Versions, device and arithmetic, as one record."""
+    return {
+        "recombine": __version__,
+        "commit": git_commit(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "device": device_name(device),
+        "precision": precision,
+        "kernels": kernels_name(device),
+    }

@@ -7,6 +7,7 @@ for, never trained twice.
 from __future__ import annotations
 
 import gc
+import math
 import signal
 import threading
 import time
@@ -20,7 +21,7 @@ from recombine import kernels
 from recombine.errors import Interrupted
 from recombine.specs import RunSpec
 from recombine.store import Run, Store
-from recombine.store.locks import Lock
+from recombine.store.unfinished import Lock
 from recombine.sweep.group import Group
 from recombine.sweep.progress import Progress, Watch
 from recombine.training import fitting_members, program_of
@@ -178,7 +179,7 @@ class Sweep:
 
     def _wait(self, should_stop: ShouldStop) -> None:
         """Others are training all that is left."""
-        self.report(None)
+        self.report()
         time.sleep(POLL_SECONDS)
         if should_stop():
             raise Interrupted(STOPPED)
@@ -211,7 +212,7 @@ class Sweep:
         for _ in group.fit():
             self.steps_done += group.steps_done - done
             done = group.steps_done
-            self.report(group)
+            self.report(members=len(keys), steps_left=self.steps_pending - done, error=group.error)
             if should_stop():
                 group.checkpoint()
                 raise Interrupted(STOPPED)
@@ -220,15 +221,8 @@ class Sweep:
                 saved = time.perf_counter()
         return group
 
-    def report(self, group: Group | None) -> None:
-        """Tell whoever watches where the sweep stands, with the group that trains now."""
-        self.watch(
-            Progress(
-                runs=self.runs,
-                finished=len(self.finished),
-                members=len(group.keys) if group else 0,
-                steps_done=self.steps_done,
-                steps_left=self.steps_pending - (group.steps_done if group else 0),
-                error=group.error if group else float("nan"),
-            )
-        )
+    def report(self, **training: Any) -> None:
+        """Tell whoever watches where the sweep stands, with what is known of the members that train now."""
+        resting = {"members": 0, "steps_done": self.steps_done, "steps_left": self.steps_pending}
+        state: dict[str, Any] = {**resting, "error": math.nan, **training}
+        self.watch(Progress(runs=self.runs, finished=len(self.finished), **state))

@@ -83,7 +83,7 @@ def run_worker(parent: Connection, store: Store, members: int, checkpoint_second
         threading.Thread(target=listen, daemon=True).start()
         sweep.begin()
         sweep.work(stopping.is_set)
-        sweep.report(None)  # of the last runs
+        sweep.report()  # of the last runs
     except EOFError:
         return  # the parent is gone
     except Exception as error:
@@ -137,7 +137,7 @@ class _Workers:
             readable = wait(open_pipes, POLL_SECONDS)
             open_pipes -= {ours for ours in readable if not self._receive(ours)}
             if readable:
-                sweep.watch(self._progress())
+                self._report()
             if not stopping and (interruptions.noted or not isinstance(self.failure, Interrupted | None)):
                 stopping = True
                 for ours in open_pipes:
@@ -148,48 +148,41 @@ class _Workers:
         for child in self.children.values():
             child.join(LEAVE_SECONDS)
         sweep.serve_finished()
-        sweep.watch(self._progress())
+        self._report()
         if sweep.pending:
             codes = listed(child.exitcode for child in self.children.values())
             ended = RecombineError(f"all processes ended with runs left to train (exit codes {codes})")
             raise self.failure or (Interrupted(STOPPED) if interruptions.noted else ended)
 
     def _receive(self, ours: Any) -> bool:
-        """Take all messages of a worker; false when it is gone."""
+        """Take all messages of a worker, reports and the error that it ends with; false when it is gone."""
         try:
             while ours.poll():
-                self._note(ours, ours.recv())
+                message = ours.recv()
+                if ours not in self.reports:  # it has imported all; specs sent before would hold up the next one
+                    ours.send(list(self.sweep.pending.values()))
+                if isinstance(message, Progress):
+                    self.reports[ours] = message
+                elif isinstance(self.failure, Interrupted | None):
+                    self.failure = message
         except (EOFError, OSError):  # perhaps in the middle of a message
             if ours in self.reports:
                 self.reports[ours] = replace(self.reports[ours], members=0)
             return False
         return True
 
-    def _note(self, ours: Any, message: Any) -> None:
-        """Take note of a report, or of the error that a worker ends with."""
-        if ours not in self.reports:  # it has imported all: specs sent at its start would hold up the next one's
-            ours.send(list(self.sweep.pending.values()))
-        if isinstance(message, Progress):
-            self.reports[ours] = message
-        elif isinstance(self.failure, Interrupted | None):
-            self.failure = message
-
-    def _progress(self) -> Progress:
-        """Where the sweep stands, by the workers' newest reports and, once a second, the store."""
+    def _report(self) -> None:
+        """Say where the sweep stands, by the workers' newest reports and, once a second, the store."""
         sweep, reports = self.sweep, self.reports.values()
         if time.monotonic() - self.searched >= SEARCH_SECONDS:
             sweep.serve_finished()
             self.searched = time.monotonic()
         errors = [report.error for report in reports if report.members and not math.isnan(report.error)]
         done = sum(report.steps_done for report in reports)
-        return Progress(
-            runs=sweep.runs,
-            finished=len(sweep.finished),
-            members=sum(report.members for report in reports),
-            steps_done=done,
-            steps_left=max(0, min(self.steps - done, sweep.steps_pending)),
-            error=sum(errors) / len(errors) if errors else math.nan,
-        )
+        left = max(0, min(self.steps - done, sweep.steps_pending))
+        error = sum(errors) / len(errors) if errors else math.nan
+        members = sum(report.members for report in reports)
+        sweep.report(members=members, steps_done=done, steps_left=left, error=error)
 
     def close(self) -> None:
         """End every worker; after an orderly end they are gone already."""

@@ -67,7 +67,7 @@ JUDGE = """
 import json, sys
 from recombine.papers import DEFAULT
 from recombine.papers.forced_rendering.markers_ranking import telling_record
-from recombine.reproduction.findings import Findings
+from recombine.reproduction.paper import Findings
 from recombine.reproduction.claims import Judgement
 from recombine.reproduction.report.verdicts import brief_table, marked_blocks, with_blocks
 from recombine.reproduction.results import Results

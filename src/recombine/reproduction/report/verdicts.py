@@ -161,17 +161,17 @@ def claim_by_claim(judgements: Sequence[Judgement]) -> str:
             (kind, test.case, test.statistic, interval_text(test.interval), test.claimed,
              test.outcome + (" (after the data)" if test.timing == "after the data" else ""),
              f"{test.learnt}/{test.trained}")
-            for kind, tests in evidence(judgement)
-            for test in tests
+            for kind, test in evidence(judgement)
         ]  # fmt: skip
         heads = ("", "case", "statistic", "estimate [95 % interval]", "claimed", "outcome", "learnt / trained")
         parts += [table(heads, rows) + "\n"] if rows else []
     return "\n".join(parts)
 
 
-def evidence(judgement: Judgement) -> list[tuple[str, list[Test]]]:
-    """Tests, alternatives and controls, by what they are called."""
-    return [("test", judgement.tests), ("alternative", judgement.alternatives), ("control", judgement.controls)]
+def evidence(judgement: Judgement) -> list[tuple[str, Test]]:
+    """Tests, alternatives and controls, each with what it is called."""
+    kinds = {"test": judgement.tests, "alternative": judgement.alternatives, "control": judgement.controls}
+    return [(kind, test) for kind, tests in kinds.items() for test in tests]
 
 
 def causes_table(judgements: Sequence[Judgement]) -> str:

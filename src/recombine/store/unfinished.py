@@ -1,4 +1,8 @@
-"""Checkpoints: the newest state of each unfinished run.
+"""What an unfinished run has in a store: a lock while it is trained, and a checkpoint with its newest state.
+
+A lock is the kernel's, on a file: it is gone the moment its holder is, however it died, and it never has to be
+judged stale. The file is removed by whoever releases the lock. A process that waited on a file which is gone by then
+holds a lock that nobody sees, so it looks again and starts over.
 
 `checkpoints/KEY` is one file, replaced by one rename: a line with a digest of key and content, then the arrays as
 safetensors. So a checkpoint whose bytes changed, or that was renamed to another run's, is found and passed over.
@@ -6,16 +10,66 @@ safetensors. So a checkpoint whose bytes changed, or that was renamed to another
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from recombine.files import NotRegular, entries, one_line_errors, read, write
 from recombine.store.names import is_key
-from recombine.store.run import Problem, pack, stray, unpack
+from recombine.store.run import Problem, pack, unpack
+
+
+class Lock:
+    """An exclusive lock on a named file, held until released."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor: int | None = None
+
+    def acquire(self, wait: bool = True) -> bool:
+        """Take the lock; without `wait`, say at once whether it was free."""
+        with one_line_errors(self.path):
+            while True:
+                descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+                except BlockingIOError:
+                    os.close(descriptor)
+                    return False
+                except BaseException:
+                    os.close(descriptor)
+                    raise
+                if self._is_seen(descriptor):
+                    self._descriptor = descriptor
+                    return True
+                os.close(descriptor)
+
+    def _is_seen(self, descriptor: int) -> bool:
+        """Whether the path still names the file that is locked."""
+        with suppress(FileNotFoundError):
+            return os.path.samestat(os.fstat(descriptor), os.lstat(self.path))
+        return False
+
+    def release(self) -> None:
+        """Let others have it."""
+        if self._descriptor is not None:
+            descriptor, self._descriptor = self._descriptor, None
+            with suppress(OSError):  # a file that stays does no harm
+                self.path.unlink()
+            with suppress(OSError):  # it is closed all the same
+                os.close(descriptor)
+
+    def __enter__(self) -> Self:
+        self.acquire()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
 
 
 class Checkpoints:
@@ -62,9 +116,7 @@ class Checkpoints:
         return iter([name for name in entries(self.folder) if is_key(name)])
 
     def problems(self, name: str) -> list[Problem]:
-        """What is wrong with an entry of the folder."""
-        if not is_key(name):
-            return [stray(name)]
+        """What is wrong with a checkpoint."""
         with one_line_errors(self.folder / name):
             return [] if self._content(name) is not None else [Problem("checkpoint: content changed")]
 
