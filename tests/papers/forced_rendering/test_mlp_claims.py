@@ -2,8 +2,7 @@
 
 import pytest
 
-from recombine.papers.forced_rendering.mlp import CNN_ARM, MLP_ARM
-from recombine.papers.forced_rendering.mlp_claims import CLAIMS, matched_depth
+from recombine.papers.forced_rendering.mlp import CLAIMS, CNN_ARM, MLP_ARM, matched_depth
 from recombine.papers.forced_rendering.presets import CODES
 from recombine.reproduction.claims import judge
 from tests.papers.forced_rendering.planted_stages import ABSENT, FAILED, line, planted

@@ -9,8 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
-from recombine.papers.forced_rendering.penalties import ARMS, BOTH, NONE, RAW, UNIT, VARIANCE
-from recombine.papers.forced_rendering.penalties_claims import mean_roughness
+from recombine.papers.forced_rendering.penalties import ARMS, BOTH, NONE, RAW, UNIT, VARIANCE, mean_roughness
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.panels import (
     COLORS,

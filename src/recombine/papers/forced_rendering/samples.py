@@ -15,12 +15,15 @@ import numpy as np
 import xarray
 from numpy.typing import ArrayLike
 
-from recombine.reproduction.claims import Sample
+from recombine.reproduction.claims import Data, Sample
 from recombine.reproduction.criteria import Learnt
 from recombine.reproduction.intervals import CONFIDENCE, Estimate, Interval, Share
 
 LEARNT_ERROR, LEARNT_ACCURACY = Learnt().largest_error, Learnt().smallest_accuracy
 """As criteria declare them; the error is over that of a blank image."""
+FAILING_ERROR = 0.5
+"""Over that of a blank image."""
+COMPOSING_ACCURACY = 0.9
 
 
 def learnt(networks: xarray.Dataset) -> xarray.DataArray:
@@ -138,3 +141,38 @@ class Majority:
     def tail(self, bound: float) -> float:
         """The share's."""
         return self.share.tail(bound + 0.5)
+
+
+# -- controls ----------------------------------------------------------------------------------------------------------
+# Networks that the control study measures beside failing ones.
+
+
+STRIPE_BUMPS = 100
+"""Bumps beside the stripes of the composing CNN."""
+FAILING, STRIPED = "failing", f"stripes and {STRIPE_BUMPS} bumps"
+WHOLE, UNTRAINED = "whole grid", "untrained"
+UNPENALISED, PENALISED = "low-rank, no penalty", "low-rank, both penalties"
+LOW_RANK_WHOLE, LOW_RANK_UNTRAINED = "low-rank, whole grid", "low-rank, untrained"
+CONTROLS = {
+    FAILING: (STRIPED, WHOLE, UNTRAINED),
+    UNPENALISED: (PENALISED, LOW_RANK_WHOLE, LOW_RANK_UNTRAINED),
+}
+"""Each failing arm, and the networks of the same architecture that it is compared with."""
+INITIAL = {UNTRAINED: FAILING, LOW_RANK_UNTRAINED: UNPENALISED}
+"""Each untrained arm, and the arm whose networks it has before their first step."""
+
+
+def less_controls(data: Data, statistic: Statistic) -> dict[str, Sample]:
+    """A number of failing networks less that of each control, seed by seed, by the control's name.
+
+    Failing networks must have learnt, and controls too unless they are untrained. Without the control study's Dataset
+    there is no sample.
+    """
+    if "controls" not in data:
+        return {}
+    arms = data["controls"]
+    return {
+        f"less {other}": difference(statistic, arms.sel(arm=failing), arms.sel(arm=other), untrained=other in INITIAL)
+        for failing, others in CONTROLS.items()
+        for other in others
+    }

@@ -10,9 +10,17 @@ from __future__ import annotations
 import numpy as np
 import xarray
 
-from recombine.papers.forced_rendering.controls import FAILING, UNTRAINED, WHOLE
-from recombine.papers.forced_rendering.depth_claims import spread_excess
-from recombine.papers.forced_rendering.samples import Statistic, difference, measured, ratio, sample
+from recombine.papers.forced_rendering.depth import spread_excess
+from recombine.papers.forced_rendering.samples import (
+    FAILING,
+    UNTRAINED,
+    WHOLE,
+    Statistic,
+    difference,
+    measured,
+    ratio,
+    sample,
+)
 from recombine.papers.forced_rendering.stripes import FULL, PERCENT, PERCENT_ALONE, WITH, WITHOUT
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, below, effect

@@ -8,7 +8,7 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from recombine.papers.forced_rendering import theory_claims
+from recombine.papers.forced_rendering import theory as theory_claims
 from recombine.papers.forced_rendering.theory import FAMILIES
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.panels import COLORS, band, bar_groups, letter, seed_count, styled
