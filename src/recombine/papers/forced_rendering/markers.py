@@ -12,7 +12,6 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 import xarray
 
 from recombine.papers.forced_rendering import (
@@ -38,7 +37,6 @@ from recombine.reproduction.measuring import TRAINED, base_attributes, tabulate
 from recombine.reproduction.preset import Count, Seeds
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.specs import RunSpec
-from recombine.store import Run
 
 # -- arms ------------------------------------------------------------------------------------------------------------
 # Networks that differ in decoder, depth, code, hold-out, data and remedy: nearly all of them are of other studies.
@@ -57,8 +55,8 @@ SOME_MLPS = (3, 5, 7)
 
 
 class Settings(
-    holdouts.Settings, attention.Settings, mlp.Settings, depth.Settings, encoding_width.Settings, stripes.Settings,
-    penalties.Settings,
+    holdouts.Settings, attention.Settings, mlp.MLPSettings, depth.Settings, encoding_width.Settings,
+    stripes.StripeSettings, penalties.PenaltySettings,
 ):  # fmt: skip
     """Those of the studies whose networks it measures, and how many of each."""
 
@@ -184,15 +182,8 @@ class MarkerStudy(Study[Settings]):
 
     def arms(self, preset: Settings) -> list[Arm]:
         specs = _varied(preset) if preset.marker_variety else _few(preset)
-        once = {spec.digest: spec for spec in specs}
-        return [Arm((condition(spec)["arm"],), spec) for spec in once.values()]
-
-    def specs(self, preset: Settings) -> list[RunSpec]:
-        return [spec for arm in self.arms(preset) for spec in arm.spec.seeds(_seeds(preset))]
-
-    def trials(self, preset: Settings, device: torch.device, runs: Mapping[str, Run]) -> Trials[Settings]:
-        own = preset.replace(seeds=len(_seeds(preset)))
-        return super().trials(own, device, runs)
+        once, seeds = {spec.digest: spec for spec in specs}, min(preset.marker_seeds, preset.seeds)
+        return [Arm((condition(spec)["arm"],), spec, seeds=seeds) for spec in once.values()]
 
     def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
         result = tabulate(trials, ("arm",), measured, marker_dims())
@@ -212,10 +203,6 @@ class MarkerStudy(Study[Settings]):
             .assign_coords(labels)
             .assign_attrs(base_attributes(trials, size=trials.preset.size))
         )
-
-
-def _seeds(preset: Settings) -> range:
-    return range(preset.first_seed, preset.first_seed + min(preset.marker_seeds, preset.seeds))
 
 
 STUDY = MarkerStudy()

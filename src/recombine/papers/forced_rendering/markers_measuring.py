@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 import xarray
 from torch import Tensor
@@ -43,7 +42,6 @@ WHOLE_GRID = "whole grid"
 
 FIRST, MIDDLE, LAST, OUTPUT = "first hidden stage", "middle hidden stage", "last hidden stage", "output"
 MEAN, FALL = "mean over hidden stages and output", "first hidden stage less output"
-POSITIONS = (FIRST, MIDDLE, LAST, OUTPUT, MEAN, FALL)
 
 
 FACTORIZED, VOLUME = "factorization", "volume"
@@ -201,10 +199,8 @@ def at_positions(result: xarray.Dataset) -> xarray.DataArray:
     rows = []
     for name, marker in MARKERS.items():
         values = result[name]
-        nothing = xarray.full_like(values.isel(stage=0, drop=True) if marker.staged else values, np.nan)
         parts = [
-            place(values) if marker.staged else values if position == OUTPUT else nothing
-            for position, place in PLACES.items()
+            place(values) if marker.staged else values.where(position == OUTPUT) for position, place in PLACES.items()
         ]
         rows.append(xarray.concat([part.reset_coords(drop=True) for part in parts], dim="position"))
-    return xarray.concat(rows, dim="marker").assign_coords(marker=list(MARKERS), position=list(POSITIONS))
+    return xarray.concat(rows, dim="marker").assign_coords(marker=list(MARKERS), position=list(PLACES))
