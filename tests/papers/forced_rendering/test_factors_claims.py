@@ -14,8 +14,8 @@ from recombine.papers.forced_rendering.factors import (
     COORDINATE,
     LOW_RANK_PENALISED,
     STUDY,
+    needed,
 )
-from recombine.papers.forced_rendering.factors_figure import needed
 from tests.papers.forced_rendering.planted_remedies import LEARNT, SEEDS, noise, outcomes, verdict_of
 
 C31, C32, C33, C34 = CLAIMS

@@ -8,6 +8,7 @@ and what the superposition study measures.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from typing import Any, ClassVar
@@ -24,7 +25,7 @@ from recombine.decoders import CoordinateMLP, DecoderSpec, Transformer
 from recombine.decoders.base import Interface
 from recombine.encodings import Rate
 from recombine.papers.forced_rendering.presets import BumpPreset
-from recombine.papers.forced_rendering.samples import COMPOSING_ACCURACY, FAILING_ERROR, measured, trained
+from recombine.papers.forced_rendering.samples import COMPOSING_ACCURACY, FAILING_ERROR, measured_by
 from recombine.papers.forced_rendering.superposition import (
     COSINE,
     FAMILIES,
@@ -71,6 +72,8 @@ def of_depth(depth: int) -> str:
 Size = Callable[[DecoderSpec, Interface], int]
 STEP = 4
 """Widths of pixel tokens are multiples of this."""
+MOST_STEPS = 1024
+"""Of them, in the widest that is tried."""
 
 
 @cache
@@ -94,14 +97,13 @@ def matched(of_width: Callable[[int], DecoderSpec], other: DecoderSpec, interfac
 
     The count must grow with the width.
     """
-    target, steps = count(other, interface), 1
-    while count(of_width(2 * steps * STEP), interface) < target:
-        steps *= 2
-    low, high = steps, 2 * steps
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if count(of_width(middle * STEP), interface) < target else (low, middle)
-    return STEP * min(low, high, key=lambda n: abs(count(of_width(n * STEP), interface) - target))
+    target = count(other, interface)
+
+    def counted(steps: int) -> int:
+        return count(of_width(steps * STEP), interface)
+
+    enough = bisect_left(range(MOST_STEPS), target, lo=1, key=counted)
+    return STEP * min(max(1, enough - 1), enough, key=lambda steps: abs(counted(steps) - target))
 
 
 MEMORY = 1 << 28
@@ -216,18 +218,13 @@ STUDY = AttentionStudy()
 
 
 def _by_decoder(data: Data, score: str) -> dict[str, Sample]:
-    base = data["attention"].sel(variant=BASE)
-    return {decoder: measured(base.sel(decoder=decoder), score) for decoder in ARCHITECTURES}
+    base = data["attention"].sel(decoder=list(ARCHITECTURES), variant=BASE)
+    return measured_by(base, score, "{decoder}", "decoder")
 
 
 def _variants(data: Data, score: str) -> dict[str, Sample]:
-    result, samples = data["attention"], {}
-    for decoder in ARCHITECTURES:
-        for variant in (str(name) for name in result["variant"].values if name != BASE):
-            networks = result.sel(decoder=decoder, variant=variant)
-            if trained(networks).any():
-                samples[f"{decoder}, {variant}"] = measured(networks, score)
-    return samples
+    others = data["attention"].sel(decoder=list(ARCHITECTURES)).drop_sel(variant=BASE)
+    return measured_by(others, score, "{decoder}, {variant}", "decoder", "variant")
 
 
 CLAIMS = (
@@ -339,10 +336,6 @@ def attention_caption(result: xarray.Dataset) -> str:
 
 FIGURES = (
     FigureSpec(
-        "attention",
-        "Decoders that know where each pixel is",
-        ("attention",),
-        attention_figure,
-        attention_caption,
+        "attention", "Decoders that know where each pixel is", ("attention",), attention_figure, attention_caption
     ),
 )

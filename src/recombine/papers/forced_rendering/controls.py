@@ -23,8 +23,7 @@ from recombine.papers.forced_rendering.depth import (
     probe_fall,
     spread_excess,
 )
-from recombine.papers.forced_rendering.penalties import BOTH, NONE, penalised_spec
-from recombine.papers.forced_rendering.penalties import Settings as PenaltySettings
+from recombine.papers.forced_rendering.penalties import BOTH, NONE, PenaltySettings, penalised_spec
 from recombine.papers.forced_rendering.presets import kept_combinations, whole_grid
 from recombine.papers.forced_rendering.samples import (
     CONTROLS,
@@ -38,7 +37,7 @@ from recombine.papers.forced_rendering.samples import (
     WHOLE,
 )
 from recombine.papers.forced_rendering.scores import training_fit
-from recombine.papers.forced_rendering.stripes import Settings as StripeSettings
+from recombine.papers.forced_rendering.stripes import StripeSettings
 from recombine.papers.forced_rendering.superposition import (
     SUPERPOSITION_COORDS,
     SUPERPOSITION_DIMS,
@@ -47,7 +46,15 @@ from recombine.papers.forced_rendering.superposition import (
 )
 from recombine.papers.forced_rendering.superposition_claims import superposed
 from recombine.reproduction.figures import FigureSpec
-from recombine.reproduction.measuring import TRAINED, Batch, base_attributes, stage_dims, stage_profile, tabulate
+from recombine.reproduction.measuring import (
+    TRAINED,
+    Batch,
+    Measured,
+    base_attributes,
+    stage_dims,
+    stage_profile,
+    tabulate,
+)
 from recombine.reproduction.panels import COLORS, bar_groups, seed_count, styled
 from recombine.reproduction.study import Arm, Labels, Study, Trials, initial_runs
 from recombine.store import Run
@@ -83,17 +90,22 @@ class ControlStudy(Study[Settings]):
             found = superposition_scores_of(batch)
             return {**batch.scores, **training_fit(batch), **found, **stage_profile(batch, maps=False)}
 
-        result = tabulate(with_untrained(trials, INITIAL), ("arm",), measured, {**SUPERPOSITION_DIMS, **stage_dims()})
-        trained = result[TRAINED].where(~result["arm"].isin(list(INITIAL)), 0.0)
+        result = tabulated_with_untrained(trials, INITIAL, measured, {**SUPERPOSITION_DIMS, **stage_dims()})
         attributes = base_attributes(trials, size=trials.preset.size, depth=trials.preset.depth)
-        return result.assign({TRAINED: trained}).assign_coords(SUPERPOSITION_COORDS).assign_attrs(attributes)
+        return result.assign_coords(SUPERPOSITION_COORDS).assign_attrs(attributes)
 
 
-def with_untrained(trials: Trials[Any], initial: Mapping[str, str]) -> Trials[Any]:
-    """Also, by the name of their arm, the first weights of the networks of other arms."""
+def tabulated_with_untrained(
+    trials: Trials[Any],
+    initial: Mapping[str, str],
+    measure: Callable[[Batch], Measured],
+    inner: Mapping[str, Sequence[str]],
+) -> xarray.Dataset:
+    """By arm, what is measured; also, by the name of their arm, on the first weights of the networks of other arms."""
     runs: dict[Labels, Sequence[Run]] = dict(trials.items())
     runs |= {(arm,): initial_runs(run.spec for run in trials[source]) for arm, source in initial.items()}
-    return Trials(trials.preset, trials.device, runs)
+    result = tabulate(Trials(trials.preset, trials.device, runs), ("arm",), measure, inner)
+    return result.assign({TRAINED: result[TRAINED].where(~result["arm"].isin(list(initial)), 0.0)})
 
 
 STUDY = ControlStudy()

@@ -9,6 +9,7 @@ are the hidden ones and the output.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,9 +17,17 @@ import torch
 import xarray
 
 from recombine.papers.forced_rendering.presets import CODES, BumpPreset
-from recombine.papers.forced_rendering.samples import Statistic, difference, less_controls, measured, sample, trained
-from recombine.reproduction.claims import Claim, Data, Sample, Statement
-from recombine.reproduction.criteria import above, below, effect
+from recombine.papers.forced_rendering.samples import (
+    PerSeed,
+    Statistic,
+    difference,
+    less_controls,
+    measured_by,
+    sample,
+    trained,
+)
+from recombine.reproduction.claims import Claim, Data, Sample, Samples, Statement, no_samples
+from recombine.reproduction.criteria import Criterion, above, below, effect
 from recombine.reproduction.measuring import (
     DRAWING,
     Batch,
@@ -124,23 +133,19 @@ def trained_depths(data: Data, code: str) -> list[int]:
 
 def by_depth(data: Data, statistic: Statistic) -> dict[str, Sample]:
     """By code and depth."""
-    return {
-        f"{code}, depth {depth}": measured(networks_of(data, code, depth), statistic)
-        for code in CODES
-        for depth in trained_depths(data, code)
-    }
+    return measured_by(data["depth"], statistic, "{encoding}, depth {depth}", "encoding", "depth")
 
 
 def at_usual_depth(data: Data, statistic: Statistic, words: str = "") -> dict[str, Sample]:
     """By code, at the depth that tests are about; with the measure in words."""
-    usual = int(data["depth"].attrs["shown"])
-    return {f"{code}{words}": measured(networks_of(data, code, usual), statistic) for code in CODES}
+    usual = data["depth"].sel(depth=data["depth"].attrs["shown"])
+    return measured_by(usual, statistic, f"{{encoding}}{words}", "encoding")
 
 
 def at_other_depths(data: Data, statistic: Statistic) -> dict[str, Sample]:
     """By code and depth, at all but the usual depth."""
-    usual = f", depth {data['depth'].attrs['shown']}"
-    return {case: own for case, own in by_depth(data, statistic).items() if not case.endswith(usual)}
+    usual = data["depth"].attrs["shown"]
+    return by_depth({"depth": data["depth"].drop_sel(depth=usual)}, statistic)
 
 
 def at_each_stage(
@@ -222,40 +227,48 @@ def late_cross_terms(networks: xarray.Dataset) -> xarray.DataArray:
     return last_two_less_others(networks["cross_term"])
 
 
+def _judged(
+    criterion: Criterion, statistic: PerSeed, otherwise: Mapping[str, PerSeed], each_stage: Samples = no_samples
+) -> Statement:
+    """A number at the usual depth; beside it other measures in words, single stages, other depths, and controls."""
+
+    def alternatives(data: Data) -> dict[str, Sample]:
+        cases: dict[str, Sample] = {}
+        for words, own in otherwise.items():
+            cases |= at_usual_depth(data, own, f", {words}")
+        return {**cases, **each_stage(data), **at_other_depths(data, statistic)}
+
+    usual, controls = partial(at_usual_depth, statistic=statistic), partial(less_controls, statistic=statistic)
+    return Statement(criterion, usual, alternatives, controls)
+
+
+_claim = partial(Claim, studies=("depth",), beside=("controls",))
 CLAIMS = (
-    Claim(
+    _claim(
         "C4",
         "Linear probes read the factors worse, the deeper the stage",
         "§3.4, Fig. 2a–b",
-        statements=(
-            Statement(
+        (
+            _judged(
                 effect("fall of held-out probe R², first to last hidden stage", 0.1),
-                lambda data: at_usual_depth(data, probe_fall),
-                lambda data: {
-                    **at_usual_depth(data, lambda own: fall(own["probe_held_out"]), ", to the output"),
-                    **at_other_depths(data, probe_fall),
-                },
-                lambda data: less_controls(data, probe_fall),
+                probe_fall,
+                {"to the output": lambda own: fall(own["probe_held_out"])},
             ),
         ),
-        studies=("depth",),
-        beside=("controls",),
     ),
-    Claim(
+    _claim(
         "C5",
         "Factorization decays with depth; shallow rate-coded networks drop sharper",
         "§3.4, Fig. 2c–d",
-        statements=(
-            Statement(
+        (
+            _judged(
                 effect("fall of factorization F, first hidden stage to output", 0.02),
-                lambda data: at_usual_depth(data, factorization_fall),
-                lambda data: {
-                    **at_usual_depth(data, lambda own: fall(own["factorization_differences"]), ", finite differences"),
-                    **at_usual_depth(data, lambda own: fall(own["factorization_of_means"]), ", ratio of means"),
-                    **at_each_stage(data, "to stage", _fall_to, first=2),
-                    **at_other_depths(data, factorization_fall),
+                factorization_fall,
+                {
+                    "finite differences": lambda own: fall(own["factorization_differences"]),
+                    "ratio of means": lambda own: fall(own["factorization_of_means"]),
                 },
-                lambda data: less_controls(data, factorization_fall),
+                lambda data: at_each_stage(data, "to stage", _fall_to, first=2),
             ),
             Statement(
                 effect("largest one-layer drop of factorization F, shallow less deep networks", 0.02),
@@ -263,61 +276,45 @@ CLAIMS = (
                 sharper_alternatives,
             ),
         ),
-        studies=("depth",),
-        beside=("controls",),
     ),
-    Claim(
+    _claim(
         "C6",
         "The volume element is distorted with depth, most in the held-out region",
         "§3.4, Fig. 2e–f",
-        statements=(
-            Statement(
+        (
+            _judged(
                 effect("spread of log10 dv at the output, held-out less kept region (decades)", 0.1),
-                lambda data: at_usual_depth(data, spread_excess),
-                lambda data: {
-                    **at_usual_depth(data, spread_rise, ", rise of the whole grid's spread along stages"),
-                    **at_each_stage(
-                        data, "stage", lambda own, stage: own["spread_excess"].isel(stage=stage, drop=True)
-                    ),
-                    **at_other_depths(data, spread_excess),
-                },
-                lambda data: less_controls(data, spread_excess),
+                spread_excess,
+                {"rise of the whole grid's spread along stages": spread_rise},
+                lambda data: at_each_stage(
+                    data, "stage", lambda own, stage: own["spread_excess"].isel(stage=stage, drop=True)
+                ),
             ),
         ),
-        studies=("depth",),
-        beside=("controls",),
     ),
-    Claim(
+    _claim(
         "C16",
         "CNNs of every depth fail to compose",
         "App. E.3, Fig. 10–12",
-        statements=(
-            Statement(above("held-out error over blank", 0.5), lambda data: by_depth(data, "ood_over_blank")),
-            Statement(below("held-out accuracy", 0.9), lambda data: by_depth(data, "ood_accuracy")),
+        (
+            Statement(above("held-out error over blank", 0.5), partial(by_depth, statistic="ood_over_blank")),
+            Statement(below("held-out accuracy", 0.9), partial(by_depth, statistic="ood_accuracy")),
         ),
-        studies=("depth",),
+        beside=(),
     ),
-    Claim(
+    _claim(
         "C20",
         "Cross-terms between factors are largest near the output",
         "§3.4",
-        statements=(
-            Statement(
+        (
+            _judged(
                 effect("normalised cross-term |g_xy|, last two stages less the others", 0.02),
-                lambda data: at_usual_depth(data, late_cross_terms),
-                lambda data: {
-                    **at_usual_depth(
-                        data, lambda own: last_two_less_others(own["cross_term_held"]), ", held-out points"
-                    ),
-                    **at_usual_depth(
-                        data, lambda own: last_two_less_others(1 - own["factorization"]), ", over g_xx + g_yy"
-                    ),
-                    **at_other_depths(data, late_cross_terms),
+                late_cross_terms,
+                {
+                    "held-out points": lambda own: last_two_less_others(own["cross_term_held"]),
+                    "over g_xx + g_yy": lambda own: last_two_less_others(1 - own["factorization"]),
                 },
-                lambda data: less_controls(data, late_cross_terms),
             ),
         ),
-        studies=("depth",),
-        beside=("controls",),
     ),
 )

@@ -10,7 +10,6 @@ Beside the box stand other hold-outs, its interior, distances from the kept regi
 
 from __future__ import annotations
 
-from itertools import product
 from typing import ClassVar
 
 import numpy as np
@@ -22,10 +21,9 @@ from recombine.papers.forced_rendering.presets import ALL_CODES, CODES, BumpPres
 from recombine.papers.forced_rendering.samples import (
     COMPOSING_ACCURACY,
     FAILING_ERROR,
-    measured,
+    measured_by,
     sample,
     some_distances,
-    trained,
 )
 from recombine.papers.forced_rendering.scores import DISTANCE_DIMS, DISTANCE_METRICS, errors_by_distance
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
@@ -93,39 +91,26 @@ STUDY = EncodingStudy()
 
 
 def _by_encoding(data: Data, score: str) -> dict[str, Sample]:
-    boxed = data["encodings"].sel(holdout=BOX)
-    return {str(code): measured(boxed.sel(encoding=code), score) for code in boxed["encoding"].values}
+    return measured_by(data["encodings"].sel(holdout=BOX), score, "{encoding}", "encoding")
 
 
 def _beside(data: Data, score: str) -> dict[str, Sample]:
     result = data["encodings"]
-    boxed, samples = result.sel(holdout=BOX), {}
-    for code in boxed["encoding"].values:
-        samples[f"{code}, interior"] = measured(boxed.sel(encoding=code), f"interior_{score}")
+    boxed = result.sel(holdout=BOX)
+    samples = measured_by(boxed, f"interior_{score}", "{encoding}, interior", "encoding")
     bump = boxed.sel(encoding="bump")
     for distance in some_distances(bump[f"distance_{score}"]):
         values = bump[f"distance_{score}"].sel(distance=distance)
         samples[f"bump, {distance} px from the kept region"] = sample(values, bump)
-    for holdout in (str(name) for name in result["holdout"].values if name != BOX):
-        for code in result["encoding"].values:
-            networks = result.sel(holdout=holdout, encoding=code)
-            if trained(networks).any():
-                samples[f"{code}, {holdout}"] = measured(networks, f"ood_{score}")
-    return {**samples, **_other_decoders(data, f"ood_{score}")}
-
-
-def _other_decoders(data: Data, score: str) -> dict[str, Sample]:
-    """MLPs of every depth, and with bump codes transformer and coordinate MLP; against the box."""
-    samples = {}
+    others = result.drop_sel(holdout=BOX)
+    samples |= measured_by(others, f"ood_{score}", "{encoding}, {holdout}", "holdout", "encoding")
+    # MLPs of every depth, and with bump codes transformer and coordinate MLP; against the box
     if "mlp" in data:
-        own = data["mlp"].sel(decoder=MLP_ARM)
-        for code, depth in product(own["encoding"].values, own["depth"].values):
-            networks = own.sel(encoding=code, depth=depth)
-            if trained(networks).any():
-                samples[f"{code}, MLP of depth {depth}"] = measured(networks, score)
+        mlps = data["mlp"].sel(decoder=MLP_ARM)
+        samples |= measured_by(mlps, f"ood_{score}", "{encoding}, MLP of depth {depth}", "encoding", "depth")
     if "attention" in data:
-        for decoder in ARCHITECTURES:
-            samples[f"bump, {decoder}"] = measured(data["attention"].sel(decoder=decoder, variant=BASE), score)
+        base = data["attention"].sel(decoder=list(ARCHITECTURES), variant=BASE)
+        samples |= measured_by(base, f"ood_{score}", "bump, {decoder}", "decoder")
     return samples
 
 

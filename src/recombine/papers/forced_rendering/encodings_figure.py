@@ -11,6 +11,7 @@ from matplotlib.figure import Figure, SubFigure
 from recombine.papers.forced_rendering.encodings import BOX, CROSS, DARK
 from recombine.papers.forced_rendering.superposition import (
     CNN_ARM,
+    COSINE,
     OUTPUT,
     SHOWN_THRESHOLD,
     SUM,
@@ -20,7 +21,7 @@ from recombine.papers.forced_rendering.superposition import (
     Y_ALONE,
     overlap,
 )
-from recombine.papers.forced_rendering.superposition_claims import over_product, over_radial, superposed
+from recombine.papers.forced_rendering.superposition_claims import over, superposed
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.panels import (
     COLORS,
@@ -142,9 +143,9 @@ def _superposition_row(figure: SubFigure, result: xarray.Dataset) -> None:
 def _threshold_sweep(ax: Axes, result: xarray.Dataset) -> None:
     """How much better the OR kernel describes the overlap than its rivals do, against the threshold."""
     networks, along = _failing(result), xarray.DataArray(list(THRESHOLDS), dims="threshold", name="threshold")
-    for label, statistic, color in (("product", over_product, COLORS[0]), ("radial", over_radial, COLORS[1])):
-        values = xarray.concat([statistic(networks, overlap(threshold)) for threshold in THRESHOLDS], along)
-        band(ax, values, f"less {label}", color, markersize=2.5)
+    for rival, color in zip(("product", "radial"), COLORS, strict=False):
+        values = xarray.concat([over(networks, rival, overlap(threshold)) for threshold in THRESHOLDS], along)
+        band(ax, values, f"less {rival}", color, markersize=2.5)
     ax.axhline(0, color="0.7", linewidth=0.8)
     ax.set_xlabel("threshold", fontsize=7)
     ax.set_title("OR's correlation", loc="left", fontsize=8)
@@ -162,6 +163,10 @@ def encodings_caption(result: xarray.Dataset, superposition: xarray.Dataset) -> 
     over = box["ood_over_blank"].mean("seed")
     networks = _failing(superposition)
     bump = networks.mean("seed")
+    shown, cosine = (
+        " and ".join(f"{over(networks, rival, name).mean().item():.2f}" for rival in ("product", "radial"))
+        for name in (overlap(SHOWN_THRESHOLD), COSINE)
+    )
     seeds = int(box["ood_over_blank"].notnull().sum("seed").max())
     return (
         "(a) Combinations kept for training and held out. (b, c) Squared error over the grid relative to a blank image "
@@ -177,9 +182,7 @@ def encodings_caption(result: xarray.Dataset, superposition: xarray.Dataset) -> 
         f"{_percent(bump['truth'])}. (e) The binary kernel, overlap of pixels above {SHOWN_THRESHOLD:g} of a bump's "
         "height and cosine similarity of held-out with kept outputs; right, by how much the smoothed binary (OR) "
         "kernel's correlation with the overlap in the interior exceeds that of product and radial kernels, by "
-        f"threshold; at {SHOWN_THRESHOLD:g}: {over_product(networks, overlap(SHOWN_THRESHOLD)).mean().item():.2f} and "
-        f"{over_radial(networks, overlap(SHOWN_THRESHOLD)).mean().item():.2f}; for cosine similarity "
-        f"{over_product(networks).mean().item():.2f} and {over_radial(networks).mean().item():.2f}."
+        f"threshold; at {SHOWN_THRESHOLD:g}: {shown}; for cosine similarity {cosine}."
     )
 
 

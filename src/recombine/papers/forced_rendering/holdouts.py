@@ -58,15 +58,15 @@ class HoldoutStudy(Study[Settings]):
         scores = tabulate(trials, ("kind", "size", "holdout"), lambda batch: batch.scores)
         base, sizes = trials.preset.size, list(trials.preset.holdout_sizes)
         percents = [str(percent) for percent in trials.preset.holdout_percents]
-        shaped = scores.sel(kind=SHAPE, size=base).sel(holdout=list(SHAPES)).rename(holdout="shape")
-        sized = scores.sel(kind=SIZE, size=sizes).sel(holdout=percents).rename(holdout="percent")
+        shaped = scores.sel(kind=SHAPE, size=base, drop=True).sel(holdout=list(SHAPES)).rename(holdout="shape")
+        sized = scores.sel(kind=SIZE, drop=True).sel(size=sizes, holdout=percents).rename(holdout="percent")
         coordinates = grid_variables(trials.first.spec)
         return xarray.Dataset(
             {
-                "shape_ood": shaped["ood_over_blank"].drop_vars(["kind", "size"]),
-                "shape_id": shaped["id_over_blank"].drop_vars(["kind", "size"]),
-                "size_ood": sized["ood_over_blank"].drop_vars("kind"),
-                "size_id": sized["id_over_blank"].drop_vars("kind"),
+                "shape_ood": shaped["ood_over_blank"],
+                "shape_id": shaped["id_over_blank"],
+                "size_ood": sized["ood_over_blank"],
+                "size_id": sized["id_over_blank"],
                 **_maps(trials),
             },
             coords={"x": coordinates["x"], "y": coordinates["y"]},

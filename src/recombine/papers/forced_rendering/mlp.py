@@ -20,7 +20,8 @@ The contrast of a network is its mean over hidden stages and output.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -56,7 +57,7 @@ from recombine.specs import RunSpec
 CNN_ARM, MLP_ARM = "CNN", "MLP"
 
 
-class Settings(BumpPreset):
+class MLPSettings(BumpPreset):
     """Depths and widths of the MLP."""
 
     mlp_depths: Several = (3, 4, 5, 6, 7)
@@ -88,22 +89,22 @@ class Settings(BumpPreset):
         return self.spec(encoding=code, decoder=MLP(width=self.mlp_bump_width, depth=depth))
 
 
-class MLPStudy(Study[Settings]):
+class MLPStudy(Study[MLPSettings]):
     """MLPs from shallow to deep, and a CNN."""
 
     name: ClassVar[str] = "mlp"
     question: ClassVar[str] = "Do MLPs fail in the same way as CNNs?"
-    settings: ClassVar[type[Settings]] = Settings
+    settings: ClassVar[type[MLPSettings]] = MLPSettings
     version: ClassVar[int] = 2
     metrics: ClassVar[tuple[str, ...]] = ("stage_profile",)
 
-    def arms(self, preset: Settings) -> list[Arm]:
+    def arms(self, preset: MLPSettings) -> list[Arm]:
         arms = [
             Arm((code, MLP_ARM, depth), preset.mlp_spec(code, depth)) for code in CODES for depth in preset.mlp_depths
         ]
         return arms + [Arm((code, CNN_ARM, preset.depth), preset.spec(encoding=code)) for code in CODES]
 
-    def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
+    def measure(self, trials: Trials[MLPSettings]) -> xarray.Dataset:
         def measured(batch: Batch) -> dict[str, Any]:
             return {**batch.scores, **stage_profile(batch)}
 
@@ -132,10 +133,9 @@ Place = Callable[[xarray.DataArray], xarray.DataArray]
 """From numbers over stages to one per seed."""
 
 
-def matched_depth(data: Data) -> int:
+def matched_depth(depths: Sequence[int], cnn_depth: int) -> int:
     """Depth of the MLP with as many stages as the CNN, or the one nearest to it."""
-    wanted = int(data["mlp"].attrs["cnn_depth"]) + 1
-    return min(listed_attribute(data["mlp"], "mlp_depths"), key=lambda depth: (abs(depth - wanted), depth))
+    return min(depths, key=lambda depth: (abs(depth - cnn_depth - 1), depth))
 
 
 def _cnns(data: Data, code: str) -> xarray.Dataset:
@@ -144,12 +144,14 @@ def _cnns(data: Data, code: str) -> xarray.Dataset:
 
 def _mlps(data: Data, code: str) -> xarray.Dataset:
     """Those of the matched depth."""
-    return data["mlp"].sel(encoding=code, decoder=MLP_ARM, depth=matched_depth(data))
+    result = data["mlp"]
+    depth = matched_depth(listed_attribute(result, "mlp_depths"), int(result.attrs["cnn_depth"]))
+    return result.sel(encoding=code, decoder=MLP_ARM, depth=depth)
 
 
 def _other_mlps(data: Data, code: str) -> dict[str, xarray.Dataset]:
     """MLPs of all but the matched depth."""
-    own, matched = data["mlp"].sel(encoding=code, decoder=MLP_ARM), matched_depth(data)
+    own, matched = data["mlp"].sel(encoding=code, decoder=MLP_ARM), _mlps(data, code)["depth"]
     depths = [depth for depth in listed_attribute(data["mlp"], "mlp_depths") if depth != matched]
     return {f"{code}, MLP of depth {depth}": own.sel(depth=depth) for depth in depths}
 
@@ -171,23 +173,21 @@ def _at_other_depths(data: Data, statistic: Statistic) -> dict[str, Sample]:
 # -- the volume's sign -----------------------------------------------------------------------------------------------
 
 
-def _outside(networks: xarray.Dataset, place: Place = mean_after_input) -> Sample:
-    """Of how many networks the volume is smaller in the held-out region than outside."""
-    return majority(-place(networks["contrast"]), networks)
+def _larger_inside(networks: xarray.Dataset, place: Place = mean_after_input, sign: int = 1) -> Sample:
+    """Of how many networks the volume is larger in the held-out region than outside; smaller for a sign of −1."""
+    return majority(sign * place(networks["contrast"]), networks)
 
 
-def _inside(networks: xarray.Dataset, place: Place = mean_after_input) -> Sample:
-    """Of how many networks it is larger."""
-    return majority(place(networks["contrast"]), networks)
+_smaller_inside = partial(_larger_inside, sign=-1)
 
 
 def cnn_contrast_alternatives(data: Data) -> dict[str, Sample]:
     """At the output, and CNNs of other depths where the depth study has them."""
-    cases = {f"{code}, CNN, at the output": _outside(_cnns(data, code), at_output) for code in CODES}
+    cases = {f"{code}, CNN, at the output": _smaller_inside(_cnns(data, code), at_output) for code in CODES}
     usual = int(data["mlp"].attrs["cnn_depth"])
     for code in CODES if "depth" in data else ():
         depths = [depth for depth in trained_depths(data, code) if depth != usual]
-        cases |= {f"{code}, CNN of depth {depth}": _outside(networks_of(data, code, depth)) for depth in depths}
+        cases |= {f"{code}, CNN of depth {depth}": _smaller_inside(networks_of(data, code, depth)) for depth in depths}
     return cases
 
 
@@ -219,7 +219,7 @@ CLAIMS = (
                     "less a half",
                     MAJORITY,
                 ),
-                lambda data: {f"{code}, CNN": _outside(_cnns(data, code)) for code in CODES},
+                lambda data: {f"{code}, CNN": _smaller_inside(_cnns(data, code)) for code in CODES},
                 cnn_contrast_alternatives,
             ),
             Statement(
@@ -228,10 +228,10 @@ CLAIMS = (
                     "less a half",
                     MAJORITY,
                 ),
-                lambda data: {f"{code}, MLP": _inside(_mlps(data, code)) for code in CODES},
+                lambda data: {f"{code}, MLP": _larger_inside(_mlps(data, code)) for code in CODES},
                 lambda data: {
-                    **{f"{code}, MLP, at the output": _inside(_mlps(data, code), at_output) for code in CODES},
-                    **{name: _inside(own) for code in CODES for name, own in _other_mlps(data, code).items()},
+                    **{f"{code}, MLP, at the output": _larger_inside(_mlps(data, code), at_output) for code in CODES},
+                    **{name: _larger_inside(own) for code in CODES for name, own in _other_mlps(data, code).items()},
                 },
             ),
             Statement(
@@ -263,31 +263,24 @@ CLAIMS = (
 CNN_COLOR = "#D55E00"
 
 
-def _depths(result: xarray.Dataset) -> list[int]:
-    return listed_attribute(result, "mlp_depths")
-
-
 def mlp_volumes_figure(result: xarray.Dataset) -> Figure:
     """Fig. 13: log10 dv at every stage of MLPs, and of a CNN below."""
     rows = [
         (f"{code}\nMLP {depth}", result["log_volume"].sel(encoding=code, decoder=MLP_ARM, depth=depth))
         for code in CODES
-        for depth in _depths(result)
+        for depth in listed_attribute(result, "mlp_depths")
     ]
     depth = int(result.attrs["cnn_depth"])
     rows += [(f"{c}\nCNN {depth}", result["log_volume"].sel(encoding=c, decoder=CNN_ARM, depth=depth)) for c in CODES]
     return volume_rows(result, rows, "log10 of the volume element by stage (columns: input, layers, output)", 1.0)
 
 
-def _contrast(result: xarray.Dataset, code: str, decoder: str) -> float:
-    own = result["contrast"].sel(encoding=code, decoder=decoder).isel(stage=slice(1, None))
-    return float(own.mean("stage").mean())
-
-
 def mlp_volumes_caption(result: xarray.Dataset) -> str:
     """The contrasts in words."""
+    contrast = result["contrast"].isel(stage=slice(1, None)).mean("stage").mean(["depth", "seed"])
     words = [
-        f"{code} code: MLP {_contrast(result, code, MLP_ARM):+.2f}, CNN {_contrast(result, code, CNN_ARM):+.2f}"
+        f"{code} code: MLP {contrast.sel(encoding=code, decoder=MLP_ARM).item():+.2f}, "
+        f"CNN {contrast.sel(encoding=code, decoder=CNN_ARM).item():+.2f}"
         for code in CODES
     ]
     return (
@@ -300,7 +293,7 @@ def mlp_volumes_caption(result: xarray.Dataset) -> str:
 
 def mlp_profiles_figure(result: xarray.Dataset) -> Figure:
     """Fig. 14: probes and factorization of MLPs, a CNN beside them."""
-    depths, cnn_depth = _depths(result), result.attrs["cnn_depth"]
+    depths, cnn_depth = listed_attribute(result, "mlp_depths"), result.attrs["cnn_depth"]
     shades = pyplot.get_cmap("viridis")(np.linspace(0.05, 0.9, len(depths)))
 
     def lines(ax: Axes, code: str, name: str) -> None:

@@ -14,6 +14,7 @@ variance (above 0.5) and of both (above 0.1).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -60,7 +61,7 @@ REACH = 3
 """Pixels that three convolutions of 3 × 3 can shift a band, or carry the padding of the border inwards."""
 
 
-class Settings(Common):
+class PenaltySettings(Common):
     """Size and training of the low-rank decoder."""
 
     penalty_size: Count = 32
@@ -88,7 +89,7 @@ class Settings(Common):
     }
 
 
-def penalised_spec(preset: Settings, arm: str, vectors: str = "unit", size: int | None = None) -> RunSpec:
+def penalised_spec(preset: PenaltySettings, arm: str, vectors: str = "unit", size: int | None = None) -> RunSpec:
     """One arm of the ablation, in the authors' settings at the preset's size or another."""
     return RunSpec(
         task=BumpTask(
@@ -110,23 +111,23 @@ def penalised_spec(preset: Settings, arm: str, vectors: str = "unit", size: int 
     )
 
 
-class PenaltyStudy(Study[Settings]):
+class PenaltyStudy(Study[PenaltySettings]):
     """The ablation of the two penalties."""
 
     name: ClassVar[str] = "penalties"
     question: ClassVar[str] = "Do penalties on rendered embeddings make a network compose?"
-    settings: ClassVar[type[Settings]] = Settings
+    settings: ClassVar[type[PenaltySettings]] = PenaltySettings
     version: ClassVar[int] = 2
     metrics: ClassVar[tuple[str, ...]] = ("band_alignment", "band_index", "matrix_effective_rank", "stage_profile")
 
-    def arms(self, preset: Settings) -> list[Arm]:
+    def arms(self, preset: PenaltySettings) -> list[Arm]:
         seeds, raw = preset.penalty_seeds, (VARIANCE, BOTH)
         arms = [Arm((arm, UNIT), penalised_spec(preset, arm), seeds=seeds) for arm in ARMS]
         arms += [Arm((arm, RAW), penalised_spec(preset, arm, "raw"), seeds=seeds) for arm in ARMS if arm in raw]
         other = preset.penalty_other_size
         return arms + [Arm((arm, OTHER_SIZE), penalised_spec(preset, arm, size=other), extra=True) for arm in ARMS]
 
-    def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
+    def measure(self, trials: Trials[PenaltySettings]) -> xarray.Dataset:
         grid = trials.first.spec.task.grid.shape
 
         def measured(batch: Batch) -> dict[str, Any]:
@@ -293,12 +294,13 @@ def _accuracy(data: Data, convention: str) -> Sample:
     return measured(networks(data, BOTH, convention), "ood_accuracy")
 
 
+_claim = partial(Claim, studies=("penalties",))
 CLAIMS = (
-    Claim(
+    _claim(
         "C7",
         "Penalties give embeddings of low rank, banded at the coordinate",
         "§4.1, Fig. 3b, 6, App. C",
-        statements=(
+        (
             Statement(
                 below("effective rank of embeddings, with penalties over without", 0.5),
                 lambda data: {"both penalties": _rank_ratio(data, BOTH, UNIT)},
@@ -321,13 +323,12 @@ CLAIMS = (
                 },
             ),
         ),
-        studies=("penalties",),
     ),
-    Claim(
+    _claim(
         "C8",
         "Penalties give a smoother manifold",
         "§4.1, Fig. 3c",
-        statements=(
+        (
             Statement(
                 effect("roughness of log10 dv without penalties over that with both, decades", 0.05),
                 lambda data: {"both penalties": _smoothing(data, UNIT, "roughness")},
@@ -335,15 +336,14 @@ CLAIMS = (
                 smoothing_of_controls,
             ),
         ),
-        studies=("penalties",),
         beside=("controls",),
     ),
-    Claim(
+    _claim(
         "C9",
         "Ablation: no penalty has the lowest training and the highest held-out error; entropy improves it marginally, "
         "variance much at higher training error; both are best, and succeed",
         "§4.1, Fig. 3d",
-        statements=(
+        (
             *(
                 compared(effect(f"training error, {arm} over none, decades", 0.0), "id", arm, NONE)
                 for arm in (ENTROPY, VARIANCE, BOTH)
@@ -365,6 +365,5 @@ CLAIMS = (
                 },
             ),
         ),
-        studies=("penalties",),
     ),
 )

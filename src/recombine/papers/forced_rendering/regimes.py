@@ -22,11 +22,10 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from recombine.metrics import effective_rank, gram_matrix, partial_factorization, schmidt_spectrum
-from recombine.papers.forced_rendering.penalties import BOTH, NONE, penalised_spec
-from recombine.papers.forced_rendering.penalties import Settings as PenaltySettings
+from recombine.papers.forced_rendering.penalties import BOTH, NONE, PenaltySettings, penalised_spec
 from recombine.papers.forced_rendering.samples import difference
 from recombine.papers.forced_rendering.scores import training_fit
-from recombine.papers.forced_rendering.stripes import Settings as StripeSettings
+from recombine.papers.forced_rendering.stripes import StripeSettings
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
 from recombine.reproduction.figures import FigureSpec

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import xarray
-from numpy.typing import ArrayLike
 
 from recombine.reproduction.claims import Data, Sample
 from recombine.reproduction.criteria import Learnt
@@ -79,6 +79,17 @@ def measured(networks: xarray.Dataset, statistic: Statistic) -> Sample:
     return sample(number(networks, statistic), networks)
 
 
+def measured_by(networks: xarray.Dataset, statistic: Statistic, words: str, *dims: str) -> dict[str, Sample]:
+    """A statistic of every arm along some dimensions that was trained; `words` make a case's name of its labels."""
+    cases = {}
+    for labels in product(*(networks[dim].values for dim in dims)):
+        arm = dict(zip(dims, labels, strict=True))
+        own = networks.sel(arm)
+        if trained(own).any():
+            cases[words.format(**arm)] = measured(own, statistic)
+    return cases
+
+
 def difference(statistic: Statistic, own: xarray.Dataset, other: xarray.Dataset, *, untrained: bool = False) -> Sample:
     """A statistic of some networks less that of others, seed by seed; `untrained` others need not have learnt."""
     values = number(own, statistic) - number(other, statistic)
@@ -109,38 +120,26 @@ def majority(values: xarray.DataArray, networks: xarray.Dataset) -> Sample:
 
 
 @dataclass(frozen=True)
-class Majority:
+class Majority(Share):
     """A share of networks, less a half; with Wilson's interval.
 
     >>> Majority.of([1, 1, 1, 0]).value
     0.25
     """
 
-    share: Share
-
-    @classmethod
-    def of(cls, values: ArrayLike) -> Majority:
-        """Of networks for which a value is 1, of those for which it is 0 or 1."""
-        return cls(Share.of(values))
-
     @property
     def value(self) -> float:
         """The share less a half."""
-        return self.share.value - 0.5
-
-    @property
-    def networks(self) -> int:
-        """How many there are."""
-        return self.share.networks
+        return super().value - 0.5
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
         """The share's, less a half."""
-        own = self.share.interval(confidence)
+        own = Share(self.count, self.networks).interval(confidence)
         return Interval(own.value - 0.5, own.low - 0.5, own.high - 0.5, own.networks)
 
     def tail(self, bound: float) -> float:
         """The share's."""
-        return self.share.tail(bound + 0.5)
+        return Share(self.count, self.networks).tail(bound + 0.5)
 
 
 # -- controls ----------------------------------------------------------------------------------------------------------

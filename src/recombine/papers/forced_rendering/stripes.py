@@ -139,7 +139,7 @@ SOME, MANY = 50, 100
 """Bumps beside the stripes in Fig. 4d–e, and where bumps are proper ones (Fig. 4b, 15)."""
 
 
-class Settings(BumpPreset):
+class StripeSettings(BumpPreset):
     """Numbers of bumps."""
 
     bumps: Several = (0, 10, 50, 100, 200)
@@ -164,26 +164,26 @@ class Settings(BumpPreset):
         return self.spec(isolated=True, training=f"pick:{bumps}", **task)
 
 
-class StripeStudy(Study[Settings]):
+class StripeStudy(Study[StripeSettings]):
     """Stripes with few bumps against bumps alone."""
 
     name: ClassVar[str] = "stripes"
     question: ClassVar[str] = "Do examples of single factors make a network compose?"
-    settings: ClassVar[type[Settings]] = Settings
+    settings: ClassVar[type[StripeSettings]] = StripeSettings
     version: ClassVar[int] = 2
     metrics: ClassVar[tuple[str, ...]] = (
         "band_position", "extreme_pixel", "features", "hits", "interior", "mean_band_index", "squared_error",
         "stage_profile", "stripe_superposition",
     )  # fmt: skip
 
-    def arms(self, preset: Settings) -> list[Arm]:
+    def arms(self, preset: StripeSettings) -> list[Arm]:
         arms = [Arm((WITH, bumps), preset.striped_spec(bumps)) for bumps in preset.bumps]
         arms += [Arm((WITHOUT, n), preset.spec(training=f"pick:{n}")) for n in preset.bumps if n]
         arms += [Arm((PERCENT, p), preset.spec(isolated=True, training=f"percent:{p}")) for p in preset.percents]
         arms += [Arm((PERCENT_ALONE, p), preset.spec(training=f"percent:{p}")) for p in preset.percents if p]
         return [*arms, Arm((FULL, preset.samples), preset.spec())]
 
-    def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
+    def measure(self, trials: Trials[StripeSettings]) -> xarray.Dataset:
         preset = trials.preset
         striped = {run.key for bumps in preset.bumps for run in trials[WITH, bumps]}
         profiled = striped | {run.key for run in trials[FULL, preset.samples]}

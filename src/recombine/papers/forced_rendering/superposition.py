@@ -29,7 +29,7 @@ from recombine.metrics import (
     superposition_scores,
     theoretical_kernel,
 )
-from recombine.papers.forced_rendering.mlp import Settings as MLPSettings
+from recombine.papers.forced_rendering.mlp import MLPSettings
 from recombine.papers.forced_rendering.presets import ALL_CODES, CODES
 from recombine.reproduction.measuring import TRAINED, Batch, Measured, base_attributes, sample_points, tabulate
 from recombine.reproduction.preset import AnyNumber

@@ -13,7 +13,14 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 from recombine.papers.forced_rendering.presets import CODES
-from recombine.papers.forced_rendering.samples import Statistic, difference, less_controls, majority, measured, trained
+from recombine.papers.forced_rendering.samples import (
+    Statistic,
+    difference,
+    less_controls,
+    majority,
+    measured,
+    measured_by,
+)
 from recombine.papers.forced_rendering.superposition import (
     CNN_ARM,
     CONTRASTS,
@@ -44,14 +51,12 @@ def _of(data: Data, statistic: Statistic, code: str = "bump") -> Sample:
 
 def _others(data: Data, statistic: Statistic, *besides: str) -> dict[str, Sample]:
     """The other codes, but for those in `besides`, and the other decoders with bump codes."""
-    result, samples = data["superposition"], {}
-    for code in (str(name) for name in result["encoding"].values if name not in ("bump", *besides)):
-        samples[code] = _of(data, statistic, code)
-    for decoder in (str(name) for name in result["decoder"].values if name not in (CNN_ARM, DARK)):
-        networks = _networks(data, decoder=decoder)
-        if trained(networks).any():
-            samples[f"bump, {decoder}"] = measured(networks, statistic)
-    return samples
+    result = data["superposition"].drop_sel(decoder=DARK, errors="ignore")
+    codes, decoders = result.sel(decoder=CNN_ARM), result.sel(encoding="bump").drop_sel(decoder=CNN_ARM)
+    return {
+        **measured_by(codes.drop_sel(encoding=["bump", *besides]), statistic, "{encoding}", "encoding"),
+        **measured_by(decoders, statistic, "bump, {decoder}", "decoder"),
+    }
 
 
 # -- C2: superposition -----------------------------------------------------------------------------------------------
@@ -89,19 +94,15 @@ def superposed(networks: xarray.Dataset) -> xarray.DataArray:
     return networks["matched"] - networks["mismatched"]
 
 
-def over_product(networks: xarray.Dataset, similarity: str = COSINE) -> xarray.DataArray:
-    """Correlation of the OR kernel less that of the product kernel."""
-    return _agreement(networks, "or", similarity) - _agreement(networks, "product", similarity)
-
-
-def over_radial(networks: xarray.Dataset, similarity: str = COSINE) -> xarray.DataArray:
-    """Correlation of the OR kernel less that of the radial kernel."""
-    return _agreement(networks, "or", similarity) - _agreement(networks, "radial", similarity)
+def over(networks: xarray.Dataset, rival: str, similarity: str = COSINE) -> xarray.DataArray:
+    """Correlation of the OR kernel less that of another family."""
+    agreement = networks.isel(similarity=SIMILARITIES.index(similarity))
+    return agreement["kernel_or"] - agreement[f"kernel_{rival}"]
 
 
 def over_rivals(networks: xarray.Dataset, similarity: str = COSINE) -> xarray.DataArray:
     """Correlation of the OR kernel less that of the better of product and radial kernels."""
-    product, radial = over_product(networks, similarity), over_radial(networks, similarity)
+    product, radial = (over(networks, rival, similarity) for rival in ("product", "radial"))
     return product.where(product < radial, radial)
 
 
@@ -121,16 +122,13 @@ def aligned_artefacts(networks: xarray.Dataset) -> xarray.DataArray:
     return networks["away_aligned"] - networks["away_chance"]
 
 
-def _agreement(networks: xarray.Dataset, family: str, similarity: str) -> xarray.DataArray:
-    return networks[f"kernel_{family}"].isel(similarity=SIMILARITIES.index(similarity))
-
-
+_claim = partial(Claim, studies=("superposition",))
 CLAIMS = (
-    Claim(
+    _claim(
         "C2",
         "Held-out outputs superpose memorised ones",
         "§3.3, Fig. 1d",
-        statements=(
+        (
             Statement(
                 effect(
                     "variance explained by training images that share x or y, less by ones that share neither",
@@ -138,37 +136,35 @@ CLAIMS = (
                 ),
                 lambda data: {code: _of(data, superposed, code) for code in CODES},
                 superposition_alternatives,
-                lambda data: less_controls(data, superposed),
+                partial(less_controls, statistic=superposed),
             ),
         ),
-        studies=("superposition",),
         beside=("controls",),
     ),
-    Claim(
+    _claim(
         "C3",
         "The learnt kernel is a binary factorized one",
         "§3.3, Fig. 1e",
-        statements=(
+        (
             Statement(
                 effect("correlation of the OR kernel less that of the better of product and radial kernels", 0.05),
                 lambda data: {"bump": _of(data, binary_kernel)},
                 lambda data: {
                     **{f"bump, {name}": _of(data, partial(over_rivals, similarity=name)) for name in SIMILARITIES[1:]},
-                    "bump, less the product kernel alone": _of(data, over_product),
-                    "bump, less the radial kernel alone": _of(data, over_radial),
+                    "bump, less the product kernel alone": _of(data, partial(over, rival="product")),
+                    "bump, less the radial kernel alone": _of(data, partial(over, rival="radial")),
                     "rate": _of(data, binary_kernel, "rate"),
                 },
-                lambda data: less_controls(data, over_rivals),
+                partial(less_controls, statistic=over_rivals),
             ),
         ),
-        studies=("superposition",),
         beside=("controls",),
     ),
-    Claim(
+    _claim(
         "C14",
         "Bump codes give stronger blocks than rate codes",
         "E.1, Fig. 8",
-        statements=(
+        (
             Statement(
                 effect("block contrast, bump less rate code", 0.1),
                 lambda data: {COSINE: _bump_less_rate(data, contrast)},
@@ -181,25 +177,23 @@ CLAIMS = (
                 },
             ),
         ),
-        studies=("superposition",),
     ),
-    Claim(
+    _claim(
         "C19",
         "Artefacts are several bumps, aligned with the true x and y",
         "§3.2–3.3",
-        statements=(
+        (
             Statement(
                 above("share of interior outputs with two or more separate peaks", 0.25),
                 lambda data: {"bump": _of(data, "several_peaks")},
-                lambda data: _others(data, "several_peaks"),
+                partial(_others, statistic="several_peaks"),
             ),
             Statement(
                 effect("peaks off the truth within 1 px of its row or column, over chance", 0.2),
                 lambda data: {"bump": _of(data, aligned_artefacts)},
-                lambda data: _others(data, aligned_artefacts),
+                partial(_others, statistic=aligned_artefacts),
             ),
         ),
-        studies=("superposition",),
     ),
 )
 

@@ -25,7 +25,8 @@ differences that matter were fixed with networks of seeds 0 to 7 in view.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any, ClassVar
 
@@ -37,19 +38,17 @@ from torch import Tensor
 from recombine.metrics import landmarks, metric_tensor
 from recombine.metrics.profile import read_stages
 from recombine.metrics.profile import stage_profile as registered_profile
-from recombine.metrics.registry import STAGE_METRICS, Stage
-from recombine.papers.forced_rendering.controls import with_untrained
-from recombine.papers.forced_rendering.mlp import Settings as MLPSettings
-from recombine.papers.forced_rendering.penalties import BOTH, NONE, penalised_spec
-from recombine.papers.forced_rendering.penalties import Settings as PenaltySettings
+from recombine.metrics.registry import STAGE_METRICS
+from recombine.papers.forced_rendering.controls import tabulated_with_untrained
+from recombine.papers.forced_rendering.mlp import MLPSettings, matched_depth
+from recombine.papers.forced_rendering.penalties import BOTH, NONE, PenaltySettings, penalised_spec
 from recombine.papers.forced_rendering.presets import kept_combinations, whole_grid
 from recombine.papers.forced_rendering.samples import PerSeed, difference
 from recombine.papers.forced_rendering.scores import training_fit
-from recombine.papers.forced_rendering.stripes import MANY
-from recombine.papers.forced_rendering.stripes import Settings as StripeSettings
+from recombine.papers.forced_rendering.stripes import MANY, StripeSettings
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import Criterion, effect
-from recombine.reproduction.measuring import TRAINED, Batch, base_attributes, tabulate
+from recombine.reproduction.measuring import Batch, base_attributes
 from recombine.reproduction.preset import Count, Positive, Seeds
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.reproduction.tables import first_hidden, last_hidden, mean_of_hidden
@@ -112,7 +111,7 @@ class TheoryStudy(Study[Settings]):
 
     def arms(self, preset: Settings) -> list[Arm]:
         cnn, low_rank = preset.spec(), penalised_spec(preset, NONE)
-        mlp = preset.mlp_spec("bump", matched_depth(preset))
+        mlp = preset.mlp_spec("bump", matched_depth(preset.mlp_depths, preset.depth))
         bumps = min(MANY, kept_combinations(cnn))
         specs = {
             CNN_FAILING: cnn,
@@ -134,20 +133,13 @@ class TheoryStudy(Study[Settings]):
                 **stage_columns(batch, trials.preset.theory_flow_steps),
             }  # fmt: skip
 
-        result = tabulate(with_untrained(trials, INITIAL), ("arm",), measured, {**STAGE_DIMS, **PRODUCT_DIMS})
-        untrained = result["arm"].isin(list(INITIAL))
+        result = tabulated_with_untrained(trials, INITIAL, measured, {**STAGE_DIMS, **PRODUCT_DIMS})
         attributes = base_attributes(trials, size=trials.preset.size, epsilon=trials.preset.theory_epsilon)
         task = trials.first.spec.task
         assert isinstance(task, BumpTask)
         known = landmarks(task.grid.shape, bump=task.sigma)
         places = ("landmark", [float(place) for place in known.values()])
-        result = result.assign({TRAINED: result[TRAINED].where(~untrained, 0.0), "landmark_place": places})
-        return result.assign_coords(landmark=list(known)).assign_attrs(attributes)
-
-
-def matched_depth(preset: Settings) -> int:
-    """Of the MLP with as many stages as the CNN, or the one nearest to it."""
-    return min(preset.mlp_depths, key=lambda depth: (abs(depth - preset.depth - 1), depth))
+        return result.assign(landmark_place=places).assign_coords(landmark=list(known)).assign_attrs(attributes)
 
 
 # -- products --------------------------------------------------------------------------------------------------------
@@ -199,10 +191,11 @@ def stage_columns(batch: Batch, flow_steps: int) -> dict[str, np.ndarray]:
     exact = metric_tensor(reader, points, members=1, memory=memory) if task.encoding.differentiable else None
     stages = read_stages(reader, points, task.grid, task.held_out, exact=exact, members=1, memory=memory)
     columns: dict[str, list[Tensor]] = {}
-    for stage, last in _with_last_hidden(stages):
+    last_hidden_name = batch.spec.module().stage_names[-2]
+    for stage in stages:
         own = {name: value for name, (value,) in registered_profile([stage], STAGE_COLUMNS).columns.items()}
         own[FLOW] = torch.full((len(batch),), torch.nan)
-        if last:
+        if stage.name == last_hidden_name:
             flow = nonlinear_factorization(
                 stage.coordinates, stage.grid.shape, stage.held_out, steps=flow_steps, permutations=0
             )
@@ -210,17 +203,6 @@ def stage_columns(batch: Batch, flow_steps: int) -> dict[str, np.ndarray]:
         for name, value in own.items():
             columns.setdefault(name, []).append(value.reshape(len(batch), -1).mean(dim=1).cpu())
     return {name: torch.stack(rows, dim=1).float().cpu().numpy() for name, rows in columns.items()}
-
-
-def _with_last_hidden(stages: Iterator[Stage]) -> Iterator[tuple[Stage, bool]]:
-    """Each stage, and whether it is the last before the output."""
-    waiting: list[Stage] = []
-    for stage in stages:
-        waiting.append(stage)
-        if len(waiting) > 2:
-            yield waiting.pop(0), False
-    yield waiting[0], True
-    yield waiting[1], False
 
 
 STUDY = TheoryStudy()
@@ -312,13 +294,14 @@ hole_width = at(at_output, "hole_openness")
 """Width of the hole at the output, in steps between kept neighbours."""
 
 
+_claim = partial(Claim, studies=("theory",), ours=True)
 CLAIMS = (
-    Claim(
+    _claim(
         "C27",
         "What failing networks draw at held-out combinations is more complex, as a sum of products of single-factor "
         "functions, than what composing ones draw",
         "App. A.1, Eq. 13, 17",
-        statements=(
+        (
             _compared(
                 effect("products per pixel in held-out outputs, failing less composing", PRODUCTS),
                 COMPOSING,
@@ -331,14 +314,12 @@ CLAIMS = (
                 },
             ),
         ),
-        studies=("theory",),
-        ours=True,
     ),
-    Claim(
+    _claim(
         "C28",
         "Composing networks keep the factors in blocks, up to an invertible map, where failing ones do not",
         "§5, App. A.2, Eq. 24–27",
-        statements=(
+        (
             _compared(
                 effect(
                     "R² of blocks after a linear map, held-out points, hidden stages, composing less failing", SPLIT
@@ -353,14 +334,12 @@ CLAIMS = (
                 },
             ),
         ),
-        studies=("theory",),
-        ours=True,
     ),
-    Claim(
+    _claim(
         "C29",
         "Failing networks mix factors irreversibly: what a decoder finds of them at held-out combinations is lost",
         "App. A.3",
-        statements=(
+        (
             _compared(
                 effect("1 − R² of factors decoded at held-out points, last hidden stage, failing less composing", LOSS),
                 COMPOSING,
@@ -372,15 +351,13 @@ CLAIMS = (
                 },
             ),
         ),
-        studies=("theory",),
-        ours=True,
     ),
-    Claim(
+    _claim(
         "C30",
         "The hole in the data warps the stages: they are less a sum of one block per factor than in networks that saw "
         "the whole grid, and the hole is narrower",
         "§3.4",
-        statements=(
+        (
             _compared(
                 effect("share of the last hidden stage that is no sum of blocks, failing less whole grid", MIXING),
                 WHOLE,
@@ -398,7 +375,5 @@ CLAIMS = (
                 },
             ),
         ),
-        studies=("theory",),
-        ours=True,
     ),
 )

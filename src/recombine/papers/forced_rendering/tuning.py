@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 
 from recombine.metrics import features
 from recombine.papers.forced_rendering.samples import PerSeed, difference, sample
-from recombine.papers.forced_rendering.stripes import FULL, WITH, Settings
+from recombine.papers.forced_rendering.stripes import FULL, WITH, StripeSettings
 from recombine.papers.forced_rendering.stripes_claims import added, all_bumps, hidden_stages, many, striped, with_bumps
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
@@ -44,20 +44,20 @@ INNER = {"map": ("shown", "neuron", "y", "x")}
 """Dimensions of what is measured."""
 
 
-class TuningStudy(Study[Settings]):
+class TuningStudy(Study[StripeSettings]):
     """Neurons of stripe-trained networks."""
 
     name: ClassVar[str] = "tuning"
     question: ClassVar[str] = "What are the neurons of a composing network tuned to?"
-    settings: ClassVar[type[Settings]] = Settings
+    settings: ClassVar[type[StripeSettings]] = StripeSettings
     version: ClassVar[int] = 2
     metrics: ClassVar[tuple[str, ...]] = ("features",)
 
-    def arms(self, preset: Settings) -> list[Arm]:
+    def arms(self, preset: StripeSettings) -> list[Arm]:
         numbers = (0, preset.many_bumps)
         return [Arm((name,), preset.striped_spec(bumps), extra=True) for name, bumps in zip(ARMS, numbers, strict=True)]
 
-    def measure(self, trials: Trials[Settings]) -> xarray.Dataset:
+    def measure(self, trials: Trials[StripeSettings]) -> xarray.Dataset:
         preset = trials.preset
         maps = tabulate(trials.pictured, ("arm",), _maps, INNER).isel(seed=0, drop=True)
         names = [f"layer{k}" for k in _shown_stages(preset.depth)]
