@@ -9,7 +9,7 @@ import xarray
 
 from recombine.papers import DEFAULT
 from recombine.papers.forced_rendering import markers_ranking as ranking
-from recombine.papers.forced_rendering.markers_measuring import (
+from recombine.papers.forced_rendering.markers import (
     FALL,
     FIRST,
     LAST,

@@ -5,8 +5,7 @@ import pytest
 import xarray
 
 from recombine.papers.forced_rendering import markers_claims as claims
-from recombine.papers.forced_rendering.markers_claims import CLAIMS, TOP
-from recombine.papers.forced_rendering.markers_measuring import (
+from recombine.papers.forced_rendering.markers import (
     COMPOSING,
     FACTORIZATION,
     FALL,
@@ -18,6 +17,7 @@ from recombine.papers.forced_rendering.markers_measuring import (
     WHOLE_GRID,
     predicted_sign,
 )
+from recombine.papers.forced_rendering.markers_claims import CLAIMS, TOP
 from recombine.papers.forced_rendering.markers_ranking import names_of, telling_record
 from recombine.reproduction.claims import judge
 

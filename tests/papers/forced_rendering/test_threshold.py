@@ -20,15 +20,8 @@ from recombine.papers.forced_rendering.threshold import (
     training_scores,
 )
 from recombine.papers.forced_rendering.threshold import measured as measured_cell
-from recombine.papers.forced_rendering.threshold_curves import (
-    fitted,
-    threshold,
-)
-from recombine.papers.forced_rendering.threshold_design import (
-    SPREAD,
-    Settings,
-    bumps_of,
-)
+from recombine.papers.forced_rendering.threshold_curves import fitted, threshold
+from recombine.papers.forced_rendering.threshold_design import SPREAD, Settings, bumps_of
 from recombine.specs import RunSpec
 from recombine.store import Run
 from recombine.sweep import train

@@ -72,7 +72,7 @@ def of_depth(depth: int) -> str:
 Size = Callable[[DecoderSpec, Interface], int]
 STEP = 4
 """Widths of pixel tokens are multiples of this."""
-MOST_STEPS = 1024
+MOST_STEPS = 1 << 14
 """Of them, in the widest that is tried."""
 
 

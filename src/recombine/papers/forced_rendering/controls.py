@@ -17,12 +17,7 @@ import xarray
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
-from recombine.papers.forced_rendering.depth import (
-    factorization_fall,
-    late_cross_terms,
-    probe_fall,
-    spread_excess,
-)
+from recombine.papers.forced_rendering.depth import factorization_fall, late_cross_terms, probe_fall, spread_excess
 from recombine.papers.forced_rendering.penalties import BOTH, NONE, PenaltySettings, penalised_spec
 from recombine.papers.forced_rendering.presets import kept_combinations, whole_grid
 from recombine.papers.forced_rendering.samples import (

@@ -23,7 +23,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from recombine.papers.forced_rendering import markers_scoring as scoring
-from recombine.papers.forced_rendering.markers_measuring import (
+from recombine.papers.forced_rendering.markers import (
     COMPOSING,
     FACTORIZATION,
     FALL,

@@ -23,7 +23,7 @@ from recombine.errors import InvalidValue
 from recombine.files import write
 from recombine.metrics.registry import STAGE_METRICS
 from recombine.papers.forced_rendering import markers_scoring as scoring
-from recombine.papers.forced_rendering.markers_measuring import COMPOSING, FALL
+from recombine.papers.forced_rendering.markers import COMPOSING, FALL
 from recombine.reproduction.claims import Judgement
 from recombine.reproduction.intervals import Interval
 from recombine.reproduction.report.verdicts import sentence

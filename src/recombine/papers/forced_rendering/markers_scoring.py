@@ -17,7 +17,7 @@ import numpy as np
 import pandas
 import xarray
 
-from recombine.papers.forced_rendering.markers_measuring import COMPOSING, WHOLE_GRID
+from recombine.papers.forced_rendering.markers import COMPOSING, WHOLE_GRID
 from recombine.papers.forced_rendering.samples import learnt, trained
 from recombine.reproduction.intervals import Resampled
 

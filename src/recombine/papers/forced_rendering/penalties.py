@@ -30,6 +30,7 @@ from recombine.papers.forced_rendering.samples import (
     LOW_RANK_UNTRAINED,
     LOW_RANK_WHOLE,
     UNPENALISED,
+    controlled,
     difference,
     measured,
     ratio,
@@ -215,6 +216,13 @@ def _alignment_gain(data: Data, arm: str, convention: str, name: str = "aligned"
 # -- C8: a smoother manifold -------------------------------------------------------------------------------------------
 
 
+SMOOTHER = {
+    "no penalty over whole grid": (UNPENALISED, LOW_RANK_WHOLE),
+    "no penalty over untrained": (UNPENALISED, LOW_RANK_UNTRAINED),
+}
+"""Networks without penalties against ones that saw the whole grid, and against untrained ones."""
+
+
 def mean_roughness(own: xarray.Dataset, name: str = "roughness") -> xarray.DataArray:
     """Median absolute Laplacian of log10 dv, mean over the convolutions and the output."""
     return own[name].isel(stage=slice(2, None)).mean("stage")
@@ -230,18 +238,6 @@ def smoothing_otherwise(data: Data) -> dict[str, Sample]:
     }
     others = {name: _smoothing(data, convention, "roughness") for name, convention in conventions(data).items()}
     return {"spread of log10 dv": _smoothing(data, UNIT, "spread"), **by_stage, **others}
-
-
-def smoothing_of_controls(data: Data) -> dict[str, Sample]:
-    """Networks without penalties against ones that saw the whole grid, and against untrained ones."""
-    if "controls" not in data:
-        return {}
-    arms = (UNPENALISED, LOW_RANK_WHOLE, LOW_RANK_UNTRAINED)
-    failing, whole, untrained = (data["controls"].sel(arm=arm) for arm in arms)
-    return {
-        "no penalty over whole grid": ratio(mean_roughness, failing, whole),
-        "no penalty over untrained": ratio(mean_roughness, failing, untrained, untrained=True),
-    }
 
 
 def _smoothing(data: Data, convention: str, name: str) -> Sample:
@@ -333,7 +329,7 @@ CLAIMS = (
                 effect("roughness of log10 dv without penalties over that with both, decades", 0.05),
                 lambda data: {"both penalties": _smoothing(data, UNIT, "roughness")},
                 smoothing_otherwise,
-                smoothing_of_controls,
+                lambda data: controlled(data, mean_roughness, SMOOTHER, ratio),
             ),
         ),
         beside=("controls",),

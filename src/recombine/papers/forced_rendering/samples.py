@@ -8,7 +8,7 @@ combinations tell where those are the training data; where they are not, a Datas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
 
@@ -161,17 +161,23 @@ INITIAL = {UNTRAINED: FAILING, LOW_RANK_UNTRAINED: UNPENALISED}
 """Each untrained arm, and the arm whose networks it has before their first step."""
 
 
-def less_controls(data: Data, statistic: Statistic) -> dict[str, Sample]:
-    """A number of failing networks less that of each control, seed by seed, by the control's name.
+def controlled(
+    data: Data, statistic: Statistic, pairs: Mapping[str, tuple[str, str]], compared: Callable[..., Sample] = difference
+) -> dict[str, Sample]:
+    """By case, a number of one arm of the control study compared with that of another, seed by seed.
 
-    Failing networks must have learnt, and controls too unless they are untrained. Without the control study's Dataset
-    there is no sample.
+    All networks must have learnt, unless they are untrained. Without the control study's Dataset there is no sample.
     """
     if "controls" not in data:
         return {}
     arms = data["controls"]
     return {
-        f"less {other}": difference(statistic, arms.sel(arm=failing), arms.sel(arm=other), untrained=other in INITIAL)
-        for failing, others in CONTROLS.items()
-        for other in others
+        case: compared(statistic, arms.sel(arm=own), arms.sel(arm=other), untrained=other in INITIAL)
+        for case, (own, other) in pairs.items()
     }
+
+
+def less_controls(data: Data, statistic: Statistic) -> dict[str, Sample]:
+    """A number of failing networks less that of each control, by the control's name."""
+    pairs = {f"less {other}": (failing, other) for failing, others in CONTROLS.items() for other in others}
+    return controlled(data, statistic, pairs)

@@ -2,7 +2,7 @@
 
 "Bumps alone" are as many bumps without stripes in C10 and C23, where data are compared, and all training bumps of the
 usual networks in C12 and C22, where what failing networks look like is. A network counts where it learnt its own
-training examples (`recombine.papers.forced_rendering.fit`).
+training examples (`recombine.papers.forced_rendering.scores`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from recombine.papers.forced_rendering.samples import (
     UNTRAINED,
     WHOLE,
     Statistic,
+    controlled,
     difference,
     measured,
     ratio,
@@ -114,17 +115,6 @@ def excess_otherwise(data: Data) -> dict[str, Sample]:
     return {**cases, "median |Laplacian| in the hold-out, log10 ratio": rough}
 
 
-def excess_of_controls(data: Data) -> dict[str, Sample]:
-    """Of failing networks, less that of networks that saw the whole grid, and of untrained ones."""
-    if "controls" not in data:
-        return {}
-    failing, whole, untrained = (data["controls"].sel(arm=arm) for arm in (FAILING, WHOLE, UNTRAINED))
-    return {
-        "failing less whole grid": difference(spread_excess, failing, whole),
-        "failing less untrained": difference(spread_excess, failing, untrained, untrained=True),
-    }
-
-
 def _excess(data: Data, bumps: int) -> Sample:
     """The excess of spread at the output, of bumps alone less that of stripes and so many bumps."""
     return difference(spread_excess, all_bumps(data), striped(data, bumps))
@@ -210,7 +200,11 @@ CLAIMS = (
                 ),
                 lambda data: {with_bumps(some(data)): _excess(data, some(data))},
                 excess_otherwise,
-                excess_of_controls,
+                lambda data: controlled(
+                    data,
+                    spread_excess,
+                    {"failing less whole grid": (FAILING, WHOLE), "failing less untrained": (FAILING, UNTRAINED)},
+                ),
             ),
         ),
         beside=("controls",),

@@ -94,7 +94,7 @@ def superposed(networks: xarray.Dataset) -> xarray.DataArray:
     return networks["matched"] - networks["mismatched"]
 
 
-def over(networks: xarray.Dataset, rival: str, similarity: str = COSINE) -> xarray.DataArray:
+def over_rival(networks: xarray.Dataset, rival: str, similarity: str = COSINE) -> xarray.DataArray:
     """Correlation of the OR kernel less that of another family."""
     agreement = networks.isel(similarity=SIMILARITIES.index(similarity))
     return agreement["kernel_or"] - agreement[f"kernel_{rival}"]
@@ -102,7 +102,7 @@ def over(networks: xarray.Dataset, rival: str, similarity: str = COSINE) -> xarr
 
 def over_rivals(networks: xarray.Dataset, similarity: str = COSINE) -> xarray.DataArray:
     """Correlation of the OR kernel less that of the better of product and radial kernels."""
-    product, radial = (over(networks, rival, similarity) for rival in ("product", "radial"))
+    product, radial = (over_rival(networks, rival, similarity) for rival in ("product", "radial"))
     return product.where(product < radial, radial)
 
 
@@ -151,8 +151,8 @@ CLAIMS = (
                 lambda data: {"bump": _of(data, binary_kernel)},
                 lambda data: {
                     **{f"bump, {name}": _of(data, partial(over_rivals, similarity=name)) for name in SIMILARITIES[1:]},
-                    "bump, less the product kernel alone": _of(data, partial(over, rival="product")),
-                    "bump, less the radial kernel alone": _of(data, partial(over, rival="radial")),
+                    "bump, less the product kernel alone": _of(data, partial(over_rival, rival="product")),
+                    "bump, less the radial kernel alone": _of(data, partial(over_rival, rival="radial")),
                     "rate": _of(data, binary_kernel, "rate"),
                 },
                 partial(less_controls, statistic=over_rivals),

@@ -100,20 +100,23 @@ STRIPE, LOCAL = "stripe_index", "localisation_index"
 # -- C13: along stages -------------------------------------------------------------------------------------------------
 
 
-def _change(data: Data, bumps: int, name: str, *, falling: bool) -> Sample:
-    """Fall or rise from the first hidden stage to the output, of stripes and bumps less that of bumps alone."""
-    sign = 1 if falling else -1
-    return difference(lambda own: sign * fall(own[name]), striped(data, bumps), all_bumps(data))
+def _changing(words: str, name: str, sign: int) -> Statement:
+    """That an index falls, or rises for a sign of −1, along the stages, more so with stripes than with bumps alone."""
 
+    def change(data: Data, bumps: int) -> dict[str, Sample]:
+        changes = difference(lambda own: sign * fall(own[name]), striped(data, bumps), all_bumps(data))
+        return {with_bumps(bumps): changes}
 
-def _change_otherwise(data: Data, name: str, *, falling: bool) -> dict[str, Sample]:
-    cases = {with_bumps(bumps): _change(data, bumps, name, falling=falling) for bumps in added(data) if not bumps}
-    own, full = striped(data, many(data)), all_bumps(data)
-    gap = own[name] - full[name]
-    for stage in hidden_stages(gap)[1:]:
-        rise = gap.isel(stage=stage) - first_hidden(gap)
-        cases[f"to layer {stage - 1}"] = sample(-rise if falling else rise, own, full)
-    return cases
+    def otherwise(data: Data) -> dict[str, Sample]:
+        cases = change(data, 0) if 0 in added(data) else {}
+        own, full = striped(data, many(data)), all_bumps(data)
+        gap = own[name] - full[name]
+        for stage in hidden_stages(gap)[1:]:
+            cases[f"to layer {stage - 1}"] = sample(sign * (first_hidden(gap) - gap.isel(stage=stage)), own, full)
+        return cases
+
+    criterion = effect(f"{words}, first hidden stage to output, with stripes less bumps alone", 0.05)
+    return Statement(criterion, lambda data: change(data, many(data)), otherwise)
 
 
 # -- C24: with more bumps ----------------------------------------------------------------------------------------------
@@ -151,18 +154,8 @@ CLAIMS = (
         "Tuning is stripe-like in early and bump-like in late stages of stripe-trained networks",
         "§4.2, Fig. 4e–f, 15",
         statements=(
-            Statement(
-                effect("fall of the stripe index, first hidden stage to output, with stripes less bumps alone", 0.05),
-                lambda data: {with_bumps(many(data)): _change(data, many(data), STRIPE, falling=True)},
-                lambda data: _change_otherwise(data, STRIPE, falling=True),
-            ),
-            Statement(
-                effect(
-                    "rise of the localisation index, first hidden stage to output, with stripes less bumps alone", 0.05
-                ),
-                lambda data: {with_bumps(many(data)): _change(data, many(data), LOCAL, falling=False)},
-                lambda data: _change_otherwise(data, LOCAL, falling=False),
-            ),
+            _changing("fall of the stripe index", STRIPE, 1),
+            _changing("rise of the localisation index", LOCAL, -1),
         ),
         studies=("stripes",),
     ),
