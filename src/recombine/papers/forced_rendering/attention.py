@@ -72,8 +72,8 @@ def of_depth(depth: int) -> str:
 Size = Callable[[DecoderSpec, Interface], int]
 STEP = 4
 """Widths of pixel tokens are multiples of this."""
-MOST_STEPS = 1 << 14
-"""Of them, in the widest that is tried."""
+MOST_STEPS = 1 << 12
+"""Of them, in the widest that is tried: decoders have a largest width."""
 
 
 @cache
