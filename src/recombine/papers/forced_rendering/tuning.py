@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 
 from recombine.metrics import features
 from recombine.papers.forced_rendering.samples import PerSeed, difference, sample
-from recombine.papers.forced_rendering.stripes import FULL, WITH, StripeSettings
+from recombine.papers.forced_rendering.stripes import FULL, STRIPES_AND_BUMPS, STRIPES_ONLY, WITH, StripeSettings
 from recombine.papers.forced_rendering.stripes_claims import added, all_bumps, hidden_stages, many, striped, with_bumps
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
@@ -34,7 +34,7 @@ from recombine.reproduction.panels import COLORS, band, color_limits, divided, g
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.reproduction.tables import fall, first_hidden, last_hidden, listed_attribute, output
 
-STRIPES, WITH_BUMPS = ARMS = ("stripes only", "stripes and bumps")
+ARMS = (STRIPES_ONLY, STRIPES_AND_BUMPS)
 
 
 SHOWN_STAGES = 4
@@ -186,7 +186,7 @@ def tuning_figure(result: xarray.Dataset, stripes: xarray.Dataset) -> Figure:
         top, bottom = divided(figure, 2, 1, height_ratios=[1.2 * stages, 2.2])
         for part, arm in zip(divided(top, 1, 2), ARMS, strict=True):
             axes = part.subplots(stages, 4, gridspec_kw={"width_ratios": [1, 1, 1.2, 1.2]}, squeeze=False)
-            name = arm if arm == STRIPES else f"stripes and {result.attrs['bumps']} bumps"
+            name = arm if arm == STRIPES_ONLY else f"stripes and {result.attrs['bumps']} bumps"
             part.suptitle(name, fontsize=9)
             for row in range(stages):
                 maps = result["map"].sel(arm=arm).isel(shown=row)
