@@ -53,15 +53,16 @@ class Paper:
 
     @classmethod
     def assemble(cls, package: str, questions: Sequence[str], **about: str) -> Paper:
-        """A paper from a package with a few modules per question, in the order in which a report tells them.
+        """A paper from a package with one to three modules per question, in the order in which a report tells them.
 
-        For the question `stripes` it has `stripes.py`, which defines `STUDY`, `stripes_figure.py`, which defines
-        `FIGURES`, and may have `stripes_claims.py`, which defines `CLAIMS`. It may have `sections.py` with `SECTIONS`,
-        and `explorer.py` with `EXPLORER`. `about` is its title, source and question.
+        For the question `stripes` it has `stripes.py`, which defines `STUDY`. `CLAIMS` and `FIGURES` are defined there,
+        or in `stripes_claims.py` and `stripes_figure.py`. It may have `sections.py` with `SECTIONS`, and `explorer.py`
+        with `EXPLORER`. `about` is its title, source and question.
         """
         studies: list[Study[Any]] = [import_module(f"{package}.{name}").STUDY for name in questions]
-        figures = [spec for name in questions for spec in import_module(f"{package}.{name}_figure").FIGURES]
-        claims = [claim for name in questions for claim in _optional(f"{package}.{name}_claims", "CLAIMS", ())]
+        modules = [f"{package}.{name}{part}" for name in questions for part in ("", "_claims", "_figure")]
+        claims = [claim for module in modules for claim in _optional(module, "CLAIMS", ())]
+        figures = [spec for module in modules for spec in _optional(module, "FIGURES", ())]
         return cls(
             name=package.rpartition(".")[2],
             package=package,
@@ -129,8 +130,8 @@ class Paper:
 
 
 def _optional(module: str, name: str, default: Any) -> Any:
-    """What a module defines, if there is one."""
-    return default if find_spec(module) is None else getattr(import_module(module), name)
+    """What a module defines, if there is one and it does."""
+    return default if find_spec(module) is None else getattr(import_module(module), name, default)
 
 
 def _number(record: Claim | FigureSpec) -> int:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from recombine.papers.forced_rendering.controls import (
+from recombine.papers.forced_rendering.depth import CLAIMS
+from recombine.papers.forced_rendering.samples import (
     CONTROLS,
     FAILING,
     INITIAL,
@@ -12,7 +13,6 @@ from recombine.papers.forced_rendering.controls import (
     UNTRAINED,
     WHOLE,
 )
-from recombine.papers.forced_rendering.depth_claims import CLAIMS
 from recombine.reproduction.claims import judge
 from tests.papers.forced_rendering.planted_stages import ABSENT, COMPOSED, FAILED, UNLEARNT, line, planted
 

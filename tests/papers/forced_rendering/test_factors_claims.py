@@ -8,14 +8,14 @@ from recombine.papers.forced_rendering import PRESETS
 from recombine.papers.forced_rendering.factors import (
     ALL_KEPT,
     ARMS,
+    CLAIMS,
     CNN_ISOLATED,
     CNN_PAIRS,
     COORDINATE,
     LOW_RANK_PENALISED,
     STUDY,
+    needed,
 )
-from recombine.papers.forced_rendering.factors_claims import CLAIMS
-from recombine.papers.forced_rendering.factors_figure import needed
 from tests.papers.forced_rendering.planted_remedies import LEARNT, SEEDS, noise, outcomes, verdict_of
 
 C31, C32, C33, C34 = CLAIMS

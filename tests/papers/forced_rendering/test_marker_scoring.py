@@ -8,13 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from recombine.papers.forced_rendering.markers_ranking import logistic, model_left_out
-from recombine.papers.forced_rendering.markers_scoring import (
-    Table,
-    auroc,
-    aurocs,
-    left_out,
-    more_telling,
-)
+from recombine.papers.forced_rendering.markers_scoring import Table, auroc, aurocs, left_out, more_telling
 
 ARCHITECTURES = ("CNN", "MLP", "low-rank", "coordinate MLP")
 ARMS, SEEDS = 14, 8

@@ -9,7 +9,7 @@ import xarray
 
 from recombine.papers import DEFAULT
 from recombine.papers.forced_rendering import markers_ranking as ranking
-from recombine.papers.forced_rendering.markers_measuring import (
+from recombine.papers.forced_rendering.markers import (
     FALL,
     FIRST,
     LAST,
@@ -17,7 +17,7 @@ from recombine.papers.forced_rendering.markers_measuring import (
     MEAN,
     MIDDLE,
     OUTPUT,
-    POSITIONS,
+    PLACES,
     at_positions,
 )
 from recombine.papers.forced_rendering.markers_ranking import write_telling
@@ -36,7 +36,7 @@ def test_positions_of_deep_and_shallow_networks():
         for name, marker in MARKERS.items()
     }
     found = at_positions(xarray.Dataset(tables))
-    assert found.sizes == {"marker": len(MARKERS), "position": len(POSITIONS), "seed": 2}
+    assert found.sizes == {"marker": len(MARKERS), "position": len(PLACES), "seed": 2}
     deep, shallow = (found.sel(marker="factorization").isel(seed=k) for k in range(2))
     expected = {FIRST: (1, 5), MIDDLE: (2, 5), LAST: (4, 5), OUTPUT: (6, 8), MEAN: (3.2, 6.5), FALL: (-5, -3)}
     for position, values in expected.items():

@@ -5,19 +5,19 @@ import pytest
 import xarray
 
 from recombine.papers.forced_rendering import markers_claims as claims
-from recombine.papers.forced_rendering.markers_claims import CLAIMS, TOP
-from recombine.papers.forced_rendering.markers_measuring import (
+from recombine.papers.forced_rendering.markers import (
     COMPOSING,
     FACTORIZATION,
     FALL,
     MARKERS,
     MEAN,
     NAMED,
-    POSITIONS,
+    PLACES,
     SPREAD,
     WHOLE_GRID,
     predicted_sign,
 )
+from recombine.papers.forced_rendering.markers_claims import CLAIMS, TOP
 from recombine.papers.forced_rendering.markers_ranking import names_of, telling_record
 from recombine.reproduction.claims import judge
 
@@ -27,7 +27,7 @@ ARMS, SEEDS = 10, 4
 
 @pytest.fixture(autouse=True)
 def few_resamples(monkeypatch):
-    monkeypatch.setattr(claims, "RESAMPLES", 1000)
+    monkeypatch.setattr(claims.scoring, "RESAMPLES", 1000)
 
 
 def networks(strength, *, seeds=SEEDS, learnt=1.0, decoders=DECODERS):
@@ -39,9 +39,9 @@ def networks(strength, *, seeds=SEEDS, learnt=1.0, decoders=DECODERS):
     arm = np.repeat(np.arange(len(decoders) * ARMS), seeds)
     composing = arm % 2 == 0
     number = len(arm)
-    value = generator.normal(size=(number, len(MARKERS), len(POSITIONS)))
+    value = generator.normal(size=(number, len(MARKERS), len(PLACES)))
     for name, difference in strength.items():
-        signs = np.where(np.array(POSITIONS) == FALL, -1, 1)
+        signs = np.where(np.array(list(PLACES)) == FALL, -1, 1)
         value[:, list(MARKERS).index(name)] += difference * composing[:, None] * signs
     unlearnt = np.arange(number) % 100 >= 100 * learnt
     decoder = np.array(decoders)[arm // ARMS]
@@ -59,7 +59,7 @@ def networks(strength, *, seeds=SEEDS, learnt=1.0, decoders=DECODERS):
         {"value": (("network", "marker", "position"), value), **{k: ("network", v) for k, v in scores.items()}},
         coords={
             "marker": list(MARKERS),
-            "position": list(POSITIONS),
+            "position": list(PLACES),
             "title": ("marker", [marker.title for marker in MARKERS.values()]),
             "needs_targets": ("marker", [marker.needs_targets for marker in MARKERS.values()]),
             **{name: ("network", own) for name, own in labels.items()},

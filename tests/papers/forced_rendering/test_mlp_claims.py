@@ -2,8 +2,7 @@
 
 import pytest
 
-from recombine.papers.forced_rendering.mlp import CNN_ARM, MLP_ARM
-from recombine.papers.forced_rendering.mlp_claims import CLAIMS, matched_depth
+from recombine.papers.forced_rendering.mlp import CLAIMS, CNN_ARM, MLP_ARM, matched_depth
 from recombine.papers.forced_rendering.presets import CODES
 from recombine.reproduction.claims import judge
 from tests.papers.forced_rendering.planted_stages import ABSENT, FAILED, line, planted
@@ -115,8 +114,7 @@ def test_a_sign_is_of_the_mean_over_stages_and_the_output_alone_is_an_alternativ
 
 
 def test_the_mlp_with_as_many_stages_is_compared():
-    data = mlp_data()
-    assert matched_depth({"mlp": data}) == 5
+    assert matched_depth((3, 4, 5, 6, 7), CNN_DEPTH) == 5
     assert stages_of(MLP_ARM, 5) == stages_of(CNN_ARM, CNN_DEPTH)
-    assert matched_depth({"mlp": data.assign_attrs(mlp_depths=[3, 4])}) == 4
-    assert matched_depth({"mlp": data.assign_attrs(mlp_depths=3)}) == 3
+    assert matched_depth((3, 4), CNN_DEPTH) == 4
+    assert matched_depth((3,), CNN_DEPTH) == 3

@@ -7,6 +7,7 @@ import xarray
 
 from recombine.papers.forced_rendering.penalties import (
     BOTH,
+    CLAIMS,
     ENTROPY,
     NONE,
     OTHER_SIZE,
@@ -15,7 +16,6 @@ from recombine.papers.forced_rendering.penalties import (
     VARIANCE,
     embedding_scores,
 )
-from recombine.papers.forced_rendering.penalties_claims import CLAIMS
 from tests.papers.forced_rendering.planted_remedies import SEEDS, noise, outcomes, verdict_of
 
 C7, C8, C9 = CLAIMS

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import xarray
 
-from recombine.papers.forced_rendering.regimes import FAILING, PENALISED, STRIPES, STRIPES_BUMPS, UNPENALISED
-from recombine.papers.forced_rendering.regimes_claims import CLAIMS
+from recombine.papers.forced_rendering.regimes import CLAIMS, FAILING, PENALISED, STRIPES, STRIPES_BUMPS, UNPENALISED
 from tests.papers.forced_rendering.planted_remedies import LEARNT, SEEDS, noise, verdict_of
 
 (C18,) = CLAIMS

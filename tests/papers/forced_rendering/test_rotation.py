@@ -12,11 +12,7 @@ import xarray
 
 from recombine.papers import DEFAULT
 from recombine.papers.forced_rendering.rotation_figure import embeddings
-from recombine.papers.forced_rendering.rotation_measures import (
-    gap_edges,
-    linear_blend,
-    principal_scores,
-)
+from recombine.papers.forced_rendering.rotation_measures import gap_edges, linear_blend, principal_scores
 from recombine.sweep import train
 from recombine.tasks.rotation import RotationTask
 from recombine.training import evaluate, scores

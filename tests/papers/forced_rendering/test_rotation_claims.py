@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray
 
-from recombine.papers.forced_rendering.rotation_claims import CLAIMS
+from recombine.papers.forced_rendering.rotation import CLAIMS
 from recombine.reproduction.claims import judge
 
 SEEDS = 64

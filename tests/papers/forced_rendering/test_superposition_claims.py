@@ -5,7 +5,7 @@ import pytest
 import xarray
 
 from recombine.papers import DEFAULT
-from recombine.papers.forced_rendering.controls import CONTROLS
+from recombine.papers.forced_rendering.samples import CONTROLS
 from recombine.papers.forced_rendering.superposition import (
     CNN_ARM,
     CONTRASTS,

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import xarray
 
-from recombine.papers.forced_rendering.theory import FAMILIES
-from recombine.papers.forced_rendering.theory_claims import CLAIMS
+from recombine.papers.forced_rendering.theory import CLAIMS, FAMILIES
 from tests.papers.forced_rendering.planted_remedies import LEARNT, SEEDS, noise, outcomes, verdict_of
 
 C27, C28, C29, C30 = CLAIMS

@@ -14,23 +14,14 @@ from recombine.papers.forced_rendering import threshold_design
 from recombine.papers.forced_rendering.threshold import (
     LOCAL,
     ThresholdStudy,
-    TrainingScores,
     estimated_exponent,
-    exponent,
     exponent_interval,
-    parabola,
+    slopes,
     training_scores,
 )
 from recombine.papers.forced_rendering.threshold import measured as measured_cell
-from recombine.papers.forced_rendering.threshold_curves import (
-    fitted,
-    threshold,
-)
-from recombine.papers.forced_rendering.threshold_design import (
-    SPREAD,
-    Settings,
-    bumps_of,
-)
+from recombine.papers.forced_rendering.threshold_curves import fitted, threshold
+from recombine.papers.forced_rendering.threshold_design import SPREAD, Settings, bumps_of
 from recombine.specs import RunSpec
 from recombine.store import Run
 from recombine.sweep import train
@@ -40,6 +31,8 @@ SIZES = (20, 28, 36)
 SMALL = Settings(name="small", first_seed=0, threshold_sizes=SIZES, threshold_protocols=1)
 FEWER = SMALL.replace(threshold_protocols=3, threshold_first=5, threshold_rest=8, threshold_largest=4)
 CPU = torch.device("cpu")
+LEARNT = {"training_over_blank": 0.01, "training_accuracy": 1.0}
+NOT_LEARNT = {"training_over_blank": 0.9, "training_accuracy": 0.0}
 
 
 def logistic(examples, top, slope, mid):
@@ -113,15 +106,15 @@ def test_intervals_cover():
 @pytest.mark.parametrize("power", [1.0, 3.0])
 def test_exponent_of_a_power(power):
     sizes = np.array([20, 28, 36, 44, 52])
-    assert exponent(sizes, 0.1 * sizes**power) == pytest.approx(power)
-    assert exponent(sizes, np.stack([sizes**power, 7.0 * sizes**power])) == pytest.approx([power, power])
+    assert slopes(sizes, 0.1 * sizes**power)["exponent"] == pytest.approx(power)
+    assert slopes(sizes, np.stack([sizes**power, 7.0 * sizes**power]))["exponent"] == pytest.approx([power, power])
 
 
 def test_a_parabola_tells_curved_growth_from_a_power():
     sizes = np.array([20, 28, 36, 44, 52])
-    local, curvature = parabola(sizes, 0.1 * sizes**3.0)
+    _, local, curvature = slopes(sizes, 0.1 * sizes**3.0).values()
     assert (local, curvature) == (pytest.approx(3), pytest.approx(0, abs=1e-9))
-    local, curvature = parabola(sizes, np.exp(np.log(sizes) ** 2))
+    _, local, curvature = slopes(sizes, np.exp(np.log(sizes) ** 2)).values()
     assert (local, curvature) == (pytest.approx(2 * np.log(52)), pytest.approx(2))
 
 
@@ -133,7 +126,7 @@ def test_a_parabola_tells_curved_growth_from_a_power():
     ],
 )  # fmt: skip
 def test_thresholds_out_of_reach_make_slopes_infinite(thresholds, slope):
-    assert exponent(SIZES, thresholds) == pytest.approx(slope, nan_ok=True)
+    assert slopes(SIZES, thresholds)["exponent"] == pytest.approx(slope, nan_ok=True)
 
 
 def test_undefined_slopes_widen_both_ends():
@@ -156,7 +149,7 @@ def test_coverage_of_the_grid_has_exponent_two():
         around = np.geomspace(middle / SPREAD, middle * SPREAD, 24)
         examples = np.concatenate([np.geomspace(size / 2, 4 * size**2, 8), around])
         crossings.append(fitted(examples, 1 - np.exp(-2 * examples / size**2)).crossing(0.9)[0])
-    assert exponent(sizes, crossings) == pytest.approx(2.0, abs=0.02)
+    assert slopes(sizes, crossings)["exponent"] == pytest.approx(2.0, abs=0.02)
     np.testing.assert_allclose(crossings, known, rtol=0.1)
 
 
@@ -227,7 +220,7 @@ def measured(preset: Settings, accuracies: World) -> xarray.Dataset:
 def few_resamples(monkeypatch):
     """Imagined networks have learnt what they were trained on, but for those that diverged."""
     monkeypatch.setattr(threshold_design, "RESAMPLES", 300)
-    monkeypatch.setattr(threshold_study, "training_scores", lambda run, device: TrainingScores(0.01, 1.0))
+    monkeypatch.setattr(threshold_study, "training_scores", lambda run, device: LEARNT)
 
 
 def test_the_design_ends_and_is_the_same_every_time():
@@ -270,7 +263,7 @@ def test_networks_that_diverged_are_no_points(few_resamples):
     points = cell.points(runs)
     assert points.accuracy.tolist() == [0.5, 0.7]
     assert cell.threshold(points, np.random.default_rng(0), CPU).outcome == "too few networks"
-    scores = {run.key: TrainingScores(0.01, 1.0) for run in runs if run.status == "done"}
+    scores = {run.key: LEARNT for run in runs if run.status == "done"}
     row = measured_cell(cell, runs, scores, 6, np.random.default_rng(0), CPU)
     assert (row["networks"], row["trained"]) == (2, 4)
     np.testing.assert_array_equal(row["learnt"], [1, 0, 1, 0, np.nan, np.nan])
@@ -280,7 +273,7 @@ def test_networks_that_did_not_learn_are_no_points(few_resamples, monkeypatch):
     """One network in four is made to draw nothing of what it was trained on, and to be right nowhere."""
     spoilt = lambda spec: spec.seed % 4 == 0 and not spec.task.isolated  # noqa: E731
     honest = world(3.0)
-    scores = lambda run, device: TrainingScores(0.9, 0.0) if spoilt(run.spec) else TrainingScores(0.01, 1.0)  # noqa: E731
+    scores = lambda run, device: NOT_LEARNT if spoilt(run.spec) else LEARNT  # noqa: E731
     monkeypatch.setattr(threshold_study, "training_scores", scores)
     result = measured(SMALL, lambda spec: (0.0, 0.0) if spoilt(spec) else honest(spec))
     bumps = result.isel(protocol=0).sel(family="bumps")
@@ -353,8 +346,7 @@ def test_training_scores_of_planted_networks(isolated, bumps, stripes, known):
             return Drawing(task, bumps, stripes)
 
     scores = training_scores(Planted(spec.digest, Path(), spec, 0.0, 0.0), CPU)
-    assert scores.over_blank == pytest.approx(known[0], abs=1e-6)
-    assert scores.accuracy == known[1]
+    assert list(scores.values()) == pytest.approx(known, abs=1e-6)
 
 
 # -- with networks ----------------------------------------------------------------------------------------------------

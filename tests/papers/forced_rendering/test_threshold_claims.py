@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray
 
-from recombine.papers.forced_rendering.threshold_claims import CLAIMS, CURVED
+from recombine.papers.forced_rendering.threshold import CLAIMS, CURVED
 from recombine.papers.forced_rendering.threshold_design import FAMILIES, LITERAL, PRIMARY, spelt
 from recombine.reproduction.claims import judge
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from recombine.papers.forced_rendering.stripes import FULL, WITH
-from recombine.papers.forced_rendering.tuning_claims import CLAIMS
+from recombine.papers.forced_rendering.tuning import CLAIMS
 from tests.papers.forced_rendering.planted_remedies import ALL, NUMBERS, outcomes, stripes_data, verdict_of
 
 C13, C24 = CLAIMS

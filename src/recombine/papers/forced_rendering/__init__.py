@@ -1,9 +1,9 @@
 """Compositional Generalization via Forced Rendering of Disentangled Latents (Liang, Qian, Ziyin, Fiete; ICML 2025).
 
-For each question, as `stripes`: `stripes.py` (settings, arms, measurement), `stripes_claims.py` (claims, criteria and
-how they are judged) and `stripes_figure.py` (drawing and captions). Below them lie `presets.py` (settings that studies
-share), `samples.py` (which networks count) and `scores.py` (what several studies measure). A new question is two or
-three files and a line below.
+A question, as `depth`, has one to three files: `depth.py` (settings, arms, measurement), `depth_claims.py` (claims,
+criteria and how they are judged) and `depth_figure.py` (drawing and captions), or what they would hold in the first.
+Below them lie `presets.py` (settings that studies share), `samples.py` (which networks count) and `scores.py` (what
+several studies measure). A new question is such a file and a line below.
 """
 
 from __future__ import annotations

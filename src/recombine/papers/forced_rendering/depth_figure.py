@@ -202,15 +202,10 @@ def wrapping_figure(result: xarray.Dataset) -> Figure:
     with styled():
         figure = pyplot.figure(figsize=(8.2, 3.8), layout="constrained")
         flat = figure.add_subplot(1, 2, 1)
-        flat.pcolormesh(
-            x, y, np.zeros_like(x, dtype=float), facecolors=colors.reshape(-1, 3), edgecolor="white", linewidth=0.2
-        )
-        flat.collections[0].set_array(None)
-        flat.collections[0].set_facecolor(colors.reshape(-1, 3))
+        flat.pcolormesh(x, y, colors, edgecolor="white", linewidth=0.2)
         flat.set_aspect("equal")
         flat.invert_yaxis()
-        flat.set_xlabel("x")
-        flat.set_ylabel("y")
+        flat.set(xlabel="x", ylabel="y")
         letter(flat, "native", "factor space; held out in orange")
         curved = figure.add_subplot(1, 2, 2, projection="3d")
         curved.plot_surface(
@@ -218,9 +213,7 @@ def wrapping_figure(result: xarray.Dataset) -> Figure:
             linewidth=0.15, edgecolor=(1, 1, 1, 0.5), antialiased=True,
         )  # fmt: skip
         curved.set_title("(embedding) outputs, 3 main directions", loc="left", fontsize=9)
-        curved.set_xticklabels([])
-        curved.set_yticklabels([])
-        curved.set_zticklabels([])
+        curved.set(xticklabels=[], yticklabels=[], zticklabels=[])
         curved.view_init(elev=28, azim=-55)
     return figure
 

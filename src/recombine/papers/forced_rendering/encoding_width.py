@@ -9,10 +9,14 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import xarray
+from matplotlib import pyplot
+from matplotlib.figure import Figure
 
 from recombine.encodings import Bump
 from recombine.papers.forced_rendering.presets import BumpPreset
+from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.measuring import DRAWING, Batch, base_attributes, drawings, tabulate, with_positions
+from recombine.reproduction.panels import COLORS, divided, held_out_drawing, seed_count, styled
 from recombine.reproduction.preset import Several
 from recombine.reproduction.study import Arm, Study, Trials
 
@@ -45,3 +49,47 @@ class EncodingWidthStudy(Study[Settings]):
 
 
 STUDY = EncodingWidthStudy()
+
+
+# -- figure ----------------------------------------------------------------------------------------------------------
+
+
+def encoding_width_figure(result: xarray.Dataset) -> Figure:
+    """Held-out error against the code's variance, and drawings."""
+    variances = list(result["variance"].values)
+    with styled():
+        figure = pyplot.figure(figsize=(9.4, 2.7), layout="constrained")
+        left, right = divided(figure, 1, 2, width_ratios=[1, 1.5])
+        ax = left.subplots()
+        for name, label, color in (("ood_over_blank", "held out", COLORS[5]), ("id_over_blank", "kept", COLORS[0])):
+            own = result[name]
+            middle = own.mean("seed")
+            reach = [middle - own.min("seed"), own.max("seed") - middle]
+            ax.errorbar(variances, middle, reach, marker="o", color=color, label=label, capsize=2)
+        ax.set_yscale("log")
+        ax.set_xlabel("variance of the code, s²")
+        ax.set_ylabel("MSE / blank")
+        ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
+        axes = right.subplots(2, len(variances), squeeze=False)
+        for column, variance in enumerate(variances):
+            for row in range(2):
+                image = result["drawing"].sel(variance=variance).isel(sample=row).values
+                held_out_drawing(axes[row, column], image, result, row)
+            axes[0, column].set_title(f"s² = {variance}", fontsize=8)
+    return figure
+
+
+def encoding_width_caption(result: xarray.Dataset) -> str:
+    """Errors by variance."""
+    words = ", ".join(
+        f"{v}: {result['ood_over_blank'].sel(variance=v).mean().item():.2f}" for v in result["variance"].values
+    )
+    return (
+        f"Held-out error over blank by variance s² of the bump code, {seed_count(result['ood_over_blank'])}: {words}. "
+        "Bars: least and greatest seed. Right: drawings of the first seed."
+    )
+
+
+FIGURES = (
+    FigureSpec("width", "Width of the bump code", ("encoding_width",), encoding_width_figure, encoding_width_caption),
+)

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+import xarray
 
+from recombine.papers.forced_rendering import samples
 from recombine.papers.forced_rendering.attention import BASE, COORDINATE, TRANSFORMER
 from recombine.papers.forced_rendering.attention import STUDY as ATTENTION
 from recombine.papers.forced_rendering.penalties import ARMS, BOTH, ENTROPY, NONE, VARIANCE, penalised_spec
 from recombine.papers.forced_rendering.presets import CODES
-from recombine.papers.forced_rendering.samples import LEARNT_ACCURACY, LEARNT_ERROR
 from recombine.papers.forced_rendering.scores import training_fit
 from recombine.reproduction.explorer import NONE as NONE_SUCH
 from recombine.reproduction.explorer import DecoderChoice, LabelledSpec
@@ -72,8 +73,7 @@ def _low_rank(preset: Any, arms: tuple[str, ...]) -> Iterator[LabelledSpec]:
 def learnt(run: Run) -> bool:
     """Whether a network learnt what it was trained on, by the criterion of `samples`."""
     fit = training_fit(Batch([run], torch.device("cpu")))
-    error, accuracy = float(fit["training_over_blank"]), float(fit["training_accuracy"])
-    return error < LEARNT_ERROR and not accuracy <= LEARNT_ACCURACY
+    return bool(samples.learnt(xarray.Dataset({name: ("network", value) for name, value in fit.items()})).all())
 
 
 EXPLORER = DecoderChoice(lambda preset: list(decoders(preset)), learnt)

@@ -1,4 +1,4 @@
-"""All markers in the order of how telling they are, with intervals. No torch here.
+"""All markers in the order of how telling they are, with intervals.
 
 Signs are chosen for all of them: a marker tells as well where composing networks have less of it. Networks trained on
 the whole grid do not count.
@@ -15,29 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import xarray
 
 import recombine.metrics  # noqa: F401  registers the stage metrics
 from recombine.errors import InvalidValue
 from recombine.files import write
 from recombine.metrics.registry import STAGE_METRICS
-from recombine.papers.forced_rendering.markers_measuring import COMPOSING, FALL
-from recombine.papers.forced_rendering.markers_scoring import (
-    Table,
-    auroc,
-    aurocs,
-    chosen_elsewhere,
-    left_out,
-    mean,
-    multiplicities,
-    never_shown,
-    overall,
-    paired,
-    table_of,
-    with_pairs,
-)
+from recombine.papers.forced_rendering import markers_scoring as scoring
+from recombine.papers.forced_rendering.markers import COMPOSING, FALL
 from recombine.reproduction.claims import Judgement
-from recombine.reproduction.intervals import Interval, Resampled
+from recombine.reproduction.intervals import Interval
 from recombine.reproduction.report.verdicts import sentence
 from recombine.reproduction.results import Results
 
@@ -61,17 +49,17 @@ class Ranked:
 
 def ranking(networks: xarray.Dataset) -> list[Ranked]:
     """All markers of the study's Dataset from the most telling on; those without a score are last."""
-    table = table_of(never_shown(networks))
-    scores = aurocs(table)
-    value, draws = left_out(scores)[0], left_out(aurocs(table, RANKING_RESAMPLES))
-    positions, signs = overall(scores[0])
+    table = scoring.table_of(scoring.never_shown(networks))
+    scores = scoring.aurocs(table)
+    value, draws = scoring.left_out(scores)[0], scoring.left_out(scoring.aurocs(table, RANKING_RESAMPLES))
+    positions, signs = scoring.overall(scores[0])
     places = [str(name) for name in networks["position"].values]
     ranked = [
         Ranked(
             str(name),
             str(networks["title"].values[k]),
             bool(networks["needs_targets"].values[k]),
-            interval(value[k], draws[:, k], table),
+            scoring.resampled(value[k], draws[:, k], table).interval(),
             places[positions[k]] if positions[k] >= 0 else "",
             bool(signs[k] > 0),
         )
@@ -82,17 +70,10 @@ def ranking(networks: xarray.Dataset) -> list[Ranked]:
 
 def model(networks: xarray.Dataset) -> Interval:
     """Left-out AUROC of the logistic model of the best few."""
-    table = table_of(never_shown(networks))
+    table = scoring.table_of(scoring.never_shown(networks))
     value = model_left_out(table)[0]
-    return interval(value, model_left_out(table, MODEL_RESAMPLES) if np.isfinite(value) else np.array([]), table)
-
-
-def interval(value: float, draws: np.ndarray, table: Table) -> Interval:
-    """A number with the 95 % interval of its resamples; NaN where there are none."""
-    finite = draws[np.isfinite(draws)]
-    if not len(finite) or not np.isfinite(value):
-        return Interval(float(value), np.nan, np.nan, len(table.arm))
-    return Resampled(float(value), tuple(finite.tolist()), len(table.arm)).interval()
+    draws = model_left_out(table, MODEL_RESAMPLES) if np.isfinite(value) else np.array([])
+    return scoring.resampled(value, draws, table).interval()
 
 
 # -- model -----------------------------------------------------------------------------------------------------------
@@ -108,18 +89,15 @@ RIDGE = 1.0
 """Weight of the penalty on the model's coefficients, as scikit-learn's 1 / C."""
 
 
-def model_left_out(table: Table, resamples: int = 0, seed: int = 0) -> np.ndarray:
+def model_left_out(table: scoring.Table, resamples: int = 0, seed: int = 0) -> np.ndarray:
     """Left-out AUROC of a logistic model of the best few markers: `[draw]`; NaN with fewer than two architectures.
 
     Of the networks as they are, or of resamples, draws of arms with replacement.
     """
     generator = np.random.default_rng(seed)
-    part = table.part(with_pairs(table) & np.isin(table.architecture, table.scored))
-    pairs = {name: paired(table, name) for name in table.scored}
-    weights = {
-        name: multiplicities(len(own.arms), resamples, generator) if resamples else np.ones((1, len(own.arms)))
-        for name, own in pairs.items()
-    }
+    part = table.part(scoring.with_pairs(table) & np.isin(table.architecture, table.scored))
+    pairs = {name: scoring.paired(table, name) for name in table.scored}
+    weights = {name: scoring.multiplicities(len(own.arms), resamples, generator) for name, own in pairs.items()}
     results = []
     for draw in range(max(1, resamples)):
         scores, often = [], np.zeros(len(part.arm), dtype=int)
@@ -129,36 +107,28 @@ def model_left_out(table: Table, resamples: int = 0, seed: int = 0) -> np.ndarra
             rows = part.architecture == name
             often[rows] = drawn[np.searchsorted(own.arms, part.arm[rows])]
         again = part.part(np.repeat(np.arange(len(often)), often))
-        results.append(_model_score(again.part(with_pairs(again)), dict(zip(pairs, scores, strict=True))))
+        results.append(_model_score(again.part(scoring.with_pairs(again)), dict(zip(pairs, scores, strict=True))))
     return np.array(results)
 
 
-def _model_score(table: Table, scores: dict[str, np.ndarray]) -> float:
+def _model_score(table: scoring.Table, scores: dict[str, np.ndarray]) -> float:
     """From AUROCs by architecture; those without pairs are left out."""
     there = [name for name, own in scores.items() if np.isfinite(own).any()]
     if len(there) < 2:
         return float("nan")
-    choice, results = chosen_elsewhere(np.stack([scores[name] for name in there])), []
+    choice, results = scoring.chosen_elsewhere(np.stack([scores[name] for name in there])), []
     for number, name in enumerate(there):
         strength = np.where(choice.position[number] < 0, -np.inf, choice.strength[number])
         best = np.argsort(-strength, kind="stable")[:MODEL_MARKERS]
-        features = table.values[:, best, choice.position[number][best]]
+        features = pandas.DataFrame(table.values[:, best, choice.position[number][best]])
         outside, own = np.isin(table.architecture, [o for o in there if o != name]), table.architecture == name
-        centred = _centred(features, np.char.add(table.architecture, np.char.add(" ", table.code)))
+        means = features.groupby([table.architecture, table.code]).transform("mean")
+        centred = (features - means).fillna(0).to_numpy()
         scale = centred[outside].std(axis=0)
         centred = centred / np.where(scale > 0, scale, 1.0)
         weights, _ = logistic(centred[outside], table.composing[outside])
-        results.append(auroc(centred[own] @ weights, table.composing[own], table.code[own]))
+        results.append(scoring.auroc(centred[own] @ weights, table.composing[own], table.code[own]))
     return float(np.mean(results))
-
-
-def _centred(features: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Values less the mean of their group; 0 where there is none."""
-    centred = np.zeros_like(features, dtype=float)
-    for name in np.unique(group):
-        own = group == name
-        centred[own] = np.nan_to_num(features[own] - mean(features[own], 0))
-    return centred
 
 
 def logistic(features: np.ndarray, outcome: np.ndarray, ridge: float = RIDGE) -> tuple[np.ndarray, float]:
@@ -209,7 +179,7 @@ def write_telling(results: Results, judgements: Iterable[Judgement], path: Path)
 
 def telling_record(networks: xarray.Dataset, judgements: Iterable[Judgement] = ()) -> dict[str, Any]:
     """AUROCs by the names that numbers have in a diagnosis, a sentence about the networks, and advice."""
-    table = table_of(never_shown(networks))
+    table = scoring.table_of(scoring.never_shown(networks))
     counts = Counter(str(name) for name in table.architecture)
     kinds = ", ".join(f"{count} {name}" for name, count in counts.most_common())
     about = (

@@ -6,8 +6,6 @@ architectures, or between codes, but not between networks of one has 0.5. Networ
 compose, or all fail, have no pairs. Depth, hold-out, data and remedy are pooled, and an architecture's AUROC is over
 all its pairs, those of a code with many counting more. Resamples draw arms that have pairs, not networks, within each
 architecture: networks of an arm differ in the seed alone.
-
-No torch here.
 """
 
 from __future__ import annotations
@@ -16,10 +14,12 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
+import pandas
 import xarray
 
-from recombine.papers.forced_rendering.markers_measuring import COMPOSING, WHOLE_GRID
+from recombine.papers.forced_rendering.markers import COMPOSING, WHOLE_GRID
 from recombine.papers.forced_rendering.samples import learnt, trained
+from recombine.reproduction.intervals import Resampled
 
 FEWEST = 2
 """Composing, and failing, networks of one code that an architecture must have to be scored."""
@@ -58,12 +58,9 @@ class Table:
 
 def with_pairs(table: Table, fewest: int = 1) -> np.ndarray:
     """Which networks are of an architecture and code with at least so many networks of either outcome."""
-    found = np.zeros(len(table.arm), dtype=bool)
-    for name, code in set(zip(table.architecture, table.code, strict=True)):
-        rows = (table.architecture == name) & (table.code == code)
-        composing = int(table.composing[rows].sum())
-        found |= rows & (min(composing, int(rows.sum()) - composing) >= fewest)
-    return found
+    outcomes = pandas.Series(table.composing.astype(int)).groupby([table.architecture, table.code])
+    composing, every = outcomes.transform("sum"), outcomes.transform("size")
+    return np.asarray(np.minimum(composing, every - composing) >= fewest)
 
 
 def auroc(values: np.ndarray, composing: np.ndarray, code: np.ndarray | None = None) -> float:
@@ -141,16 +138,24 @@ def aurocs(table: Table, resamples: int = 0, seed: int = 0) -> np.ndarray:
     generator, parts = np.random.default_rng(seed), []
     for name in table.scored:
         pairs = paired(table, name)
-        number = len(pairs.arms)
-        draws = multiplicities(number, resamples, generator) if resamples else np.ones((1, number))
+        draws = multiplicities(len(pairs.arms), resamples, generator)
         scores = [pairs.aurocs(draws[at : at + AT_ONCE]) for at in range(0, len(draws), AT_ONCE)]
         parts.append(np.concatenate(scores).reshape(-1, *table.values.shape[1:]))
     return np.stack(parts, axis=1) if parts else np.full((max(1, resamples), 0, *table.values.shape[1:]), np.nan)
 
 
 def multiplicities(arms: int, resamples: int, generator: np.random.Generator) -> np.ndarray:
-    """How often each arm is drawn: `[draw, arm]`."""
+    """How often each arm is drawn: `[draw, arm]`; without resamples, once."""
+    if not resamples:
+        return np.ones((1, arms))
     return generator.multinomial(arms, np.full(arms, 1 / arms), size=resamples).astype(float)
+
+
+def resampled(value: float, draws: np.ndarray, table: Table) -> Resampled:
+    """With as many networks as there are arms of the rarer outcome: networks of one arm are hardly several."""
+    finite = draws[np.isfinite(draws)]
+    number = table.fewest if np.isfinite(value) and len(finite) else 0
+    return Resampled(float(value), tuple(finite.tolist()) or (float("nan"),), number)
 
 
 def never_shown(networks: xarray.Dataset) -> xarray.Dataset:

@@ -9,8 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
-from recombine.papers.forced_rendering.penalties import ARMS, BOTH, NONE, RAW, UNIT, VARIANCE
-from recombine.papers.forced_rendering.penalties_claims import mean_roughness
+from recombine.papers.forced_rendering.penalties import ARMS, BOTH, NONE, RAW, UNIT, VARIANCE, mean_roughness
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.panels import (
     COLORS,
@@ -62,6 +61,7 @@ def _schematic(ax: Axes, result: xarray.Dataset) -> None:
     ax.set_ylim(0, 5)
     ax.axis("off")
     letter(ax, "a", "each factor value owns a low-rank image")
+    arrows = [((7.1, 2.5), (8.0, 2.5))]
     for row, factor in enumerate(("x", "y")):
         base = 3.1 - 2.2 * row
         for cell in range(6):
@@ -72,16 +72,12 @@ def _schematic(ax: Axes, result: xarray.Dataset) -> None:
         ax.text(0.48, base - 0.3, factor, ha="center", fontsize=9)
         inset = ax.inset_axes((2.3, base, 1.6, 1.6), transform=ax.transData)
         _embedding(inset, result, BOTH, factor, value)
-        ax.add_patch(
-            FancyArrowPatch((0.8, base + 0.75), (2.2, base + 0.75), arrowstyle="-|>", mutation_scale=10, color="black")
-        )
-        ax.add_patch(
-            FancyArrowPatch((4.0, base + 0.75), (5.4, 2.5), arrowstyle="-|>", mutation_scale=10, color="black")
-        )
+        arrows += [((0.8, base + 0.75), (2.2, base + 0.75)), ((4.0, base + 0.75), (5.4, 2.5))]
+    for start, end in arrows:
+        ax.add_patch(FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=10, color="black"))
     ax.text(1.5, 4.75, "W = Σ λ v uᵀ", fontsize=8, ha="center")
     ax.add_patch(Rectangle((5.5, 1.9), 1.5, 1.2, facecolor="#e8eef5", edgecolor="black", linewidth=0.8))
     ax.text(6.25, 2.5, "small\nconv net", ha="center", va="center", fontsize=8)
-    ax.add_patch(FancyArrowPatch((7.1, 2.5), (8.0, 2.5), arrowstyle="-|>", mutation_scale=10, color="black"))
     inset = ax.inset_axes((8.1, 1.7, 1.6, 1.6), transform=ax.transData)
     size = int(result.attrs["size"])
     rows, columns = np.mgrid[:size, :size]

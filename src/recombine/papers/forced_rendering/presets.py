@@ -90,3 +90,14 @@ CODES = ("bump", "rate")
 """The two encodings that the paper compares."""
 ALL_CODES = ("bump", "onehot", "rate", "ramp", "positional")
 """Every encoding of a position that the studies compare."""
+
+
+def kept_combinations(spec: RunSpec) -> int:
+    """Combinations that are not held out; small grids have fewer than there are bumps."""
+    return int((~spec.task.held_out).sum())
+
+
+def whole_grid(spec: RunSpec) -> RunSpec:
+    """The same run with the held-out combinations in its training set, and as many steps."""
+    recipe = spec.recipe.replace(steps=spec.total_steps)
+    return spec.replace(task=spec.task.replace(region="whole"), recipe=recipe)

@@ -10,6 +10,14 @@ the gap, `edges_less_truth_inner` in its middle fifth, `blend_less_truth` at all
 bends in it relative to outside (`roughness`), and `roughness_held` and `roughness_kept` are the bump task's measures of
 log10 of the volume, here the speed. Pictures are of the first seed, 0 … 255, and so are the stages' principal
 components, from which figures are drawn (`reduction`). Numbers of several digits begin with `many_`.
+
+Inside the gap, at least a quarter of it away from either edge, outputs are regressed on the truth and on the true
+images at the edges (`regression`): −1 for a network that draws the truth, 1 for one that blends. "Error at mid-gap" is
+that at the angle in the middle, over the error of a blank image.
+
+"Stages stay smooth" is compared with the bump task, whose failing networks do not: how rough log10 of the volume (here
+the speed) is inside the hold-out over outside, in decades, mean over the network's own stages. Networks of the two
+tasks are paired by their numbers, which have nothing to do with one another.
 """
 
 from __future__ import annotations
@@ -24,21 +32,11 @@ from torch import Tensor
 
 from recombine.decoders import CNN
 from recombine.metrics import features, log_volume, metric_tensor, roughness
+from recombine.papers.forced_rendering import rotation_measures as measures
 from recombine.papers.forced_rendering.presets import WithDepth
-from recombine.papers.forced_rendering.rotation_measures import (
-    blend_regression,
-    by_digit,
-    chosen_angles,
-    edge_images,
-    edge_regression,
-    first_digit,
-    gap_angles,
-    gap_edges,
-    linear_blend,
-    middle_angles,
-    principal_scores,
-    stage_roughness,
-)
+from recombine.papers.forced_rendering.samples import FAILING, decades, difference, measured
+from recombine.reproduction.claims import Claim, Data, Sample, Statement
+from recombine.reproduction.criteria import above, effect
 from recombine.reproduction.measuring import Batch, base_attributes, tabulate
 from recombine.reproduction.preset import Count, Positive, Seeds
 from recombine.reproduction.study import Arm, Study, Trials
@@ -143,20 +141,20 @@ def _tabulated(trials: Trials[Settings], arm: str, measure: Callable[[Batch], di
 def _angles(batch: Batch, prefix: str = "") -> dict[str, Any]:
     """Coordinates: the angles, and which of them are in the gap."""
     task, name = _task(batch), f"{prefix}angle"
-    held = by_digit(task, task.held_out)[0].numpy()
+    held = measures.by_digit(task, task.held_out)[0].numpy()
     return {name: task.grid.factors[-1].values.numpy(), f"{prefix}gap": (name, held)}
 
 
 def _over_angles(batch: Batch) -> dict[str, Any]:
     """Scores, errors of the digit with the gap, and what its outputs there are made of."""
     task, errors = _task(batch), _errors(batch)[:, 0]
-    low, high = gap_edges(task)
+    low, high = measures.gap_edges(task)
     nearest = int((task.grid.factors[-1].values - (low + high) / 2).abs().argmin())
-    angles, edges = gap_angles(task), edge_images(task)
-    values = first_digit(task, angles)
+    angles, edges = measures.gap_angles(task), measures.edge_images(task)
+    values = measures.first_digit(task, angles)
     drawn, truths = batch.outputs(values), task.render(values)
-    parts = (torch.isin(angles, middle_angles(task, *margin)) for margin in ((), (INNER,)))
-    weights, inner = (edge_regression(drawn[:, part], truths[part], edges) for part in parts)
+    parts = (torch.isin(angles, measures.middle_angles(task, *margin)) for margin in ((), (INNER,)))
+    weights, inner = (measures.edge_regression(drawn[:, part], truths[part], edges) for part in parts)
     return {
         "id_over_blank": batch.scores["id_over_blank"],
         "ood_over_blank": batch.scores["ood_over_blank"],
@@ -164,7 +162,7 @@ def _over_angles(batch: Batch) -> dict[str, Any]:
         "mid_gap_error": errors[:, nearest],
         "edges_less_truth": weights.edges_less_truth,
         "edges_less_truth_inner": inner.edges_less_truth,
-        "blend_less_truth": blend_regression(drawn, truths, linear_blend(task, angles)),
+        "blend_less_truth": measures.blend_regression(drawn, truths, measures.linear_blend(task, angles)),
         "truth_weight": weights.truth.mean(dim=-1),
         "edges_weight": (weights.before + weights.after).mean(dim=-1),
         "explained": weights.explained.mean(dim=-1),
@@ -175,7 +173,7 @@ def _errors(batch: Batch) -> np.ndarray:
     """Error over blank: per member one row per digit, one column per angle."""
     task = _task(batch)
     error, blank = (batch.stored(name).reshape(-1, task.digits, task.angles) for name in ("error", "blank"))
-    held = by_digit(task, task.held_out)[0].numpy()
+    held = measures.by_digit(task, task.held_out)[0].numpy()
     return np.asarray(error / blank[:, :, held].mean(axis=2, keepdims=True))
 
 
@@ -187,7 +185,7 @@ def _stages(batch: Batch) -> dict[str, Tensor]:
     speeds = [metric[..., 0, 0].double().clamp(min=0).sqrt() for metric in metrics.values()]
     volumes = [log_volume(metric) for metric in metrics.values()]
     bends = [
-        torch.stack([stage_roughness(member, held) for member in stage]).cpu()
+        torch.stack([measures.stage_roughness(member, held) for member in stage]).cpu()
         for _, stage in features(batch.reader(), points, members=1, memory=batch.memory)
     ]
     by_stage = {
@@ -202,12 +200,12 @@ def _stages(batch: Batch) -> dict[str, Tensor]:
 def _pictures(batch: Batch) -> dict[str, Any]:
     """Outputs, truths and blends at angles across the gap."""
     task = _task(batch)
-    shown = torch.linspace(*gap_edges(task), SHOWN, dtype=torch.float64)
-    values = first_digit(task, shown)
+    shown = torch.linspace(*measures.gap_edges(task), SHOWN, dtype=torch.float64)
+    values = measures.first_digit(task, shown)
     images = {
         OUTPUT: batch.outputs(values)[0],
         TRUTH: task.render(values),
-        BLEND: linear_blend(task, shown),
+        BLEND: measures.linear_blend(task, shown),
     }
     pictures: dict[str, Any] = {
         name: (("shown", "row", "column"), (image.clamp(0, 1) * 255).round().to(torch.uint8).numpy())
@@ -219,10 +217,10 @@ def _pictures(batch: Batch) -> dict[str, Any]:
 def _components(batch: Batch) -> dict[str, Any]:
     """Stages of the first network at some angles, on their principal components; the code is as it is."""
     task = _task(batch)
-    chosen = chosen_angles(task.angles)
+    chosen = measures.chosen_angles(task.angles)
     points = task.grid.points[chosen].to(batch.device)
     stages = {
-        name: one[0].cpu().numpy() if one.shape[-1] <= 2 else principal_scores(one[0])
+        name: one[0].cpu().numpy() if one.shape[-1] <= 2 else measures.principal_scores(one[0])
         for name, one in features(batch.reader(), points, members=1, memory=batch.memory)
     }
     most = max(scores.shape[1] for scores in stages.values())
@@ -231,8 +229,66 @@ def _components(batch: Batch) -> dict[str, Any]:
         "components": (("stage", "some_angle", "component"), np.stack(padded).astype(np.float32)),
         "stage": list(stages),
         "some_angle": task.grid.factors[-1].values[chosen].numpy(),
-        "some_gap": ("some_angle", by_digit(task, task.held_out)[0][chosen].numpy()),
+        "some_gap": ("some_angle", measures.by_digit(task, task.held_out)[0][chosen].numpy()),
     }
 
 
 STUDY = RotationStudy()
+
+
+# -- claims ----------------------------------------------------------------------------------------------------------
+
+
+def otherwise_blended(data: Data) -> dict[str, Sample]:
+    """Other angles and regressions, several digits, and stages beside those of the bump task."""
+    own = data["rotation"]
+    samples = {
+        "inner angles": measured(own, "edges_less_truth_inner"),
+        "whole gap, on truth and linear blend": measured(own, "blend_less_truth"),
+        **_of_many(data, "edges_less_truth"),
+    }
+    if "controls" in data and FAILING in data["controls"]["arm"].values:
+        bumps = data["controls"].sel(arm=FAILING)
+        count = min(bumps.sizes["seed"], own.sizes["seed"])
+        pair = (part.isel(seed=slice(count)) for part in (bumps, own))
+        samples["roughness of stages, bump task's less rotation's (decades)"] = difference(_rougher_inside, *pair)
+    return samples
+
+
+def _of_many(data: Data, statistic: str) -> dict[str, Sample]:
+    """A number of the networks on several digits, where there are any: all of theirs begin with `many_`."""
+    result = data["rotation"]
+    names = {name: str(name).removeprefix("many_") for name in result.data_vars if str(name).startswith("many_")}
+    return {MANY: measured(result[list(names)].rename(names), statistic)} if names else {}
+
+
+def _rougher_inside(networks: xarray.Dataset) -> xarray.DataArray:
+    """log10 of the roughness of log10 volume inside the hold-out over outside, mean over stages but the input."""
+    inside = decades(networks["roughness_held"], networks["roughness_kept"])
+    return inside.isel(stage=slice(1, None)).mean("stage")
+
+
+CLAIMS = (
+    Claim(
+        "C15",
+        "A gap in rotation is filled by blending its edges, though stages stay smooth",
+        "App. E.2, Fig. 9",
+        statements=(
+            Statement(
+                effect("weight of the images at the edges less that of the truth, in outputs inside the gap", 0.1),
+                lambda data: {ONE: measured(data["rotation"], "edges_less_truth")},
+                alternatives=otherwise_blended,
+            ),
+            Statement(
+                above("error at mid-gap over blank", 0.3),
+                lambda data: {ONE: measured(data["rotation"], "mid_gap_error")},
+                alternatives=lambda data: {
+                    "whole gap": measured(data["rotation"], "ood_over_blank"),
+                    **_of_many(data, "mid_gap_error"),
+                },
+            ),
+        ),
+        studies=("rotation",),
+        beside=("controls",),
+    ),
+)

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure, SubFigure
 
 from recombine.papers.forced_rendering.rotation import BLEND, INPUT, OUTPUT, TRUTH
 from recombine.reproduction.figures import FigureSpec
-from recombine.reproduction.panels import HOLDOUT_COLOR, divided, seed_count, styled
+from recombine.reproduction.panels import HOLDOUT_COLOR, bare, divided, seed_count, styled
 
 CYCLE = "twilight"
 """Colours that come back to where they began, told apart by lightness."""
@@ -136,9 +136,7 @@ def _path(ax: Axes, result: xarray.Dataset, across: np.ndarray, up: np.ndarray) 
     dots = ax.scatter(across, up, s=9, c=angle, cmap=CYCLE, vmin=0, vmax=360, linewidths=0, rasterized=True)
     ax.set_aspect("equal", adjustable="datalim")
     ax.margins(0.12)
-    ax.spines[:].set_visible(True)
-    ax.set_xticks([])
-    ax.set_yticks([])
+    bare(ax)
     return dots
 
 
@@ -150,8 +148,7 @@ def _pictures(part: SubFigure, result: xarray.Dataset) -> None:
         for column, image in enumerate(result[name].values):
             ax = axes[row, column]
             ax.imshow(image, cmap="gray", vmin=0, vmax=WHITE)
-            ax.set_xticks([])
-            ax.set_yticks([])
+            bare(ax)
             ax.spines[:].set_visible(False)
             if row == 0:
                 ax.set_title(f"{shown[column]:.0f}°")

@@ -8,19 +8,22 @@ combinations tell where those are the training data; where they are not, a Datas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import xarray
-from numpy.typing import ArrayLike
 
-from recombine.reproduction.claims import Sample
+from recombine.reproduction.claims import Data, Sample
 from recombine.reproduction.criteria import Learnt
 from recombine.reproduction.intervals import CONFIDENCE, Estimate, Interval, Share
 
 LEARNT_ERROR, LEARNT_ACCURACY = Learnt().largest_error, Learnt().smallest_accuracy
 """As criteria declare them; the error is over that of a blank image."""
+FAILING_ERROR = 0.5
+"""Over that of a blank image."""
+COMPOSING_ACCURACY = 0.9
 
 
 def learnt(networks: xarray.Dataset) -> xarray.DataArray:
@@ -76,6 +79,17 @@ def measured(networks: xarray.Dataset, statistic: Statistic) -> Sample:
     return sample(number(networks, statistic), networks)
 
 
+def measured_by(networks: xarray.Dataset, statistic: Statistic, words: str, *dims: str) -> dict[str, Sample]:
+    """A statistic of every arm along some dimensions that was trained; `words` make a case's name of its labels."""
+    cases = {}
+    for labels in product(*(networks[dim].values for dim in dims)):
+        arm = dict(zip(dims, labels, strict=True))
+        own = networks.sel(arm)
+        if trained(own).any():
+            cases[words.format(**arm)] = measured(own, statistic)
+    return cases
+
+
 def difference(statistic: Statistic, own: xarray.Dataset, other: xarray.Dataset, *, untrained: bool = False) -> Sample:
     """A statistic of some networks less that of others, seed by seed; `untrained` others need not have learnt."""
     values = number(own, statistic) - number(other, statistic)
@@ -106,35 +120,64 @@ def majority(values: xarray.DataArray, networks: xarray.Dataset) -> Sample:
 
 
 @dataclass(frozen=True)
-class Majority:
+class Majority(Share):
     """A share of networks, less a half; with Wilson's interval.
 
     >>> Majority.of([1, 1, 1, 0]).value
     0.25
     """
 
-    share: Share
-
-    @classmethod
-    def of(cls, values: ArrayLike) -> Majority:
-        """Of networks for which a value is 1, of those for which it is 0 or 1."""
-        return cls(Share.of(values))
-
     @property
     def value(self) -> float:
         """The share less a half."""
-        return self.share.value - 0.5
-
-    @property
-    def networks(self) -> int:
-        """How many there are."""
-        return self.share.networks
+        return super().value - 0.5
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
         """The share's, less a half."""
-        own = self.share.interval(confidence)
+        own = Share(self.count, self.networks).interval(confidence)
         return Interval(own.value - 0.5, own.low - 0.5, own.high - 0.5, own.networks)
 
     def tail(self, bound: float) -> float:
         """The share's."""
-        return self.share.tail(bound + 0.5)
+        return Share(self.count, self.networks).tail(bound + 0.5)
+
+
+# -- controls ----------------------------------------------------------------------------------------------------------
+# Networks that the control study measures beside failing ones.
+
+
+STRIPE_BUMPS = 100
+"""Bumps beside the stripes of the composing CNN."""
+FAILING, STRIPED = "failing", f"stripes and {STRIPE_BUMPS} bumps"
+WHOLE, UNTRAINED = "whole grid", "untrained"
+UNPENALISED, PENALISED = "low-rank, no penalty", "low-rank, both penalties"
+LOW_RANK_WHOLE, LOW_RANK_UNTRAINED = "low-rank, whole grid", "low-rank, untrained"
+CONTROLS = {
+    FAILING: (STRIPED, WHOLE, UNTRAINED),
+    UNPENALISED: (PENALISED, LOW_RANK_WHOLE, LOW_RANK_UNTRAINED),
+}
+"""Each failing arm, and the networks of the same architecture that it is compared with."""
+INITIAL = {UNTRAINED: FAILING, LOW_RANK_UNTRAINED: UNPENALISED}
+"""Each untrained arm, and the arm whose networks it has before their first step."""
+
+
+def controlled(
+    data: Data, statistic: Statistic, pairs: Mapping[str, tuple[str, str]], compared: Callable[..., Sample] = difference
+) -> dict[str, Sample]:
+    """By case, a number of one arm of the control study compared with that of another, seed by seed.
+
+    All networks must have learnt, unless they are untrained. Without the control study's Dataset there is no sample.
+    """
+    if "controls" not in data:
+        return {}
+    arms = data["controls"]
+    return {
+        case: compared(statistic, arms.sel(arm=own), arms.sel(arm=other), untrained=other in INITIAL)
+        for case, (own, other) in pairs.items()
+    }
+
+
+def less_controls(data: Data, statistic: Statistic) -> dict[str, Sample]:
+    """A number of failing networks less that of each control, by the control's name."""
+    pairs = {f"less {other}": (failing, other) for failing, others in CONTROLS.items() for other in others}
+    return controlled(data, statistic, pairs)

@@ -2,17 +2,28 @@
 
 "Bumps alone" are as many bumps without stripes in C10 and C23, where data are compared, and all training bumps of the
 usual networks in C12 and C22, where what failing networks look like is. A network counts where it learnt its own
-training examples (`recombine.papers.forced_rendering.fit`).
+training examples (`recombine.papers.forced_rendering.scores`).
 """
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import xarray
 
-from recombine.papers.forced_rendering.controls import FAILING, UNTRAINED, WHOLE
-from recombine.papers.forced_rendering.depth_claims import spread_excess
-from recombine.papers.forced_rendering.samples import Statistic, difference, measured, ratio, sample
+from recombine.papers.forced_rendering.depth import spread_excess
+from recombine.papers.forced_rendering.samples import (
+    FAILING,
+    UNTRAINED,
+    WHOLE,
+    Statistic,
+    controlled,
+    difference,
+    measured,
+    ratio,
+    sample,
+)
 from recombine.papers.forced_rendering.stripes import FULL, PERCENT, PERCENT_ALONE, WITH, WITHOUT
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, below, effect
@@ -104,17 +115,6 @@ def excess_otherwise(data: Data) -> dict[str, Sample]:
     return {**cases, "median |Laplacian| in the hold-out, log10 ratio": rough}
 
 
-def excess_of_controls(data: Data) -> dict[str, Sample]:
-    """Of failing networks, less that of networks that saw the whole grid, and of untrained ones."""
-    if "controls" not in data:
-        return {}
-    failing, whole, untrained = (data["controls"].sel(arm=arm) for arm in (FAILING, WHOLE, UNTRAINED))
-    return {
-        "failing less whole grid": difference(spread_excess, failing, whole),
-        "failing less untrained": difference(spread_excess, failing, untrained, untrained=True),
-    }
-
-
 def _excess(data: Data, bumps: int) -> Sample:
     """The excess of spread at the output, of bumps alone less that of stripes and so many bumps."""
     return difference(spread_excess, all_bumps(data), striped(data, bumps))
@@ -133,8 +133,8 @@ def gain_otherwise(data: Data) -> dict[str, Sample]:
     """More per cent; and errors instead of accuracy."""
     more = {f"{percent} %": _percent_gain(data, percent) for percent in _percents(data) if percent > FEW_PERCENT}
     for percent in _percents(data):
-        own, alone = _at_percent(data, percent)
-        more[f"{percent} %, error without over with stripes, decades"] = ratio("ood_mse", alone, own)
+        alone_first = reversed(_at_percent(data, percent))
+        more[f"{percent} %, error without over with stripes, decades"] = ratio("ood_mse", *alone_first)
     return more
 
 
@@ -143,21 +143,22 @@ def _percents(data: Data) -> list[int]:
     return [percent for percent in listed_attribute(data["stripes"], "percents") if percent]
 
 
-def _at_percent(data: Data, percent: int) -> tuple[xarray.Dataset, xarray.Dataset]:
-    own, alone = (data["stripes"].sel(family=family, bumps=percent) for family in (PERCENT, PERCENT_ALONE))
-    return own, alone
+def _at_percent(data: Data, percent: int) -> list[xarray.Dataset]:
+    """With and without stripes."""
+    return [data["stripes"].sel(family=family, bumps=percent) for family in (PERCENT, PERCENT_ALONE)]
 
 
 def _percent_gain(data: Data, percent: int) -> Sample:
     return difference("ood_accuracy", *_at_percent(data, percent))
 
 
+_claim = partial(Claim, studies=("stripes",))
 CLAIMS = (
-    Claim(
+    _claim(
         "C10",
         "Stripes alone compose, additively; a few bumps make proper bumps",
         "§4.2, Fig. 4b",
-        statements=(
+        (
             Statement(
                 above("held-out accuracy of networks trained on stripes alone", 0.9),
                 lambda data: _score(data, "ood_accuracy", [0]),
@@ -186,13 +187,12 @@ CLAIMS = (
                 gain_with_other_numbers,
             ),
         ),
-        studies=("stripes",),
     ),
-    Claim(
+    _claim(
         "C12",
         "Stripes keep the manifold smooth across the held-out region",
         "§4.2, Fig. 4d",
-        statements=(
+        (
             Statement(
                 effect(
                     "spread of log10 dv at the output, held-out less kept points, bumps alone less stripes and bumps",
@@ -200,17 +200,20 @@ CLAIMS = (
                 ),
                 lambda data: {with_bumps(some(data)): _excess(data, some(data))},
                 excess_otherwise,
-                excess_of_controls,
+                lambda data: controlled(
+                    data,
+                    spread_excess,
+                    {"failing less whole grid": (FAILING, WHOLE), "failing less untrained": (FAILING, UNTRAINED)},
+                ),
             ),
         ),
-        studies=("stripes",),
         beside=("controls",),
     ),
-    Claim(
+    _claim(
         "C22",
         "First-stage units of stripe-trained networks are banded, as penalised embeddings are",
         "§4.2, Fig. 4e, 3b",
-        statements=(
+        (
             Statement(
                 effect("band index of first-stage maps, stripes and bumps less bumps alone", 0.1),
                 lambda data: {with_bumps(some(data)): _less_all_bumps(data, "first_band", some(data))},
@@ -226,19 +229,17 @@ CLAIMS = (
                 },
             ),
         ),
-        studies=("stripes",),
     ),
-    Claim(
+    _claim(
         "C23",
         "Stripes and a few per cent of the bumps compose where those bumps alone do not",
         "App. D, Fig. 7b",
-        statements=(
+        (
             Statement(
                 effect("held-out accuracy, with less without stripes, at a few per cent of the bumps", 0.3),
                 lambda data: {f"{p} %": _percent_gain(data, p) for p in _percents(data) if p <= FEW_PERCENT},
                 gain_otherwise,
             ),
         ),
-        studies=("stripes",),
     ),
 )

@@ -29,7 +29,7 @@ from recombine.metrics import (
     superposition_scores,
     theoretical_kernel,
 )
-from recombine.papers.forced_rendering.mlp import Settings as MLPSettings
+from recombine.papers.forced_rendering.mlp import MLPSettings
 from recombine.papers.forced_rendering.presets import ALL_CODES, CODES
 from recombine.reproduction.measuring import TRAINED, Batch, Measured, base_attributes, sample_points, tabulate
 from recombine.reproduction.preset import AnyNumber
@@ -116,11 +116,6 @@ class Signals:
         """At every grid point."""
         return self.of(self.codes)
 
-    @cached_property
-    def averaged(self) -> Tensor:
-        """Σ over factors of the output for that factor with the others averaged, at every grid point."""
-        return averaged_prediction(self.of, self.codes, self.task.code_sizes, self.codes[~self.held])
-
 
 def true_signals(task: Task) -> Tensor:
     """Right outputs over the background at every grid point: `[point, pixel]`."""
@@ -130,7 +125,9 @@ def true_signals(task: Task) -> Tensor:
 def superposition_scores_of(batch: Batch) -> dict[str, np.ndarray]:
     """The numbers above of finished runs: `[member]`, or with the dimensions of `SUPERPOSITION_DIMS` too."""
     signals = Signals(batch)
-    scores = signal_scores(batch.task, signals.drawn, signals.averaged)
+    # Σ over factors of the output for that factor with the others averaged, at every grid point
+    averaged = averaged_prediction(signals.of, signals.codes, batch.task.code_sizes, signals.codes[~signals.held])
+    scores = signal_scores(batch.task, signals.drawn, averaged)
     return {name: value.float().cpu().numpy() for name, value in scores.items()}
 
 

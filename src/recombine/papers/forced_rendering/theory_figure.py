@@ -8,7 +8,7 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from recombine.papers.forced_rendering import theory_claims
+from recombine.papers.forced_rendering import theory
 from recombine.papers.forced_rendering.theory import FAMILIES
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.panels import COLORS, band, bar_groups, letter, seed_count, styled
@@ -38,7 +38,7 @@ def theory_figure(result: xarray.Dataset) -> Figure:
             _kernel_axis(row[1], result, arms)
             for ax, name in zip(row[2:], STAGES, strict=True):
                 for arm, kind, color in zip(arms, KINDS, COLORS, strict=False):
-                    band(ax, theory_claims.clipped(result[name].sel(arm=arm)), kind, color)
+                    band(ax, theory.clipped(result[name].sel(arm=arm)), kind, color)
                 ax.set_ylim(bottom=min(0.8, ax.get_ylim()[0]) if name == "factor_recovery_held" else 0)
                 if number == len(FAMILIES) - 1:
                     ax.set_xlabel("stage (0: code)")
@@ -62,7 +62,7 @@ def _products(ax: Axes, result: xarray.Dataset, arms: tuple[str, ...]) -> None:
 def _kernel_axis(ax: Axes, result: xarray.Dataset, arms: tuple[str, ...]) -> None:
     """Outputs' kernels, every network a dot, between kernels that one knows."""
     for place, (arm, color) in enumerate(zip(arms, COLORS, strict=False)):
-        values = theory_claims.at_output(result["above_delta"].sel(arm=arm)).values
+        values = theory.at_output(result["above_delta"].sel(arm=arm)).values
         values = values[np.isfinite(values)]
         ax.plot(values, place + np.linspace(-0.25, 0.25, len(values)), "o", markersize=3, alpha=0.6, color=color,
                 markeredgewidth=0)  # fmt: skip
@@ -79,10 +79,10 @@ def theory_caption(result: xarray.Dataset) -> str:
     """The numbers that claims are judged by, by arm."""
     judged = {
         "products per pixel": result["held_products"],
-        "blocks, hidden stages": theory_claims.linear_split(result),
-        "factors decoded, last hidden stage": 1 - theory_claims.held_loss(result),
-        "sum of blocks, last hidden stage": 1 - theory_claims.mixing(result),
-        "width of the hole, output": theory_claims.hole_width(result),
+        "blocks, hidden stages": theory.linear_split(result),
+        "factors decoded, last hidden stage": 1 - theory.held_loss(result),
+        "sum of blocks, last hidden stage": 1 - theory.mixing(result),
+        "width of the hole, output": theory.hole_width(result),
     }
     words = [
         f"{name} " + ", ".join(f"{arm}: {values.sel(arm=arm).mean().item():.2f}"

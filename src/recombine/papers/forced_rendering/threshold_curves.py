@@ -102,21 +102,16 @@ class Threshold:
     """The smallest training set that reaches a target; NaN where there is none, and the outcome says why."""
 
     outcome: Outcome
-    value: float
-    low: float
-    high: float
     draws: Floats
     """The resampled thresholds; infinite or 0 beyond what is believed."""
+    value: float = np.nan
+    low: float = np.nan
+    high: float = np.nan
     top: float = np.nan
     slope: float = np.nan
     mid: float = np.nan
     unreached: float = 0.0
     """Share of the resamples whose threshold is infinite."""
-
-
-def no_threshold(outcome: Outcome, resamples: int, *shape: float) -> Threshold:
-    """None, and why."""
-    return Threshold(outcome, np.nan, np.nan, np.nan, np.full(resamples, np.nan), *shape)
 
 
 def threshold(
@@ -133,14 +128,16 @@ def threshold(
 ) -> Threshold:
     """Where the curve through the networks crosses the target, with an interval from resampling them."""
     curve, lowest, furthest = fitted(examples, accuracy), np.min(examples) / EXTRAPOLATED, EXTRAPOLATED * largest
-    shape = (float(curve.top[0]), float(curve.slope[0]), float(curve.mid[0]))
+    shape = {name: float(getattr(curve, name)[0]) for name in ("top", "slope", "mid")}
     value = max(floor, float(curve.crossing(target)[0]))
     if not lowest <= value <= largest:
-        return no_threshold("not reached" if value > largest else "always reached", resamples, *shape)
+        outcome: Outcome = "not reached" if value > largest else "always reached"
+        return Threshold(outcome, np.full(resamples, np.nan), **shape)
     draws = np.maximum(floor, resampled(examples, accuracy, resamples, generator, device).crossing(target))
     draws = np.where(draws > furthest, np.inf, np.where(draws < lowest, 0.0, draws))
     limits = Resampled(value, tuple(draws.tolist()), np.size(accuracy)).interval(confidence)
-    return Threshold("fitted", value, limits.low, limits.high, draws, *shape, float(np.isinf(draws).mean()))
+    unreached = float(np.isinf(draws).mean())
+    return Threshold("fitted", draws, value, limits.low, limits.high, unreached=unreached, **shape)
 
 
 # -- the search ----------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ import torch
 from recombine.decoders import CNN
 from recombine.errors import InvalidValue
 from recombine.papers.forced_rendering.presets import WithLearningRate
-from recombine.papers.forced_rendering.threshold_curves import Threshold, fitted, no_threshold, threshold
+from recombine.papers.forced_rendering.threshold_curves import Threshold, fitted, threshold
 from recombine.reproduction.intervals import CONFIDENCE, TrimmedMean
 from recombine.reproduction.preset import Count, Several
 from recombine.reproduction.study import DONE
@@ -245,9 +245,9 @@ class Cell:
         """Where the accuracy of networks that learnt reaches the target."""
         if self.suffices(points):
             exact = float(self.stripes)
-            return Threshold("exact", exact, exact, exact, np.full(RESAMPLES, exact))
+            return Threshold("exact", np.full(RESAMPLES, exact), exact, exact, exact)
         if len(np.unique(points.examples)) < FEWEST:
-            return no_threshold("too few networks", RESAMPLES)
+            return Threshold("too few networks", np.full(RESAMPLES, np.nan))
         return threshold(
             *points, TARGET, generator, largest=self.largest, floor=self.stripes, resamples=RESAMPLES,
             confidence=CONFIDENCE, device=device,
