@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -24,7 +24,6 @@ KNOWN = (Bump, OneHot, Rate, Ramp, Positional, Polar, Circular)
 """Encodings that the page computes (`script/grid.js`)."""
 
 
-@dataclass(frozen=True)
 class PageDecoder(Subject):
     """A subject whose module is a copy on the CPU, in float32 and evaluation mode."""
 
