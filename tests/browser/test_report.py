@@ -55,7 +55,8 @@ def page_path(browser, tmp_path_factory):
     results.digests.replace({EXPLORER: packed(kept(labels))})
     with pytest.MonkeyPatch.context() as patch:
         drawn = {name: {"png": (PICTURES / f"{name}.png").read_bytes()} for name in DEFAULT.figures}
-        patch.setattr("recombine.reproduction.reporting.save_figure", lambda spec, datasets, folder: drawn[spec.name])
+        patch.setattr(Findings, "draw", lambda own, spec: None)
+        patch.setattr("recombine.reproduction.reporting.save_figure", lambda figure, folder, name: drawn[name])
         return written(Findings(DEFAULT, Results.existing(out)))
 
 

@@ -14,6 +14,7 @@ from PIL import Image
 from recombine.manifest import write_into
 from recombine.papers import DEFAULT
 from recombine.reproduction import reporting
+from recombine.reproduction.paper import Findings
 from recombine.reproduction.results import Results
 from tests.command import run
 from tests.golden import RESULTS
@@ -40,17 +41,19 @@ def empty_picture():
 EMPTY = empty_picture()
 
 
-def some_drawn(save):
-    """`save_figure` for some figures; in the place of others an empty one."""
+def draw_some(patched):
+    """Draw and save some figures only; in the place of others an empty one."""
+    draw, save = Findings.draw, reporting.save_figure
 
-    def saved(spec, datasets, folder):
-        if spec.name in DRAWN:
-            return save(spec, datasets, folder)
+    def saved(figure, folder, name):
+        if figure is not None:
+            return save(figure, folder, name)
         contents = {"png": EMPTY, "svg": b"<svg></svg>"}
-        write_into(folder, {f"{spec.name}.{kind}": content for kind, content in contents.items()})
+        write_into(folder, {f"{name}.{kind}": content for kind, content in contents.items()})
         return contents
 
-    return saved
+    patched.setattr(Findings, "draw", lambda own, spec: draw(own, spec) if spec.name in DRAWN else None)
+    patched.setattr(reporting, "save_figure", saved)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +64,7 @@ def out(tmp_path_factory):
     flags = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     words = ["reproduce", *STUDIES, *flags, "--device", "cpu", "--processes", "1"]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(reporting, "save_figure", some_drawn(reporting.save_figure))
+        draw_some(patched)
         assert run(*words, "--store", str(place / "runs"), "--out", str(place / "out")) == 0
     return place / "out"
 
