@@ -51,11 +51,7 @@ def page_path(browser, tmp_path_factory):
     results.digests.replace({EXPLORER: packed(kept(labels))})
     with pytest.MonkeyPatch.context() as patch:
         drawn = {name: {"png": (PICTURES / f"{name}.png").read_bytes()} for name in DEFAULT.figures}
-<<<<<<< HEAD
         patch.setattr(Findings, "draw", lambda findings, spec: None)
-=======
-        patch.setattr(Findings, "draw", lambda own, spec: None)
->>>>>>> tc
         patch.setattr("recombine.reproduction.reporting.save_figure", lambda figure, folder, name: drawn[name])
         return written(Findings(DEFAULT, Results.existing(out)))
 
