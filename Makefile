@@ -44,8 +44,8 @@ check: lint  # a minute, between edits
 test: $(STAMP)  # lint beside the tests, as it takes one core
 	$(MAKE) --no-print-directory -j 2 lint quick-tests
 
-quick-tests: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not slow and not gpu'
+quick-tests: $(STAMP)  # one process more than cores, as many tests wait for others
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not slow and not gpu'
 
 test-slow: $(SLOW)  # among them the site
 	$(BIN)/python -m pytest -m slow

@@ -44,7 +44,17 @@ def test_there_are_one_to_five_factors():
     assert set(numbers_of_factors().values()) >= {1, 2, 3, 4, 5}
 
 
-def test_holdouts_and_encodings(holdout, encoding):
+def test_holdouts(holdout):
+    assert_fitting(holdout, ENCODINGS["bump"]())
+    assert_fitting(holdout, ENCODINGS["polar"]())
+
+
+def test_encodings(encoding):
+    assert_fitting(Center(), encoding)
+
+
+def assert_fitting(holdout, encoding):
+    """A hold-out and an encoding, which know nothing of one another, go with every task of several factors."""
     names = []
     for name, task in fitting(holdout=holdout, encoding=encoding, training="draws:7"):
         names.append(name)

@@ -72,7 +72,7 @@ def assert_readable(figure):
     pyplot.close(figure)
 
 
-@pytest.mark.parametrize("count", [3, 12, 25])
+@pytest.mark.parametrize("count", [3, 13])
 def test_long_names_and_many_stages(count):
     result = diagnosis(count)
     assert_readable(profile_figure(result))

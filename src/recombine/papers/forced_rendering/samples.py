@@ -8,7 +8,7 @@ combinations tell where those are the training data; where they are not, a Datas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
 
@@ -50,17 +50,13 @@ def sample(
     `networks` are those that each number is about, over the same seeds: one Dataset, or those that are compared. The
     estimate is a trimmed mean unless another one is given.
     """
-    counted = [learnt(part) & trained(part) for part in networks]
-    shares = [float(own.sum()) / max(1, int(trained(part).sum())) for own, part in zip(counted, networks, strict=True)]
+    were_trained = [np.asarray(trained(part).values, dtype=bool) for part in networks]
+    counted = [np.asarray(learnt(part).values) & own for part, own in zip(networks, were_trained, strict=True)]
+    shares = [own.sum() / max(1, there.sum()) for own, there in zip(counted, were_trained, strict=True)]
     return Sample(
-        np.asarray(values.values, dtype=float), _everywhere(counted), _everywhere(map(trained, networks)), estimated,
-        min(shares),
+        np.asarray(values.values, dtype=float), np.logical_and.reduce(counted), np.logical_and.reduce(were_trained),
+        estimated, float(min(shares)),
     )  # fmt: skip
-
-
-def _everywhere(parts: Iterable[xarray.DataArray]) -> np.ndarray:
-    """Whether something is true of all networks of a seed."""
-    return np.asarray(np.logical_and.reduce([np.asarray(part.values, dtype=bool) for part in parts]))
 
 
 PerSeed = Callable[[xarray.Dataset], xarray.DataArray]
