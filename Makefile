@@ -7,9 +7,6 @@ DOCS   := $(VENV)/.docs_installed
 SLOW   := $(VENV)/.slow_installed
 OUT    ?= report
 STORE  ?= runs
-# Libraries are compiled when they are installed, as tests start hundreds of processes, and never later: a test whose
-# disk is full would leave half a module.
-export PYTHONDONTWRITEBYTECODE = 1
 
 .PHONY: setup page check test quick-tests test-slow test-gpu test-wheel test-lowest test-newest reproduce lint docs bench \
   dist clean
@@ -26,7 +23,6 @@ $(BIN)/python:
 
 $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
-	$(BIN)/python -m compileall -q -j 2 -x '/tests?/' $(VENV)/lib || true
 	touch $(STAMP)
 
 lint: $(STAMP)
@@ -44,8 +40,15 @@ check: lint  # a minute, between edits
 test: $(STAMP)  # lint beside the tests, as it takes one core
 	$(MAKE) --no-print-directory -j 2 lint quick-tests
 
-quick-tests: $(STAMP)  # one process more than cores, as many tests wait for others
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not slow and not gpu'
+# What tests import is compiled before they run and never by them, who start hundreds of processes: one whose disk is
+# full would leave half a module.
+$(VENV)/.compiled: $(STAMP)
+	$(BIN)/python -m pytest --collect-only -q > /dev/null
+	$(BIN)/python -c 'import distributed, torch._dynamo, torch.export'
+	touch $@
+
+quick-tests: $(VENV)/.compiled  # one process more than cores, as many tests wait for others
+	PYTHONDONTWRITEBYTECODE=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not slow and not gpu'
 
 test-slow: $(SLOW)  # among them the site
 	$(BIN)/python -m pytest -m slow
