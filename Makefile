@@ -2,6 +2,7 @@
 VENV   := .venv
 PYTHON ?= python3
 BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP  := $(VENV)/.installed
 DOCS   := $(VENV)/.docs_installed
 SLOW   := $(VENV)/.slow_installed
@@ -21,8 +22,13 @@ setup: $(STAMP)
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
+# Known versions are installed without resolving them, which takes half a minute; then pip adds what else is needed.
+# All is compiled at once, as tests start hundreds of processes, and by none of them: one whose disk is full would leave
+# half a module.
+$(STAMP): pyproject.toml constraints.txt requirements-dev.txt | $(BIN)/python
+	$(PIP) --no-compile --no-deps -r requirements-dev.txt
+	$(PIP) -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m compileall -q -j 2 -x '/tests?/|torch/(testing|_inductor|onnx|ao)/|/jedi/' $(VENV)/lib || true
 	touch $(STAMP)
 
 lint: $(STAMP)
@@ -40,15 +46,8 @@ check: lint  # a minute, between edits
 test: $(STAMP)  # lint beside the tests, as it takes one core
 	$(MAKE) --no-print-directory -j 2 lint quick-tests
 
-# What tests import is compiled before they run and never by them, who start hundreds of processes: one whose disk is
-# full would leave half a module.
-$(VENV)/.compiled: $(STAMP)
-	$(BIN)/python -m pytest --collect-only -q > /dev/null
-	$(BIN)/python -c 'import distributed, torch._dynamo, torch.export'
-	touch $@
-
-quick-tests: $(VENV)/.compiled  # one process more than cores, as many tests wait for others
-	PYTHONDONTWRITEBYTECODE=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not slow and not gpu'
+quick-tests: $(STAMP)
+	PYTHONDONTWRITEBYTECODE=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not slow and not gpu'
 
 test-slow: $(SLOW)  # among them the site
 	$(BIN)/python -m pytest -m slow
@@ -80,7 +79,7 @@ test-newest: PIP_WORDS += -c $@.venv/constraints.txt
 test-lowest test-newest:
 	rm -rf $@.venv && $(PYTHON) -m venv $@.venv
 	$(PYTHON) tools/requirements.py $(WORDS) > $@.venv/requirements.txt
-	grep '^torch==' constraints.txt > $@.venv/constraints.txt
+	grep '^torch==' requirements-dev.txt > $@.venv/constraints.txt
 	$@.venv/bin/python -m pip install --quiet --upgrade pip
 	$@.venv/bin/python -m pip install --quiet $(PIP_WORDS) --upgrade -r $@.venv/requirements.txt
 	$@.venv/bin/python -m pip install --quiet --no-deps -e .
@@ -90,11 +89,11 @@ reproduce: $(STAMP)
 	$(BIN)/recombine reproduce --preset quick --device cpu --store $(STORE) --out $(OUT)
 
 $(SLOW): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[slow]'
+	$(PIP) -c constraints.txt -e '.[slow]'
 	touch $(SLOW) $(DOCS)
 
 $(DOCS): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(PIP) -c constraints.txt -e '.[docs]'
 	touch $(DOCS)
 
 docs: $(DOCS)  # the site, into build/docs; warnings are errors, and examples are run

@@ -12,8 +12,10 @@ import recombine as rc
 from recombine.cli.reproduce import written
 from recombine.page import report_explorer
 from recombine.papers import DEFAULT
+from recombine.reproduction.claims import Judgement, Test
 from recombine.reproduction.explorer import KeptDecoder, kept_decoders, packed
 from recombine.reproduction.figures import Section
+from recombine.reproduction.intervals import Interval
 from recombine.reproduction.paper import Findings
 from recombine.reproduction.reporting import LARGEST_PAGE, MISSING, Download, DrawnFigure
 from recombine.reproduction.reporting import page as page_of
@@ -40,6 +42,15 @@ def _weights(spec):
     return {name: tensor.numpy() for name, tensor in spec.module().state_dict().items()}
 
 
+def judged(claims, *args):
+    """A verdict on each claim as `judge` gives it, at no cost: other tests judge the golden results."""
+    interval = Interval(0.3, 0.2, 0.4, 3)
+    tests = [Test(case, "difference", "above 0", "supported", interval, 3, 3) for case in ("bump", "rate")]
+    return [
+        Judgement(own.name, own.text, own.where, "supported", tests, tests, tests[:1], ours=own.ours) for own in claims
+    ]
+
+
 @pytest.fixture(scope="module")
 def page_path(browser, tmp_path_factory):
     """A page with an explorer and all figures, as they are kept for comparison: other tests draw them."""
@@ -52,6 +63,7 @@ def page_path(browser, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         drawn = {name: {"png": (PICTURES / f"{name}.png").read_bytes()} for name in DEFAULT.figures}
         patch.setattr(Findings, "draw", lambda findings, spec: None)
+        patch.setattr("recombine.reproduction.paper.judge", judged)
         patch.setattr("recombine.reproduction.reporting.save_figure", lambda figure, folder, name: drawn[name])
         return written(Findings(DEFAULT, Results.existing(out)))
 

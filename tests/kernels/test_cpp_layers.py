@@ -23,7 +23,7 @@ from tests.small import small_spec
 
 
 @needs_compiler
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=16, deadline=None)
 @given(
     st.integers(1, 20), st.integers(1, 5), st.integers(1, 5), st.integers(1, 40), st.integers(1, 40), st.booleans(),
     st.integers(0, 99), st.sampled_from([1, 2]),

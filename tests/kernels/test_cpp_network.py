@@ -42,7 +42,7 @@ def filled(module, chance):
 
 
 @needs_compiler
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=16, deadline=None)
 @given(
     st.integers(1, 20), st.integers(1, 30), st.integers(1, 9), st.sampled_from([1, 5, 8, 16, 24, 32, 33, 48, 64]),
     st.lists(st.booleans(), max_size=3), st.integers(0, 99), st.sampled_from([1, 2, 3]),

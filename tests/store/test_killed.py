@@ -107,6 +107,7 @@ def test_one_run_killed_again_and_again_gets_there(zygote, tmp_path):
     assert contents(store, specs) == contents(tmp_path / "whole", specs)
 
 
+@pytest.mark.slow
 def test_two_processes_share_the_work_and_train_nothing_twice(tmp_path):
     specs = [small_spec("cnn", seed=seed, steps=60) for seed in range(6)]
     log = tmp_path / "log"

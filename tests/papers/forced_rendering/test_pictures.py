@@ -20,7 +20,10 @@ def results():
     return Results.existing(RESULTS)
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize(
+    "name",
+    [name if spec.numbered else pytest.param(name, marks=pytest.mark.slow) for name, spec in FIGURES.items()],
+)
 def test_figure_looks_as_it_did(name, results, tmp_path):
     found = tmp_path / f"{name}.png"
     found.write_bytes(drawn(FIGURES[name], results))
