@@ -11,7 +11,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from benchmarks.kernels import ALL
 from benchmarks.precision import LEVEL, TESTS
-from recombine.reproduction.panels import COLORS, styled
+from recombine.panels import COLORS, styled
 
 
 def performance_blocks(record: Mapping[str, Any], name: str) -> dict[str, str]:

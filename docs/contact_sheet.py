@@ -14,7 +14,7 @@ import torch
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
-from recombine.reproduction.panels import styled
+from recombine.panels import styled
 from recombine.tasks import BallsTask, BumpsTask, BumpTask, RotationTask, SpriteTask, Task
 
 COLUMNS = 14

@@ -15,7 +15,7 @@ import recombine.files
 import recombine.manifest
 from recombine.errors import InvalidValue, StoreError
 from recombine.manifest import LIST, Differs, Manifest, list_text, remove_temporaries, write_into
-from recombine.papers import DEFAULT
+from recombine.papers.forced_rendering import PAPER as DEFAULT
 from recombine.reproduction.paper import Findings
 from recombine.reproduction.reporting import write_report
 from recombine.reproduction.results import Results

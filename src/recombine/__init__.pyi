@@ -45,10 +45,11 @@ from .holdouts import Orthogonal as Orthogonal
 from .holdouts import Scattered as Scattered
 from .page import ExplorerPage as ExplorerPage
 from .page import explore as explore
-from .papers.forced_rendering import PAPER as PAPER
-from .papers.forced_rendering import PRESETS as PRESETS
-from .papers.forced_rendering import STUDIES as STUDIES
-from .papers.forced_rendering import Preset as Preset
+from .reproduction.installed import PAPER as PAPER
+from .reproduction.installed import PRESETS as PRESETS
+from .reproduction.installed import STUDIES as STUDIES
+from .reproduction.installed import Preset as Preset
+from .reproduction.installed import paper as paper
 from .reproduction.paper import Findings as Findings
 from .reproduction.reproduce import reproduce as reproduce
 from .reproduction.results import Results as Results

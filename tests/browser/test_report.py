@@ -11,7 +11,7 @@ import torch
 import recombine as rc
 from recombine.cli.reproduce import written
 from recombine.page import report_explorer
-from recombine.papers import DEFAULT
+from recombine.papers.forced_rendering import PAPER as DEFAULT
 from recombine.reproduction.claims import Judgement, Test
 from recombine.reproduction.explorer import KeptDecoder, kept_decoders, packed
 from recombine.reproduction.figures import Section

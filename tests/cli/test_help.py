@@ -8,7 +8,7 @@ import pytest
 
 from recombine.cli import COMMANDS
 from recombine.cli.train import PARTS as SPEC_PARTS
-from recombine.papers import DEFAULT
+from recombine.papers.forced_rendering import PAPER as DEFAULT
 from recombine.tasks import TASKS
 from recombine.training import DEVICES
 from tests.command import run

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from recombine.manifest import Manifest
-from recombine.papers import DEFAULT
+from recombine.papers.forced_rendering import PAPER as DEFAULT
 from recombine.reproduction.reproduce import reproduce
 from recombine.reproduction.results import Results
 from tests.golden.pictures import drawn

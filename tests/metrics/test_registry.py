@@ -21,7 +21,7 @@ from recombine.metrics.registry import (
     stage_profile,
     usual_metrics,
 )
-from recombine.papers import DEFAULT
+from recombine.papers.forced_rendering import PAPER as DEFAULT
 from recombine.reproduction.measuring import Batch, stage_dims, tabulate
 from recombine.reproduction.measuring import stage_profile as study_profile
 from recombine.reproduction.study import Trials

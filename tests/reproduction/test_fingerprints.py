@@ -8,7 +8,7 @@ import pytest
 
 import recombine.papers.forced_rendering
 from recombine.metrics.registry import FUNCTION_VERSIONS, STAGE_METRICS, STAGE_PROFILE
-from recombine.papers import DEFAULT
+from recombine.papers.forced_rendering import PAPER as DEFAULT
 from recombine.reproduction.reproduce import reproduce
 from tests.tiny import TINY
 

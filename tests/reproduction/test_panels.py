@@ -3,7 +3,7 @@
 import matplotlib
 from matplotlib import pyplot
 
-from recombine.reproduction.panels import styled
+from recombine.panels import styled
 
 
 def test_a_style_ends_with_its_context():

@@ -1,4 +1,4 @@
-"""Another study, with a claim and a figure, costs a few modules and one line."""
+"""Another study costs a few modules and one line; another paper one package with an entry point."""
 
 import importlib
 import json
@@ -9,10 +9,12 @@ import pytest
 from matplotlib import pyplot
 
 from recombine.errors import InvalidValue
-from recombine.papers import DEFAULT, PAPERS
+from recombine.papers.forced_rendering import PAPER as DEFAULT
+from recombine.reproduction import installed
 from recombine.reproduction.paper import Findings
 from recombine.reproduction.reporting import write_report
 from recombine.reproduction.reproduce import reproduce
+from tests.command import run
 
 PAPER = """
 from recombine.reproduction.paper import Paper
@@ -89,6 +91,19 @@ def draw(result):
 FIGURES = (FigureSpec("fig{number}", "Errors", ("{name}",), draw, lambda result: f"{{result.sizes['seed']}} seeds."),)
 """
 
+EXPLORER = """
+from recombine.reproduction.explorer import DecoderChoice, LabelledSpec
+from toy_paper.{name} import STUDY
+
+
+def decoders(preset):
+    return [LabelledSpec("{name}", arm.spec, {{"decoder": "mlp"}}) for arm in STUDY.arms(preset)]
+
+
+EXPLORER = DecoderChoice(decoders, learnt=lambda run: True)
+"""
+ENTRY = "[recombine.papers]\ntoy_paper = toy_paper:PAPER\n"
+
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
@@ -102,9 +117,15 @@ def package(tmp_path, monkeypatch):
         for number, name in enumerate(names, start=1):
             for kind, text in {"": STUDY, "_claims": CLAIMS, "_figure": FIGURE}.items():
                 (folder / f"{name}{kind}.py").write_text(text.format(name=name, number=number))
+        (folder / "explorer.py").write_text(EXPLORER.format(name=names[0]))
+        installed_as = tmp_path / "toy_paper-1.0.dist-info"
+        installed_as.mkdir(exist_ok=True)
+        (installed_as / "METADATA").write_text("Metadata-Version: 2.1\nName: toy_paper\nVersion: 1.0\n")
+        (installed_as / "entry_points.txt").write_text(ENTRY)
         for module in [name for name in sys.modules if name.partition(".")[0] == "toy_paper"]:
             del sys.modules[module]
         importlib.invalidate_caches()
+        installed.paper.cache_clear()
         return importlib.import_module("toy_paper").PAPER
 
     yield paper
@@ -151,9 +172,33 @@ def test_what_comes_twice_or_is_another_papers_is_refused(package, tmp_path):
         reproduce(list(paper.studies.values()), DEFAULT.presets["quick"], tmp_path / "runs", tmp_path / "out")
 
 
-def test_papers_are_known_by_name():
-    assert PAPERS[DEFAULT.name] is DEFAULT
+def test_papers_are_known_by_name(package):
+    assert installed.paper() is installed.paper(DEFAULT.name) is DEFAULT
     assert pickle.loads(pickle.dumps(DEFAULT.presets)) == DEFAULT.presets
+    assert installed.paper_names() == [DEFAULT.name]
+    toy = package("errors")
+    assert installed.paper_names() == [DEFAULT.name, "toy_paper"]
+    assert installed.paper("toy_paper") is toy
+    with pytest.raises(InvalidValue, match="paper must be one of forced_rendering, toy_paper"):
+        installed.paper("no_paper")
+
+
+def test_every_command_takes_the_name_of_a_paper(package, tmp_path, capsys):
+    package("errors")
+    out, words = str(tmp_path / "out"), ["--paper", "toy_paper"]
+    flags = ["--preset", "small", "--device", "cpu", "--processes", "1", "--store", str(tmp_path / "runs")]
+    assert run("reproduce", *words, *flags, "--out", out) == 0
+    assert run("claims", "T1", *words, "--from", out) == 0
+    assert "It learns errors" in capsys.readouterr().out
+    assert run("figure", "1", *words, "--from", out) == 0
+    assert run("report", out, *words) == 0
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert "A toy" in page
+    assert "Drag the point into the hold-out" in page, "the explorer"
+    assert "stripes" not in page
+    capsys.readouterr()
+    assert run("claims", "T1", "--from", out) == 2
+    assert "claim must be one of C1" in capsys.readouterr().err
 
 
 def test_a_figure_is_drawn_by_name_where_its_datasets_are_here(package, tmp_path):

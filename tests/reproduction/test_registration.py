@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 import recombine as rc
-from recombine.papers import DEFAULT
+from recombine.papers.forced_rendering import PAPER as DEFAULT
 from recombine.reproduction.criteria import Learnt, record_digest
 from recombine.reproduction.reproduce import reproduce
 from recombine.reproduction.results import Results

@@ -10,7 +10,7 @@ import torch
 
 from recombine.errors import InvalidValue
 from recombine.manifest import manifest_text
-from recombine.papers import DEFAULT
+from recombine.papers.forced_rendering import PAPER as DEFAULT
 from recombine.reproduction.paper import Findings
 from recombine.reproduction.reproduce import reproduce
 from recombine.reproduction.results import SETTINGS, SOURCE, Results

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from recombine.papers import DEFAULT
+from recombine.papers.forced_rendering import PAPER as DEFAULT
 from tests.command import run
 
 pytestmark = pytest.mark.slow

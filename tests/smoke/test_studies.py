@@ -6,7 +6,7 @@ tests/papers are left out; the quick preset runs all, from the command to the pa
 
 import pytest
 
-from recombine.papers import DEFAULT
+from recombine.papers.forced_rendering import PAPER as DEFAULT
 from recombine.reproduction.reproduce import reproduce
 from recombine.reproduction.results import Results
 from tests.golden import RESULTS

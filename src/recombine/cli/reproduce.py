@@ -18,8 +18,9 @@ from recombine.console import console, paragraph, say
 from recombine.errors import InvalidValue, listed
 from recombine.files import read_given, require_folder
 from recombine.files import write as write_file
-from recombine.papers import DEFAULT as PAPER
 from recombine.reproduction.claims import Judgement
+from recombine.reproduction.installed import PAPER, paper_names
+from recombine.reproduction.installed import paper as installed
 from recombine.reproduction.paper import Findings
 from recombine.reproduction.report import verdicts
 from recombine.reproduction.results import Results
@@ -31,9 +32,13 @@ COLORS = {
     "supported": "green", "partly supported": "yellow", "not supported": "red", "reversed": "red",
     "undecided": "yellow", "not decidable": "yellow", "direction only": "", "exploratory": "",
 }  # fmt: skip
+PaperName = Annotated[
+    str | None,
+    Parameter(name="--paper", help=f"Which paper: {listed(paper_names())}. Default: {PAPER.name}."),
+]
 BLOCKS: Mapping[str, Callable[[Findings], str]] = {
     "verdicts": lambda own: verdicts.markdown_table(own.judgements),
-    "verdicts_in_brief": lambda own: verdicts.brief_table(own.judgements, PAPER.sections),
+    "verdicts_in_brief": lambda own: verdicts.brief_table(own.judgements, own.paper.sections),
     "causes": lambda own: verdicts.causes_table(own.judgements),
     "claims": lambda own: verdicts.claim_by_claim(own.judgements),
     "provenance": lambda own: verdicts.provenance_table(own.results.provenance),
@@ -51,6 +56,7 @@ def reproduce(
     changes: Annotated[list[str] | None, Parameter(name="--set", negative=())] = None,
     training: ExecutorFlags = ExecutorFlags(),  # noqa: B008
     out: SomePath = Path("report"),
+    paper: PaperName = None,
 ) -> None:
     """Re-run the paper's figures and claims; write a report. Completed runs are loaded from the store.
 
@@ -63,8 +69,9 @@ def reproduce(
     out
         Folder for datasets, figures and the page.
     """
-    settings = PAPER.preset_named(preset).changed([*(changes or []), *([] if seeds is None else [f"seeds={seeds}"])])
-    studies = PAPER.selected(what or ("all",))
+    own = installed(paper)
+    settings = own.preset_named(preset).changed([*(changes or []), *([] if seeds is None else [f"seeds={seeds}"])])
+    studies = own.selected(what or ("all",))
     processes, cluster = training.processes, training.cluster
     if processes is not None and processes < 1:
         raise InvalidValue("processes", processes, "at least 1")
@@ -79,9 +86,9 @@ def reproduce(
         results = run(
             studies, settings, training.store, out, device=training.device or "auto", members=training.members,
             processes=processes or (len(os.sched_getaffinity(0)) if cluster is None else None), scheduler=cluster,
-            watch=bar, say=bar.say, paper=PAPER,
+            watch=bar, say=bar.say, paper=own,
         )  # fmt: skip
-        findings = Findings(PAPER, results)
+        findings = Findings(own, results)
         page = written(findings, bar.say_above)
     if findings.judgements:
         _print_verdicts(findings.judgements)
@@ -96,7 +103,7 @@ def written(findings: Findings, note: Callable[[str], None] = lambda line: None)
     from recombine.page.training import training_panel
     from recombine.reproduction.reporting import write_report
 
-    panels = {"data": training_panel(heading="h3")}
+    panels = {"data": training_panel(heading="h3")} if findings.paper.training_panel else {}
     if findings.results.decoders is not None:
         panels["question"] = report_explorer(findings.results)
     return write_report(findings, say=note, panels=panels)
@@ -124,11 +131,8 @@ def report(
     write: Annotated[
         list[Path] | None, Parameter(help="Markdown files whose marked blocks are written again.", negative=())
     ] = None,
-    telling: Annotated[
-        Path | None,
-        Parameter(
-            help="JSON file for what diagnose says on how telling its numbers are and what to try (study markers)."
-        ),
+    marker_auroc: Annotated[
+        Path | None, Parameter(help="JSON file for the AUROCs and the advice that diagnose prints (study markers).")
     ] = None,
     reference: Annotated[
         Path | None, Parameter(help="JSON file for the verdicts, which stand beside those of few seeds.")
@@ -137,9 +141,10 @@ def report(
         SomePath | None,
         Parameter(help="Directory of the folder's runs, from which decoders to explore are taken into the folder."),
     ] = None,
+    paper: PaperName = None,
 ) -> None:
     """Write a folder's figures, verdicts and page again from its datasets."""
-    findings = Findings(PAPER, Results.existing(folder))
+    findings = Findings(installed(paper), Results.existing(folder))
     _require_present(findings, findings.outdated)
     captions = {f"caption_{name}": figure for name, figure in findings.figures.items()}
     texts = {path: _marked_document(path, [*BLOCKS, *captions]) for path in write or []}
@@ -150,10 +155,10 @@ def report(
     page = written(findings)
     for path, text in texts.items():
         write_file(path, verdicts.with_blocks(text, blocks).encode(), "write")
-    if telling is not None:
-        from recombine.papers.forced_rendering.markers_ranking import write_telling
-
-        write_telling(findings.results, findings.judgements, telling)
+    if marker_auroc is not None:
+        if findings.paper.write_markers is None:
+            raise InvalidValue("marker_auroc", str(marker_auroc), "left out: this paper ranks no markers")
+        findings.paper.write_markers(findings.results, findings.judgements, marker_auroc)
     if reference is not None:
         judged = {judgement.claim: judgement.verdict for judgement in findings.judgements}
         write_file(reference, f"{json.dumps(judged, indent=1)}\n".encode(), "reference")
@@ -178,7 +183,7 @@ def _collect(findings: Findings, store: Path) -> None:
     from recombine.reproduction.explorer import collect, kept_decoders
     from recombine.store import Store
 
-    collect(findings.results, PAPER, PAPER.preset(**findings.preset), Store(store, create=False), say)
+    collect(findings.results, findings.paper, findings.paper.preset(**findings.preset), Store(store, create=False), say)
     if not kept_decoders(findings.results):
         raise InvalidValue(
             "store", str(store), f"a store with networks behind {str(findings.results.path)!r} that learnt"
@@ -200,12 +205,13 @@ def figure(
     *,
     source: ResultsPath = Path("report"),
     out: Annotated[SomePath | None, Parameter(help="Folder for the files. Default: the figures of --from.")] = None,
+    paper: PaperName = None,
 ) -> None:
     """Draw one figure again from stored results, as PNG and SVG, and print its caption."""
     from recombine.reproduction.reporting import save_figure
 
-    spec = PAPER.figure_named(name)
-    findings = Findings(PAPER, Results.existing(source))
+    findings = Findings(installed(paper), Results.existing(source))
+    spec = findings.paper.figure_named(name)
     _require_present(findings, [study for study in findings.outdated if study in spec.studies])
     caption = findings.caption(spec)
     folder = out if out is not None else findings.results.path / "figures"
@@ -216,15 +222,18 @@ def figure(
 
 
 def claims(
-    *names: Annotated[str, Parameter(help=f"Any of {listed(PAPER.claims)}.")], source: ResultsPath = Path("report")
+    *names: Annotated[str, Parameter(help=f"Any of {listed(PAPER.claims)}.")],
+    source: ResultsPath = Path("report"),
+    paper: PaperName = None,
 ) -> None:
     """Judge the claims again from stored results; with names, case by case."""
-    wanted = [name.upper() for name in names] or list(PAPER.claims)
+    known = installed(paper).claims
+    wanted = [name.upper() for name in names] or list(known)
     for name in wanted:
-        if name not in PAPER.claims:
-            raise InvalidValue("claim", name, f"one of {listed(PAPER.claims)}")
-    findings = Findings(PAPER, Results.existing(source))
-    read = {study for name in wanted for study in PAPER.claims[name].studies}
+        if name not in known:
+            raise InvalidValue("claim", name, f"one of {listed(known)}")
+    findings = Findings(installed(paper), Results.existing(source))
+    read = {study for name in wanted for study in known[name].studies}
     _require_present(findings, [study for study in findings.outdated if study in read])
     judgements = {judgement.claim: judgement for judgement in findings.judgements}
     if not names:

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from recombine.diagnosis.result import SAMPLED, metric_method
 from recombine.errors import InvalidValue, listed
 from recombine.metrics.registry import STAGE_METRICS
-from recombine.reproduction.panels import extent_of, outline, styled
+from recombine.panels import extent_of, outline, styled
 
 LONGEST = 26
 """Characters of a stage's label."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from importlib import resources
+from functools import cache
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +29,8 @@ FAILING = 0.5
 DOES_NOT_COMPOSE = "advice: the kept targets are learnt, the held-out error is large"
 SAMPLED = "points"
 """Attribute of a result whose grid was sampled: of how many points."""
+PAPERS, MARKER_AUROC = "recombine.papers", "marker_auroc.json"
+"""Entry points of papers, and the file in a paper's package with AUROCs."""
 TELLING = "telling"
 """Attribute that holds the record of AUROCs (`packaged`), as JSON."""
 AUROC_MEANING = (
@@ -101,14 +106,14 @@ class Diagnosis(xarray.Dataset):
         return plane_figure(self, column, plane, at)
 
     @property
-    def telling(self) -> dict[str, Any]:
-        """How telling each number has been (`packaged`); empty where that is not known."""
+    def marker_auroc(self) -> dict[str, Any]:
+        """AUROCs of the numbers as markers of composing networks (`packaged`); empty where they are not known."""
         return dict(json.loads(self.attrs.get(TELLING, "{}")))
 
     @property
     def advice(self) -> list[str]:
         """What composed on the paper's task, for a module that learnt the kept targets and fails on held-out ones."""
-        tried = self.telling.get("advice", [])
+        tried = self.marker_auroc.get("advice", [])
         kept, held_out = self._errors_over_mean
         if not tried or not kept < FAILING <= held_out:
             return []
@@ -131,9 +136,9 @@ class Diagnosis(xarray.Dataset):
         return kept, held_out
 
     def summary_table(self) -> dict[str, list[str]]:
-        """Headings, each with one cell per stage; where it is known how telling numbers have been, one more row."""
+        """Headings, each with one cell per stage; where AUROCs are known, one more row with them."""
         cells, scores = {"stage": [str(name) for name in self["stage"].values]}, dict[str, str]()
-        record = self.telling
+        record = self.marker_auroc
         for column in STAGE_METRICS.columns():
             if column.heading and column.name in self:
                 inner = [dim for dim in self[column.name].dims if dim != "stage"]
@@ -146,8 +151,8 @@ class Diagnosis(xarray.Dataset):
         return cells
 
     def summary_lines(self) -> list[str]:
-        """Scores of the outputs, what was held out, how the metric was computed, how telling numbers are, and notes."""
-        lines, record = [], self.telling
+        """Scores of the outputs, what was held out, how the metric was computed, AUROCs, and notes."""
+        lines, record = [], self.marker_auroc
         for name in OUTPUT_SCORES:
             if name in self:
                 scores = self[name]
@@ -250,15 +255,21 @@ def _cases(output_scores: dict[str, Any]) -> list[str]:
 # -- AUROCs of numbers -------------------------------------------------------------------------------------------------
 
 
+@cache
 def packaged() -> dict[str, Any]:
-    """The record of AUROCs that the package comes with, as `recombine report FOLDER --telling FILE` writes it.
+    """The AUROCs that an installed paper comes with, as `recombine report FOLDER --marker-auroc FILE` writes them.
 
     By name in a diagnosis (with its case, as `superposition memorised`), `auroc` with the ends of its 95 % interval,
     whether composing networks have the `higher` numbers, and the `position` where that shows best; `fall` is true where
     that is the number's fall from first hidden stage to output.
     """
-    text = resources.files("recombine.diagnosis").joinpath("telling.json").read_text(encoding="utf-8")
-    return dict(json.loads(text))
+    for entry in entry_points(group=PAPERS):
+        found = find_spec(entry.module)  # imports the package above it only, not the paper
+        for folder in (found.submodule_search_locations or []) if found else []:
+            path = Path(folder, MARKER_AUROC)
+            if path.is_file():
+                return dict(json.loads(path.read_text(encoding="utf-8")))
+    return {}
 
 
 def _auroc_attributes(record: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module, resources
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recombine.errors import InvalidValue, listed
@@ -50,9 +51,13 @@ class Paper:
     """Parts of a report, in the order of the argument."""
     explorer: DecoderChoice | None = None
     """Which of the trained decoders a report's explorer has."""
+    training_panel: bool = False
+    """Whether a report has the panel in which a small decoder of bumps is trained live."""
+    write_markers: Callable[[Results, Sequence[Judgement], Path], None] | None = None
+    """Writes the record of how well numbers tell composing from failing networks, which `diagnose` quotes."""
 
     @classmethod
-    def assemble(cls, package: str, questions: Sequence[str], **about: str) -> Paper:
+    def assemble(cls, package: str, questions: Sequence[str], **about: Any) -> Paper:
         """A paper from a package with one to three modules per question, in the order in which a report tells them.
 
         For the question `stripes` it has `stripes.py`, which defines `STUDY`. `CLAIMS` and `FIGURES` are defined there,

@@ -19,9 +19,9 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 from recombine.manifest import remove_temporaries, write_into
+from recombine.panels import styled
 from recombine.reproduction.claims import Judgement
 from recombine.reproduction.figures import Section
-from recombine.reproduction.panels import styled
 from recombine.reproduction.paper import Findings
 from recombine.reproduction.report import Parts, policy, verdicts
 

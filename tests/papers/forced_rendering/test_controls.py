@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from recombine.papers import DEFAULT
+from recombine.papers.forced_rendering import PAPER as DEFAULT
 from recombine.papers.forced_rendering.samples import FAILING, LOW_RANK_WHOLE, UNPENALISED, WHOLE
 from recombine.reproduction.measuring import Batch
 from recombine.reproduction.study import initial_runs

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray
 
-from recombine.papers import DEFAULT
+from recombine.papers.forced_rendering import PAPER as DEFAULT
 from recombine.papers.forced_rendering.attention import ARCHITECTURES, BASE, CORNER, PLAIN
 from recombine.papers.forced_rendering.encodings import BOX, CROSS
 from recombine.papers.forced_rendering.mlp import MLP_ARM

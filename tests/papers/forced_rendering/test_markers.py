@@ -7,7 +7,7 @@ import pytest
 import torch
 import xarray
 
-from recombine.papers import DEFAULT
+from recombine.papers.forced_rendering import PAPER as DEFAULT
 from recombine.papers.forced_rendering import markers_ranking as ranking
 from recombine.papers.forced_rendering.markers import (
     FALL,
@@ -20,7 +20,7 @@ from recombine.papers.forced_rendering.markers import (
     PLACES,
     at_positions,
 )
-from recombine.papers.forced_rendering.markers_ranking import write_telling
+from recombine.papers.forced_rendering.markers_ranking import write_marker_auroc
 from recombine.reproduction.results import Results
 from recombine.sweep import train
 from tests.tiny import TINY
@@ -79,5 +79,5 @@ def test_a_stored_dataset_is_judged_drawn_and_told(measured, tmp_path, monkeypat
     results.save("markers", measured, "test")
     (judgement,) = judge([DEFAULT.claims["C21"]], {"markers": Results(tmp_path).dataset("markers")})
     assert judgement.verdict in ("direction only", "not decidable")
-    write_telling(Results(tmp_path), [judgement], tmp_path / "telling.json")
+    write_marker_auroc(Results(tmp_path), [judgement], tmp_path / "telling.json")
     assert "networks" in json.loads((tmp_path / "telling.json").read_text())

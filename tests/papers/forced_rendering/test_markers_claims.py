@@ -18,7 +18,7 @@ from recombine.papers.forced_rendering.markers import (
     predicted_sign,
 )
 from recombine.papers.forced_rendering.markers_claims import CLAIMS, TOP
-from recombine.papers.forced_rendering.markers_ranking import names_of, telling_record
+from recombine.papers.forced_rendering.markers_ranking import marker_auroc_record, names_of
 from recombine.reproduction.claims import judge
 
 DECODERS = ("CNN", "MLP", "low-rank")
@@ -165,7 +165,7 @@ def test_a_diagnosis_is_told_under_its_own_names(monkeypatch):
     from recombine.papers.forced_rendering import markers_ranking as module
 
     monkeypatch.setattr(module, "RANKING_RESAMPLES", 50)
-    record = telling_record(networks({FACTORIZATION: 4.0, "probe_held_out": -3.0}))
+    record = marker_auroc_record(networks({FACTORIZATION: 4.0, "probe_held_out": -3.0}))
     numbers = record["numbers"]
     assert numbers["factorization_mean"]["auroc"] > 0.99
     assert numbers["factorization_mean"]["higher"]
@@ -174,6 +174,6 @@ def test_a_diagnosis_is_told_under_its_own_names(monkeypatch):
     assert {"effective_rank", "id_error", "superposition memorised", "kernel_agreement binary"} <= set(numbers)
     assert "120 networks" in record["networks"]
     assert "40 CNN" in record["networks"]
-    assert telling_record(with_whole_grid(networks({FACTORIZATION: 4.0, "probe_held_out": -3.0}))) == record
+    assert marker_auroc_record(with_whole_grid(networks({FACTORIZATION: 4.0, "probe_held_out": -3.0}))) == record
     assert names_of("kernel_distance") == []
-    assert telling_record(networks(BOTH, decoders=("CNN",)))["numbers"] == {}
+    assert marker_auroc_record(networks(BOTH, decoders=("CNN",)))["numbers"] == {}

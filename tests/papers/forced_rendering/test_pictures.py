@@ -5,7 +5,7 @@ import re
 import pytest
 from matplotlib.testing.compare import compare_images
 
-from recombine.papers import DEFAULT
+from recombine.papers.forced_rendering import PAPER as DEFAULT
 from recombine.reproduction.results import Results
 from tests.golden import PICTURES, RESULTS
 from tests.golden.pictures import drawn

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recombine.papers import DEFAULT
+from recombine.papers.forced_rendering import PAPER as DEFAULT
 from recombine.reproduction.claims import judge
 from tests.papers.forced_rendering.planted import NETWORKS, planted_datasets
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recombine.diagnosis.result import packaged
-from recombine.papers import DEFAULT
+from recombine.papers.forced_rendering import PAPER as DEFAULT
 from recombine.reproduction.claims import Judgement
 from recombine.reproduction.report.verdicts import brief_table, marked_blocks, with_blocks
 from recombine.reproduction.results import Results
@@ -65,8 +65,8 @@ def test_seeds_begin_at_100():
 
 JUDGE = """
 import json, sys
-from recombine.papers import DEFAULT
-from recombine.papers.forced_rendering.markers_ranking import telling_record
+from recombine.papers.forced_rendering import PAPER as DEFAULT
+from recombine.papers.forced_rendering.markers_ranking import marker_auroc_record
 from recombine.reproduction.paper import Findings
 from recombine.reproduction.claims import Judgement
 from recombine.reproduction.report.verdicts import brief_table, marked_blocks, with_blocks
@@ -74,7 +74,7 @@ from recombine.reproduction.results import Results
 
 results = Results.existing(sys.argv[1])
 judgements = Findings(DEFAULT, results).judgements
-print(json.dumps([[own.record() for own in judgements], telling_record(results.dataset("markers"), judgements)]))
+print(json.dumps([[own.record() for own in judgements], marker_auroc_record(results.dataset("markers"), judgements)]))
 """
 
 

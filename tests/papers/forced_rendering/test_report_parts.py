@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import recombine as rc
-from recombine.papers import DEFAULT as PAPER
+from recombine.papers.forced_rendering import PAPER
 from recombine.papers.forced_rendering.explorer import learnt
 from recombine.reproduction.explorer import LARGEST
 

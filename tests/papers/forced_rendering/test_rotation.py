@@ -10,7 +10,7 @@ import pytest
 import torch
 import xarray
 
-from recombine.papers import DEFAULT
+from recombine.papers.forced_rendering import PAPER as DEFAULT
 from recombine.papers.forced_rendering.rotation_figure import embeddings
 from recombine.papers.forced_rendering.rotation_measures import gap_edges, linear_blend, principal_scores
 from recombine.sweep import train

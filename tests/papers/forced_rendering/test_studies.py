@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from recombine.papers import DEFAULT
+from recombine.panels import of_shared_seeds
+from recombine.papers.forced_rendering import PAPER as DEFAULT
 from recombine.reproduction.claims import judge
-from recombine.reproduction.panels import of_shared_seeds
 from recombine.reproduction.results import Results
 from recombine.reproduction.study import Trials
 from recombine.store import Run

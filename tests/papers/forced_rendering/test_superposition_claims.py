@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray
 
-from recombine.papers import DEFAULT
+from recombine.papers.forced_rendering import PAPER as DEFAULT
 from recombine.papers.forced_rendering.samples import CONTROLS
 from recombine.papers.forced_rendering.superposition import (
     CNN_ARM,

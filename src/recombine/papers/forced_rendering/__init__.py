@@ -8,6 +8,7 @@ several studies measure). A new question is such a file and a line below.
 
 from __future__ import annotations
 
+from recombine.papers.forced_rendering.markers_ranking import write_marker_auroc
 from recombine.reproduction.paper import Paper
 
 QUESTIONS = (
@@ -38,7 +39,6 @@ PAPER = Paper.assemble(
     title="Compositional Generalization via Forced Rendering of Disentangled Latents",
     source="ICML 2025",
     question="Does it compose?",
+    training_panel=True,
+    write_markers=write_marker_auroc,
 )
-Preset = PAPER.preset
-PRESETS = PAPER.presets
-STUDIES = PAPER.studies

@@ -24,6 +24,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from recombine.decoders import CoordinateMLP, DecoderSpec, Transformer
 from recombine.decoders.base import Interface
 from recombine.encodings import Rate
+from recombine.panels import COLORS, band, bar_groups, divided, held_out_drawing, seed_count, styled
 from recombine.papers.forced_rendering.presets import BumpPreset
 from recombine.papers.forced_rendering.samples import COMPOSING_ACCURACY, FAILING_ERROR, measured_by
 from recombine.papers.forced_rendering.superposition import (
@@ -49,7 +50,6 @@ from recombine.reproduction.measuring import (
     tabulate,
     with_positions,
 )
-from recombine.reproduction.panels import COLORS, band, bar_groups, divided, held_out_drawing, seed_count, styled
 from recombine.reproduction.preset import AnyNumber, Count
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.specs import RunSpec

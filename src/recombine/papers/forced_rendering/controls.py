@@ -17,6 +17,7 @@ import xarray
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
+from recombine.panels import COLORS, bar_groups, seed_count, styled
 from recombine.papers.forced_rendering.depth import factorization_fall, late_cross_terms, probe_fall, spread_excess
 from recombine.papers.forced_rendering.penalties import BOTH, NONE, PenaltySettings, penalised_spec
 from recombine.papers.forced_rendering.presets import kept_combinations, whole_grid
@@ -50,7 +51,6 @@ from recombine.reproduction.measuring import (
     stage_profile,
     tabulate,
 )
-from recombine.reproduction.panels import COLORS, bar_groups, seed_count, styled
 from recombine.reproduction.study import Arm, Labels, Study, Trials, initial_runs
 from recombine.store import Run
 

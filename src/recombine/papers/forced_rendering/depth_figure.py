@@ -10,9 +10,7 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from recombine.papers.forced_rendering.presets import CODES
-from recombine.reproduction.figures import FigureSpec
-from recombine.reproduction.panels import (
+from recombine.panels import (
     band,
     divided,
     held_out_drawing,
@@ -22,6 +20,8 @@ from recombine.reproduction.panels import (
     volume_line,
     volume_rows,
 )
+from recombine.papers.forced_rendering.presets import CODES
+from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.tables import listed_attribute
 
 

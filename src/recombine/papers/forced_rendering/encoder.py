@@ -18,6 +18,7 @@ from torch import Tensor
 
 from recombine.decoders import ConvEncoder
 from recombine.metrics import LinearProbe, ensemble_reader, features
+from recombine.panels import COLORS, band, grid_image, seed_count, styled
 from recombine.papers.forced_rendering.presets import CODES, BumpPreset
 from recombine.papers.forced_rendering.samples import decades, sample, some_distances
 from recombine.papers.forced_rendering.scores import DISTANCE_DIMS, DISTANCE_METRICS, errors_by_distance
@@ -25,7 +26,6 @@ from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.measuring import Batch, Measured, base_attributes, grid_maps, grid_variables, tabulate
-from recombine.reproduction.panels import COLORS, band, grid_image, seed_count, styled
 from recombine.reproduction.study import Arm, Study, Trials
 
 

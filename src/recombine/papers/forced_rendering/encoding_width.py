@@ -13,10 +13,10 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 from recombine.encodings import Bump
+from recombine.panels import COLORS, divided, held_out_drawing, seed_count, styled
 from recombine.papers.forced_rendering.presets import BumpPreset
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.measuring import DRAWING, Batch, base_attributes, drawings, tabulate, with_positions
-from recombine.reproduction.panels import COLORS, divided, held_out_drawing, seed_count, styled
 from recombine.reproduction.preset import Several
 from recombine.reproduction.study import Arm, Study, Trials
 

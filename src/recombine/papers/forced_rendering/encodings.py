@@ -18,6 +18,19 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
+from recombine.panels import (
+    COLORS,
+    band,
+    bar_groups,
+    bare,
+    divided,
+    drawn_image,
+    grid_image,
+    letter,
+    of_shared_seeds,
+    seed_count,
+    styled,
+)
 from recombine.papers.forced_rendering.attention import ARCHITECTURES, BASE
 from recombine.papers.forced_rendering.mlp import MLP_ARM
 from recombine.papers.forced_rendering.presets import ALL_CODES, CODES, BumpPreset
@@ -54,19 +67,6 @@ from recombine.reproduction.measuring import (
     grid_variables,
     sample_points,
     tabulate,
-)
-from recombine.reproduction.panels import (
-    COLORS,
-    band,
-    bar_groups,
-    bare,
-    divided,
-    drawn_image,
-    grid_image,
-    letter,
-    of_shared_seeds,
-    seed_count,
-    styled,
 )
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.reproduction.tables import keep_first

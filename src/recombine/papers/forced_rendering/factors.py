@@ -34,6 +34,7 @@ from torch import Tensor
 
 from recombine.decoders import CNN, CoordinateMLP, DecoderSpec, LowRank
 from recombine.metrics import nearest_values
+from recombine.panels import COLORS, bare, divided, letter, seed_count, styled
 from recombine.papers.forced_rendering.penalties import ENTROPY_WEIGHT, VARIANCE_WEIGHT
 from recombine.papers.forced_rendering.presets import Common, kept_combinations
 from recombine.papers.forced_rendering.samples import difference, measured_by
@@ -42,7 +43,6 @@ from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, below, effect
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.measuring import DRAWING, Batch, base_attributes, tabulate
-from recombine.reproduction.panels import COLORS, bare, divided, letter, seed_count, styled
 from recombine.reproduction.preset import AnyNumber, Count, Positive, Seeds, Several
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.specs import RunSpec

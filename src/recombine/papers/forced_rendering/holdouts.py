@@ -14,10 +14,10 @@ import xarray
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
+from recombine.panels import COLORS, divided, grid_image, seed_count, styled
 from recombine.papers.forced_rendering.presets import BumpPreset
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.measuring import Batch, base_attributes, grid_maps, grid_variables, tabulate
-from recombine.reproduction.panels import COLORS, divided, grid_image, seed_count, styled
 from recombine.reproduction.preset import Several
 from recombine.reproduction.study import DONE, Arm, Study, Trials
 

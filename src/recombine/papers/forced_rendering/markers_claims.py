@@ -22,6 +22,7 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from recombine.panels import COLORS, styled
 from recombine.papers.forced_rendering import markers_scoring as scoring
 from recombine.papers.forced_rendering.markers import (
     COMPOSING,
@@ -40,7 +41,6 @@ from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import below, effect
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.intervals import Estimate, Interval
-from recombine.reproduction.panels import COLORS, styled
 
 TELLING = 0.25
 """AUROC over one half from which on a marker counts as telling."""

@@ -167,17 +167,17 @@ ADVICE = {
 """What to try, by the claim that it rests on."""
 
 
-def write_telling(results: Results, judgements: Iterable[Judgement], path: Path) -> None:
+def write_marker_auroc(results: Results, judgements: Iterable[Judgement], path: Path) -> None:
     """Write the file that a diagnosis reads (`diagnosis.result.packaged`); the advice rests on the verdicts."""
     if STUDY not in results.studies:
-        raise InvalidValue("telling", str(path), f"left out for a folder without the study {STUDY}")
-    record = telling_record(results.dataset(STUDY), judgements)
+        raise InvalidValue("marker_auroc", str(path), f"left out for a folder without the study {STUDY}")
+    record = marker_auroc_record(results.dataset(STUDY), judgements)
     text = json.dumps(record, indent=1, ensure_ascii=False)
     rows = re.sub(r"\{\s+\"auroc\"[^}]*\}", lambda score: " ".join(score[0].split()), text)  # a line for each number
-    write(path, f"{rows}\n".encode(), "telling")
+    write(path, f"{rows}\n".encode(), "marker_auroc")
 
 
-def telling_record(networks: xarray.Dataset, judgements: Iterable[Judgement] = ()) -> dict[str, Any]:
+def marker_auroc_record(networks: xarray.Dataset, judgements: Iterable[Judgement] = ()) -> dict[str, Any]:
     """AUROCs by the names that numbers have in a diagnosis, a sentence about the networks, and advice."""
     table = scoring.table_of(scoring.never_shown(networks))
     counts = Counter(str(name) for name in table.architecture)

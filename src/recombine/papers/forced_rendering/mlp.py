@@ -32,6 +32,7 @@ from matplotlib.figure import Figure
 
 from recombine.decoders import MLP
 from recombine.encodings import Rate
+from recombine.panels import band, seed_count, volume_rows
 from recombine.papers.forced_rendering.depth import factorization_fall, networks_of, trained_depths
 from recombine.papers.forced_rendering.depth_figure import probes_and_factorization
 from recombine.papers.forced_rendering.presets import CODES, BumpPreset
@@ -40,7 +41,6 @@ from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.measuring import Batch, base_attributes, grid_variables, stage_dims, stage_profile, tabulate
-from recombine.reproduction.panels import band, seed_count, volume_rows
 from recombine.reproduction.preset import Count, Positive, Several
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.reproduction.tables import (

@@ -9,9 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
-from recombine.papers.forced_rendering.penalties import ARMS, BOTH, NONE, RAW, UNIT, VARIANCE, mean_roughness
-from recombine.reproduction.figures import FigureSpec
-from recombine.reproduction.panels import (
+from recombine.panels import (
     COLORS,
     bare,
     divided,
@@ -22,6 +20,8 @@ from recombine.reproduction.panels import (
     styled,
     volume_line,
 )
+from recombine.papers.forced_rendering.penalties import ARMS, BOTH, NONE, RAW, UNIT, VARIANCE, mean_roughness
+from recombine.reproduction.figures import FigureSpec
 
 
 def penalties_figure(result: xarray.Dataset) -> Figure:

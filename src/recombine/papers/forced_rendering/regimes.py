@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from recombine.metrics import effective_rank, gram_matrix, partial_factorization, schmidt_spectrum
+from recombine.panels import COLORS, bar_groups, seed_count, styled
 from recombine.papers.forced_rendering.penalties import BOTH, NONE, PenaltySettings, penalised_spec
 from recombine.papers.forced_rendering.samples import difference
 from recombine.papers.forced_rendering.scores import training_fit
@@ -30,7 +31,6 @@ from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.measuring import Batch, base_attributes, tabulate
-from recombine.reproduction.panels import COLORS, bar_groups, seed_count, styled
 from recombine.reproduction.study import Arm, Study, Trials
 
 FAILING, STRIPES, STRIPES_BUMPS = "bumps alone", "stripes only", "stripes and bumps"

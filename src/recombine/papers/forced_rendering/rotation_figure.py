@@ -12,9 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure, SubFigure
 
+from recombine.panels import HOLDOUT_COLOR, bare, divided, seed_count, styled
 from recombine.papers.forced_rendering.rotation import BLEND, INPUT, OUTPUT, TRUTH
 from recombine.reproduction.figures import FigureSpec
-from recombine.reproduction.panels import HOLDOUT_COLOR, bare, divided, seed_count, styled
 
 CYCLE = "twilight"
 """Colours that come back to where they began, told apart by lightness."""

@@ -19,6 +19,18 @@ from torch import Tensor
 
 from recombine.metrics import band_position, features, interior, mean_band_index, stripe_superposition
 from recombine.metrics.stages import INPUT
+from recombine.panels import (
+    color_limits,
+    divided,
+    drawn_image,
+    grid_image,
+    held_out_drawing,
+    letter,
+    of_shared_seeds,
+    seed_count,
+    styled,
+    volume_line,
+)
 from recombine.papers.forced_rendering.presets import BumpPreset
 from recombine.papers.forced_rendering.scores import training_fit
 from recombine.papers.forced_rendering.threshold_figure import threshold_panel
@@ -32,18 +44,6 @@ from recombine.reproduction.measuring import (
     stage_profile,
     tabulate,
     with_positions,
-)
-from recombine.reproduction.panels import (
-    color_limits,
-    divided,
-    drawn_image,
-    grid_image,
-    held_out_drawing,
-    letter,
-    of_shared_seeds,
-    seed_count,
-    styled,
-    volume_line,
 )
 from recombine.reproduction.preset import Several
 from recombine.reproduction.study import Arm, Study, Trials

@@ -12,6 +12,7 @@ import xarray
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
+from recombine.panels import HOLDOUT_COLOR, bare, seed_count, styled
 from recombine.papers.forced_rendering.presets import CODES
 from recombine.papers.forced_rendering.samples import (
     Statistic,
@@ -35,7 +36,6 @@ from recombine.papers.forced_rendering.superposition import (
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above, effect
 from recombine.reproduction.figures import FigureSpec
-from recombine.reproduction.panels import HOLDOUT_COLOR, bare, seed_count, styled
 
 SUPERPOSED = 0.2
 """Smallest difference of variance explained that matters."""

@@ -8,10 +8,10 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from recombine.panels import COLORS, band, bar_groups, letter, seed_count, styled
 from recombine.papers.forced_rendering import theory
 from recombine.papers.forced_rendering.theory import FAMILIES
 from recombine.reproduction.figures import FigureSpec
-from recombine.reproduction.panels import COLORS, band, bar_groups, letter, seed_count, styled
 
 KINDS = ("no remedy", "remedy", "whole grid", "untrained")
 """Of the arms of a family, in order: stripes or penalties are the remedy."""

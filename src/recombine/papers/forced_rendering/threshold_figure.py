@@ -13,10 +13,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator, PercentFormatter
 from numpy.typing import ArrayLike
 
+from recombine.panels import letter, styled
 from recombine.papers.forced_rendering.threshold import exponent_interval
 from recombine.papers.forced_rendering.threshold_design import BUMPS, CLAIMED, CUBIC, LINEAR, LITERAL, STRIPES, spelt
 from recombine.reproduction.figures import FigureSpec
-from recombine.reproduction.panels import letter, styled
 
 
 def threshold_panel(ax: Axes, result: xarray.Dataset, *, legend: bool = True) -> None:

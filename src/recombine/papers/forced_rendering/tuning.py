@@ -23,6 +23,7 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 from recombine.metrics import features
+from recombine.panels import COLORS, band, color_limits, divided, grid_image, seed_count, styled
 from recombine.papers.forced_rendering.samples import PerSeed, difference, sample
 from recombine.papers.forced_rendering.stripes import FULL, STRIPES_AND_BUMPS, STRIPES_ONLY, WITH, StripeSettings
 from recombine.papers.forced_rendering.stripes_claims import added, all_bumps, hidden_stages, many, striped, with_bumps
@@ -30,7 +31,6 @@ from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import effect
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.measuring import Batch, base_attributes, grid_variables, tabulate
-from recombine.reproduction.panels import COLORS, band, color_limits, divided, grid_image, seed_count, styled
 from recombine.reproduction.study import Arm, Study, Trials
 from recombine.reproduction.tables import fall, first_hidden, last_hidden, listed_attribute, output
 

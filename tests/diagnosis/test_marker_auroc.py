@@ -64,7 +64,7 @@ def test_the_dataset_has_it_too(planted, tmp_path):
     assert [attributes[name] for name in ("auroc", "auroc_low", "auroc_high")] == pytest.approx([0.812, 0.712, 0.912])
     assert attributes["auroc_meaning"].startswith("composing networks")
     assert result["log_volume_std"].attrs["auroc_meaning"].startswith("failing networks")
-    assert set(result.telling["numbers"]) == set(RECORD["numbers"]) - {"no_such_number"}
+    assert set(result.marker_auroc["numbers"]) == set(RECORD["numbers"]) - {"no_such_number"}
     result.to_netcdf(tmp_path / "diagnosis.nc", engine="h5netcdf")
     with xarray.open_dataset(tmp_path / "diagnosis.nc", engine="h5netcdf") as stored:
         again = Diagnosis(stored.data_vars, coords=stored.coords, attrs=stored.attrs)
@@ -113,7 +113,7 @@ def test_advice_is_for_modules_that_learnt_and_do_not_compose(monkeypatch, blank
 
 
 def test_the_packaged_advice_rests_on_supported_claims():
-    from recombine.papers import DEFAULT
+    from recombine.papers.forced_rendering import PAPER as DEFAULT
 
     sentences = results.packaged()["advice"]
     assert sentences

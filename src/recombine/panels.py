@@ -34,7 +34,7 @@ def styled() -> Iterator[None]:
     The first figure loads its backend, and a notebook's makes pyplot interactive then: that outlasts the context, or no
     later figure would be shown.
     """
-    with as_file(files("recombine.reproduction") / "recombine.mplstyle") as path, pyplot.style.context(str(path)):
+    with as_file(files("recombine") / "recombine.mplstyle") as path, pyplot.style.context(str(path)):
         yield
         interactive = pyplot.isinteractive()
     if interactive:

@@ -1,0 +1,64 @@
+"""Papers that are installed, found by their entry points in the group `recombine.papers`.
+
+A paper is a package with one line in its `pyproject.toml`, in this distribution or in any other:
+
+    [project.entry-points."recombine.papers"]
+    my_paper = "my_package.my_paper:PAPER"
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import entry_points
+
+from recombine.errors import InvalidValue, RecombineError, listed, reason_of
+from recombine.reproduction.paper import Paper
+
+GROUP = "recombine.papers"
+OURS = "recombine"
+"""The distribution whose papers come first."""
+
+
+def paper_names() -> list[str]:
+    """Names of the papers that are installed, this package's own first."""
+    found = entry_points(group=GROUP)
+    return sorted(found.names, key=lambda name: (getattr(found[name].dist, "name", OURS) != OURS, name))
+
+
+@cache
+def paper(name: str | None = None) -> Paper:
+    """A paper that is installed.
+
+    Parameters
+    ----------
+    name
+        The name of its entry point. Default: the paper of this package.
+
+    Returns
+    -------
+    Paper
+        Its presets, studies, claims and figures.
+
+    Examples
+    --------
+    >>> import recombine as rc
+    >>> rc.paper("forced_rendering").source
+    'ICML 2025'
+    """
+    names = paper_names()
+    if not names:
+        raise RecombineError(f"no paper is installed: pip install recombine adds its entry point {GROUP!r}")
+    if name is not None and name not in names:
+        raise InvalidValue("paper", name, f"one of {listed(names)}")
+    entry = entry_points(group=GROUP)[name or names[0]]
+    try:
+        loaded = entry.load()
+    except Exception as error:  # whatever somebody's package raises
+        raise InvalidValue("paper", entry.name, f"a package that can be imported ({reason_of(error)})") from error
+    if not isinstance(loaded, Paper):
+        raise InvalidValue("paper", entry.name, f"an entry point of a Paper, which {entry.value} is not")
+    return loaded
+
+
+PAPER = paper()
+PRESETS, STUDIES, Preset = PAPER.presets, PAPER.studies, PAPER.preset
