@@ -22,12 +22,15 @@ setup: $(STAMP)
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-# Known versions are installed without resolving them, which takes half a minute; then pip adds what else is needed.
-# All is compiled at once, as tests start hundreds of processes, and by none of them: one whose disk is full would leave
-# half a module.
+# Known versions are installed without resolving them, torch beside the others as it is half of all bytes; pip resolves
+# only where something is missing, as with another Python. All is compiled at once, since tests start hundreds of
+# processes, and by none of them: one whose disk is full would leave half a module.
+LOCKED := $(PIP) --no-compile --no-deps
 $(STAMP): pyproject.toml constraints.txt requirements-dev.txt | $(BIN)/python
-	$(PIP) --no-compile --no-deps -r requirements-dev.txt
-	$(PIP) -c constraints.txt -e '.[dev]'
+	$(LOCKED) $$(grep ^torch== requirements-dev.txt) & \
+	$(LOCKED) $$(grep -v '^torch==\|^#' requirements-dev.txt) && wait $$!
+	$(PIP) --no-deps -e .
+	$(BIN)/python -m pip check > /dev/null || $(PIP) -c constraints.txt -e '.[dev]'
 	$(BIN)/python -m compileall -q -j 2 -x '/tests?/|torch/(testing|_inductor|onnx|ao)/|/jedi/' $(VENV)/lib || true
 	touch $(STAMP)
 
@@ -47,7 +50,7 @@ test: $(STAMP)  # lint beside the tests, as it takes one core
 	$(MAKE) --no-print-directory -j 2 lint quick-tests
 
 quick-tests: $(STAMP)
-	PYTHONDONTWRITEBYTECODE=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not slow and not gpu'
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not slow and not gpu'
 
 test-slow: $(SLOW)  # among them the site
 	$(BIN)/python -m pytest -m slow

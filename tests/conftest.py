@@ -1,6 +1,7 @@
 """Shapes and types are checked at run time in every test."""
 
 import gc
+import os
 import pkgutil
 from functools import cache
 from importlib.util import find_spec
@@ -36,6 +37,7 @@ install_import_hook(
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # a process that a test starts with a full disk would leave half a module
 gc.set_threshold(50_000, 20, 50)  # a tenth of the time would go into walking libraries' objects
 TESTS = Path(__file__).parent
 INTEGRATION = (

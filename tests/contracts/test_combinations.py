@@ -107,7 +107,7 @@ def test_isolated_examples(encoding):
 
 def test_decoders(decoder):
     interfaces = set()
-    for encoding in ENCODINGS:
+    for encoding in ("bump", "rate"):
         for name, task in fitting(holdout=Nothing(), encoding=encoding, direction=decoder.direction):
             spec = RunSpec(task=task, decoder=decoder)
             if spec.interface not in interfaces:

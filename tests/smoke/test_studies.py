@@ -12,8 +12,8 @@ from recombine.reproduction.results import Results
 from tests.golden import RESULTS
 from tests.tiny import TINY
 
-ELSEWHERE = ("threshold", "markers", "controls", "rotation")
-"""Trained and measured by tests/papers."""
+ELSEWHERE = ("threshold", "markers", "controls", "rotation", "theory")
+"""Trained and measured by tests/papers, theory by slow ones."""
 STUDIES = [name for name in DEFAULT.studies if name not in ELSEWHERE]
 ONE = ("seeds", "penalty_seeds", "theory_seeds", "factors_seeds", "penalty_epochs")
 """One each: that several are there is tested with the golden results."""

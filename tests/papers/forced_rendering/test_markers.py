@@ -55,7 +55,7 @@ def measured(tmp_path_factory):
     return STUDY.measure(STUDY.trials(preset, torch.device("cpu"), {run.spec.digest: run for run in runs}))
 
 
-@pytest.mark.integration
+@pytest.mark.slow
 def test_every_network_has_every_marker(measured):
     assert measured["value"].dims == ("network", "marker", "position")
     assert measured.sizes["network"] == len(np.unique(measured["arm"]))
