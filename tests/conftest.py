@@ -44,7 +44,8 @@ INTEGRATION = (
     "browser", "campaigns", "cli", "diagnosis", "docs", "figures", "frozen", "kernels", "package", "page", "papers",
     "reproduction", "smoke", "store", "sweep", "training", "tutorials",
     "contracts/test_combinations.py", "contracts/test_dummies.py", "data/test_end_to_end.py",
-    "metrics/test_geometry.py", "test_flag_text.py", "test_manifest.py",
+    "metrics/test_geometry.py", "metrics/test_registry.py", "test_annotations.py", "test_flag_text.py",
+    "test_manifest.py",
 )  # fmt: skip
 """Files and folders of tests that start processes, draw figures, or train or differentiate for seconds."""
 
