@@ -41,10 +41,11 @@ os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # a process that a test starts with
 gc.set_threshold(50_000, 20, 50)  # a tenth of the time would go into walking libraries' objects
 TESTS = Path(__file__).parent
 INTEGRATION = (
-    "browser", "campaigns", "cli", "diagnosis", "figures", "frozen", "kernels", "page", "papers", "smoke", "sweep",
-    "training", "tutorials",
-    "contracts/test_dummies.py", "data/test_end_to_end.py", "docs/test_docstrings.py", "metrics/test_geometry.py",
-    "reproduction/test_results.py", "store/test_index.py", "store/test_killed.py", "store/test_strangers.py",
+    "browser", "campaigns", "cli", "diagnosis", "docs", "figures", "frozen", "kernels", "package", "page", "papers",
+    "reproduction", "smoke", "store", "sweep", "training", "tutorials",
+    "contracts/test_combinations.py", "contracts/test_dummies.py", "data/test_end_to_end.py",
+    "metrics/test_geometry.py", "metrics/test_registry.py", "test_annotations.py", "test_flag_text.py",
+    "test_manifest.py",
 )  # fmt: skip
 """Files and folders of tests that start processes, draw figures, or train or differentiate for seconds."""
 
