@@ -42,3 +42,5 @@ PAPER = Paper.assemble(
     training_panel=True,
     write_markers=write_marker_auroc,
 )
+Preset = PAPER.preset
+"""Under this name presets are pickled."""
