@@ -45,9 +45,9 @@ lint: $(STAMP)
 page:  # the script of explorer pages, by the tools of its world
 	npm install --silent && npm run --silent lint && npm test
 
-check: lint  # less than a minute, between edits: formulas, tasks, data and contracts
+check: lint  # less than a minute, between edits: metrics, tasks and contracts
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q -m '$(FAST)' $(WHOLE:%=--ignore %) \
-	  tests/contracts tests/data tests/metrics tests/tasks tests/theory tests/test_*.py
+	  tests/contracts tests/metrics tests/tasks tests/test_*.py
 
 test: $(STAMP)  # lint beside the tests, as it takes one core
 	$(MAKE) --no-print-directory -j 2 lint quick-tests
