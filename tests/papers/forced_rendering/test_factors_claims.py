@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray
 
-from recombine.papers.forced_rendering import PRESETS
+from recombine.papers.forced_rendering import PAPER
 from recombine.papers.forced_rendering.factors import (
     ALL_KEPT,
     ARMS,
@@ -72,7 +72,7 @@ def test_data_needed_are_the_smallest_with_most_outputs_right():
 
 
 def test_the_same_share_is_held_out_for_every_number_of_factors():
-    arms = STUDY.arms(PRESETS["paper"])
+    arms = STUDY.arms(PAPER.presets["paper"])
     shares = {arm.spec.task.held_out.double().mean().item() for arm in arms}
     assert len({round(share, 12) for share in shares}) == 1
     assert {len(arm.spec.task.grid.factors) for arm in arms} == {2, 3, 4, 5}
