@@ -1,0 +1,75 @@
+"""What a remedy is: a named change that may make a decoder compose.
+
+A remedy changes a spec: its decoder, its data, its recipe, or its loss. Every one states where it comes from and which
+privileges it has over the plain network, so that a table can show them beside its scores. A loss term is a plain
+function of `(decode, codes, blocks, generator)`; `Penalty` gives it a name and a weight.
+
+>>> @REMEDIES.register
+... class Flat(Penalty):
+...     "Penalise the mean square of the outputs."
+...     kind: Literal["flat"] = "flat"
+...     def loss(self, decode, codes, blocks, generator):
+...         return decode(codes).square().mean()
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, SerializeAsAny
+from torch import Tensor, nn
+
+from recombine.decoders import Interface
+from recombine.records import Registry, Variant
+from recombine.remedies.noise import Generator
+
+if TYPE_CHECKING:
+    from recombine.specs import RunSpec
+
+Decode = Callable[[Tensor], Tensor]
+"""A batch of codes to a batch of outputs, as a module does."""
+Privilege = Literal["factor blocks", "held-out codes", "extra images", "pixel coordinates", "an encoder"]
+"""What a remedy knows that the plain network does not: which inputs belong to one factor; codes of held-out
+combinations, without their images; images beyond the kept combinations; where a pixel is; a map from image to code."""
+
+
+class Remedy(Variant):
+    """A change to a spec that may make the network compose."""
+
+    source: ClassVar[str] = ""
+    """Where it was published."""
+    knows: ClassVar[tuple[Privilege, ...]] = ()
+    """Its privileges."""
+
+    @abstractmethod
+    def apply(self, spec: RunSpec) -> RunSpec:
+        """Return the spec with this remedy."""
+
+    @property
+    def privileges(self) -> tuple[Privilege, ...]:
+        """Its privileges with the present settings."""
+        return self.knows
+
+
+class Penalty(Remedy):
+    """A term of the loss."""
+
+    weight: Annotated[float, Field(ge=0)] = 1.0
+    """Weight of the term in the loss."""
+
+    @abstractmethod
+    def loss(self, decode: Decode, codes: Tensor, blocks: Sequence[int], generator: Generator) -> Tensor:
+        """Return the term for a batch of codes, as a scalar, without its weight."""
+
+    def auxiliary(self, interface: Interface) -> nn.Module | None:
+        """Return a module that trains beside the decoder, reached in `loss` as `decode.auxiliary`."""
+        return None
+
+    def apply(self, spec: RunSpec) -> RunSpec:
+        return spec.replace(penalties=(*spec.penalties, self))
+
+
+REMEDIES: Registry[Remedy] = Registry("remedy", Remedy)
+AnyPenalty = Annotated[SerializeAsAny[Penalty], BeforeValidator(REMEDIES.parse)]

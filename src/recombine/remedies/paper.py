@@ -1,0 +1,133 @@
+"""The remedies of Liang et al. 2025, and plain controls.
+
+low_rank      every factor value owns an image of low rank, with penalties on its entropy and variance (§4.1)
+isolated      every factor value is also shown alone (§4.2)
+wider, dropout, weight_decay   what one would try anyway
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from recombine.decoders import CNN, DECODERS, AnyDecoder, DecoderSpec, Interface, LowRank, StagedDecoder
+from recombine.errors import InvalidValue
+from recombine.remedies.base import REMEDIES, Penalty, Remedy
+from recombine.remedies.noise import Generator
+
+if TYPE_CHECKING:
+    from recombine.specs import RunSpec
+
+Weight = Annotated[float, Field(ge=0)]
+
+
+@REMEDIES.register
+class Entropy(Penalty):
+    """Entropy of the spectra of rendered embeddings (Eq. 10)."""
+
+    source = "Liang et al. 2025"
+    knows = ("factor blocks",)
+    kind: Literal["entropy"] = "entropy"
+
+    def loss(self, decode: Any, codes: Tensor, blocks: Sequence[int], generator: Generator) -> Tensor:
+        return decode.entropy()
+
+
+@REMEDIES.register
+class Variance(Penalty):
+    """Variance of the vectors of rendered embeddings (Eq. 11)."""
+
+    source = "Liang et al. 2025"
+    knows = ("factor blocks",)
+    kind: Literal["variance"] = "variance"
+
+    def loss(self, decode: Any, codes: Tensor, blocks: Sequence[int], generator: Generator) -> Tensor:
+        return decode.variance()
+
+
+@REMEDIES.register
+class LowRankEmbeddings(Remedy):
+    """Low-rank rendered embeddings with both penalties."""
+
+    source = "Liang et al. 2025"
+    knows = ("factor blocks",)
+    kind: Literal["low_rank"] = "low_rank"
+    entropy: Weight = 0.1
+    variance: Weight = 0.1
+
+    def apply(self, spec: RunSpec) -> RunSpec:
+        spec = spec.replace(decoder=LowRank())
+        for penalty in (Entropy(weight=self.entropy), Variance(weight=self.variance)):
+            spec = penalty.apply(spec) if penalty.weight else spec
+        return spec
+
+
+@REMEDIES.register
+class Isolated(Remedy):
+    """Every factor value is also shown alone."""
+
+    source = "Liang et al. 2025"
+    knows = ("extra images",)
+    kind: Literal["isolated"] = "isolated"
+
+    def apply(self, spec: RunSpec) -> RunSpec:
+        return spec.replace(task=spec.task.replace(isolated=True))
+
+
+@REMEDIES.register
+class Wider(Remedy):
+    """The same decoder with a multiple of its width."""
+
+    source = "control"
+    kind: Literal["wider"] = "wider"
+    times: Annotated[int, Field(ge=2, le=64)] = 2
+
+    def apply(self, spec: RunSpec) -> RunSpec:
+        width = getattr(spec.decoder, "width", None)
+        if width is None:
+            raise InvalidValue("remedy", str(self), f"left out: decoder {spec.decoder.kind!r} has no width")
+        return spec.replace(decoder=spec.decoder.replace(width=self.times * width))
+
+
+@REMEDIES.register
+class WeightDecay(Remedy):
+    """More weight decay."""
+
+    source = "control"
+    kind: Literal["weight_decay"] = "weight_decay"
+    weight_decay: Weight = 0.1
+
+    def apply(self, spec: RunSpec) -> RunSpec:
+        return spec.replace(recipe=spec.recipe.replace(weight_decay=self.weight_decay))
+
+
+@DECODERS.register
+class DropoutDecoder(DecoderSpec):
+    """A decoder with dropout after every hidden stage."""
+
+    kind: Literal["dropout"] = "dropout"
+    base: AnyDecoder = CNN()
+    """The decoder, as text in parentheses: base=(cnn:width=16)."""
+    rate: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    """Share of activations that are set to zero in training."""
+
+    def build(self, interface: Interface) -> StagedDecoder:
+        *hidden, last = self.base.build(interface).stages.items()
+        return StagedDecoder({
+            **{name: nn.Sequential(stage, nn.Dropout(self.rate)) for name, stage in hidden}, last[0]: last[1]
+        })  # fmt: skip
+
+
+@REMEDIES.register
+class Dropout(Remedy):
+    """Dropout after every hidden stage."""
+
+    source = "control"
+    kind: Literal["dropout"] = "dropout"
+    rate: Annotated[float, Field(gt=0, lt=1)] = 0.1
+
+    def apply(self, spec: RunSpec) -> RunSpec:
+        return spec.replace(decoder=DropoutDecoder(base=spec.decoder, rate=self.rate))

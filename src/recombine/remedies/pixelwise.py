@@ -1,0 +1,212 @@
+"""Decoders that are told where a pixel is.
+
+    broadcast   the code, repeated at every pixel beside its coordinates, through convolutions
+                (Watters et al. 2019, Spatial Broadcast Decoder)
+    coordconv   transposed convolutions whose inputs have two channels of coordinates
+                (Liu et al. 2018, An Intriguing Failing of Convolutional Neural Networks and the CoordConv Solution)
+    implicit    a small network of each pixel's coordinates and the code, with ReLUs or sines
+                (Sitzmann et al. 2020, Implicit Neural Representations with Periodic Activation Functions)
+    coordinate  the same with sinusoidal positions: the decoder `coordinate`
+
+Coordinates run from -1 to 1.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from recombine.decoders import CNN, DECODERS, CoordinateMLP, DecoderSpec, Interface, StagedDecoder
+from recombine.decoders.base import ToImage
+from recombine.decoders.cnn import FromPoint, Resize
+from recombine.decoders.tokens import TokensToImage
+from recombine.remedies.base import REMEDIES, Remedy
+
+if TYPE_CHECKING:
+    from recombine.specs import RunSpec
+
+FIRST_FREQUENCY = 30.0
+"""ω₀ of the published sine networks."""
+Width = Annotated[int, Field(ge=1, le=2**16)]
+Depth = Annotated[int, Field(ge=1, le=1000)]
+
+
+def coordinates(plane: tuple[int, int]) -> Tensor:
+    """Column and row of every pixel, `(2, y, x)`, from -1 to 1."""
+    y, x = (torch.linspace(-1, 1, size) if size > 1 else torch.zeros(1) for size in plane)
+    return torch.stack(torch.meshgrid(y, x, indexing="ij")[::-1])
+
+
+class WithCoordinates(nn.Module):
+    """Two channels of coordinates added to the given ones."""
+
+    def forward(self, channels: Tensor) -> Tensor:
+        own = coordinates((channels.shape[-2], channels.shape[-1])).to(channels)
+        return torch.cat([channels, own.expand(len(channels), -1, -1, -1)], dim=1)
+
+
+class Broadcast(nn.Module):
+    """Codes `(batch, code)` repeated at every pixel, `(batch, code, y, x)`."""
+
+    def __init__(self, plane: tuple[int, int]) -> None:
+        super().__init__()
+        self.plane = plane
+
+    def forward(self, codes: Tensor) -> Tensor:
+        return codes[:, :, None, None].expand(-1, -1, *self.plane)
+
+
+@DECODERS.register
+class BroadcastDecoder(DecoderSpec):
+    """Spatial broadcast decoder."""
+
+    kind: Literal["broadcast"] = "broadcast"
+    width: Width = 64
+    """Channels of the convolutions."""
+    depth: Depth = 4
+    """Hidden convolutions, with kernel 3."""
+
+    def build(self, interface: Interface) -> StagedDecoder:
+        stages: dict[str, nn.Module] = {"broadcast": nn.Sequential(Broadcast(interface.plane), WithCoordinates())}
+        before = interface.code_size + 2
+        for number in range(1, self.depth + 1):
+            stages[f"layer{number}"] = nn.Sequential(nn.Conv2d(before, self.width, 3, padding=1), nn.ReLU())
+            before = self.width
+        output = nn.Conv2d(before, interface.channels, 1), ToImage(interface.image_shape)
+        return StagedDecoder({**stages, "output": nn.Sequential(*output)})
+
+
+@DECODERS.register
+class CoordConvDecoder(CNN):
+    """Transposed convolutions, each with two channels of coordinates beside its inputs."""
+
+    kind: Literal["coordconv"] = "coordconv"  # type: ignore[assignment]
+
+    def build(self, interface: Interface) -> StagedDecoder:
+        first, *blocks, last = self.convolutions(interface)
+        stages: dict[str, nn.Module] = {"layer0": nn.Sequential(FromPoint(*first), nn.ReLU())}
+        for number, (inputs, *rest) in enumerate(blocks, start=1):
+            stages[f"layer{number}"] = nn.Sequential(
+                WithCoordinates(), nn.ConvTranspose2d(inputs + 2, *rest), nn.ReLU()
+            )
+        inputs, *rest = last
+        output = WithCoordinates(), nn.Conv2d(inputs + 2, *rest), Resize(interface.image_shape)
+        return StagedDecoder({**stages, "output": nn.Sequential(*output)})
+
+
+class CoordinateTokens(nn.Module):
+    """Codes and pixel coordinates through one linear layer, `(batch, pixel, width)`."""
+
+    position: Tensor
+
+    def __init__(self, interface: Interface, width: int) -> None:
+        super().__init__()
+        self.code, self.place = nn.Linear(interface.code_size, width), nn.Linear(2, width, bias=False)
+        self.register_buffer("position", coordinates(interface.plane).flatten(1).mT.contiguous(), persistent=False)
+
+    def forward(self, codes: Tensor) -> Tensor:
+        return self.code(codes)[:, None, :] + self.place(self.position.to(codes.dtype))
+
+
+class Sine(nn.Module):
+    """sin(ω x)."""
+
+    def __init__(self, frequency: float) -> None:
+        super().__init__()
+        self.frequency = frequency
+
+    def forward(self, values: Tensor) -> Tensor:
+        return torch.sin(self.frequency * values)
+
+
+@DECODERS.register
+class ImplicitDecoder(DecoderSpec):
+    """A small network of each pixel's coordinates and the code."""
+
+    kind: Literal["implicit"] = "implicit"
+    width: Width = 128
+    """Neurons of a layer."""
+    depth: Depth = 3
+    """Layers after the first."""
+    activation: Literal["relu", "sine"] = "sine"
+    """Sines start from the published initial weights and frequency."""
+
+    def build(self, interface: Interface) -> StagedDecoder:
+        sine = self.activation == "sine"
+        first = CoordinateTokens(interface, self.width)
+        stages: dict[str, nn.Module] = {"tokens": nn.Sequential(first, self._activated())}
+        for number in range(1, self.depth + 1):
+            layer = nn.Linear(self.width, self.width)
+            if sine:  # keeps the distribution of activations from layer to layer
+                bound = math.sqrt(6 / self.width) / FIRST_FREQUENCY
+                nn.init.uniform_(layer.weight, -bound, bound)
+            stages[f"layer{number}"] = nn.Sequential(layer, self._activated())
+        if sine:
+            nn.init.uniform_(first.place.weight, -1 / 2, 1 / 2)  # 1 / inputs
+            nn.init.uniform_(first.code.weight, -1 / interface.code_size, 1 / interface.code_size)
+        output = nn.Linear(self.width, interface.channels), TokensToImage(interface.image_shape)
+        return StagedDecoder({**stages, "output": nn.Sequential(*output)})
+
+    def _activated(self) -> nn.Module:
+        return Sine(FIRST_FREQUENCY) if self.activation == "sine" else nn.ReLU()
+
+
+@REMEDIES.register
+class SpatialBroadcast(Remedy):
+    """Spatial broadcast decoder."""
+
+    source = "Watters et al. 2019"
+    knows = ("pixel coordinates",)
+    kind: Literal["broadcast"] = "broadcast"
+    width: Width = 64
+    depth: Depth = 4
+
+    def apply(self, spec: RunSpec) -> RunSpec:
+        return spec.replace(decoder=BroadcastDecoder(width=self.width, depth=self.depth))
+
+
+@REMEDIES.register
+class CoordConv(Remedy):
+    """Coordinates as channels of every convolution."""
+
+    source = "Liu et al. 2018"
+    knows = ("pixel coordinates",)
+    kind: Literal["coordconv"] = "coordconv"
+    width: Width = 64
+    depth: Depth = 4
+
+    def apply(self, spec: RunSpec) -> RunSpec:
+        return spec.replace(decoder=CoordConvDecoder(width=self.width, depth=self.depth))
+
+
+@REMEDIES.register
+class Coordinate(Remedy):
+    """Coordinate MLP: each pixel is computed from the code and its sinusoidal position."""
+
+    source = "Liang et al. 2025"
+    knows = ("pixel coordinates",)
+    kind: Literal["coordinate"] = "coordinate"
+    width: Annotated[int, Field(ge=4, le=2**16, multiple_of=4)] = 128
+    depth: Depth = 3
+
+    def apply(self, spec: RunSpec) -> RunSpec:
+        return spec.replace(decoder=CoordinateMLP(width=self.width, depth=self.depth))
+
+
+@REMEDIES.register
+class Implicit(Remedy):
+    """Coordinate MLP on plain coordinates, with sines or ReLUs."""
+
+    source = "Sitzmann et al. 2020"
+    knows = ("pixel coordinates",)
+    kind: Literal["implicit"] = "implicit"
+    activation: Literal["relu", "sine"] = "sine"
+    width: Width = 128
+    depth: Depth = 3
+
+    def apply(self, spec: RunSpec) -> RunSpec:
+        return spec.replace(decoder=ImplicitDecoder(width=self.width, depth=self.depth, activation=self.activation))

@@ -1,0 +1,122 @@
+"""Penalties on derivatives, against slow versions by autograd and known answers."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from recombine.remedies.contrast import compositional_contrast, squared_contrast
+from recombine.remedies.hessian import exact_hessian_penalty, hessian_penalty
+from recombine.remedies.jacobian import exact_orthogonal_jacobian, jacobian_l1, orthogonal_jacobian
+from recombine.remedies.noise import Noise, normal, signs, uniform
+
+BLOCKS = (2, 3, 1)
+
+
+@pytest.fixture
+def smooth():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 12), nn.Unflatten(1, (3, 4)))
+
+
+def slow_jacobian(decode, codes):
+    """`(batch, output, code)`, by reverse-mode autograd, one output at a time."""
+    rows = [torch.autograd.functional.jacobian(lambda code: decode(code[None]).flatten(), code) for code in codes]
+    return torch.stack(rows)
+
+
+def pairs(blocks):
+    ends = [sum(blocks[:k]) for k in range(len(blocks) + 1)]
+    slices = [slice(*bounds) for bounds in zip(ends, ends[1:], strict=False)]
+    return [(a, b) for k, a in enumerate(slices) for b in slices[k + 1 :]]
+
+
+def test_contrast_equals_the_definition(smooth):
+    codes = torch.rand(4, 6)
+    rows = slow_jacobian(smooth, codes)
+    expected = sum((rows[..., a].norm(dim=-1) * rows[..., b].norm(dim=-1)).sum(dim=-1).mean() for a, b in pairs(BLOCKS))
+    torch.testing.assert_close(compositional_contrast(smooth, codes, BLOCKS), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_squared_contrast_is_unbiased(smooth):
+    codes = torch.rand(1, 6)
+    rows = slow_jacobian(smooth, codes)
+    squares = ((rows[..., a].square().sum(dim=-1) * rows[..., b].square().sum(dim=-1)).sum() for a, b in pairs(BLOCKS))
+    values = squared_contrast(smooth, codes.expand(20_000, -1), BLOCKS, torch.Generator().manual_seed(1))
+    torch.testing.assert_close(values, sum(squares), rtol=0.05, atol=0)
+
+
+def test_hessian_equals_the_definition(smooth):
+    codes = torch.rand(3, 6)
+    expected = []
+    for code in codes:
+        for output in range(12):
+            hessian = torch.autograd.functional.hessian(lambda z, k=output: smooth(z[None]).flatten()[k], code)
+            expected.append(sum(4 * hessian[a, b].square().sum() for a, b in pairs(BLOCKS)))
+    torch.testing.assert_close(
+        exact_hessian_penalty(smooth, codes, BLOCKS), torch.stack(expected).mean(), rtol=1e-5, atol=1e-5
+    )
+
+
+def test_hessian_differences_agree_in_expectation():
+    """Of a product of sums, whose second differences are exact; a fixed direction per call, so many calls."""
+    torch.manual_seed(0)
+    left, right = torch.rand(2).double(), torch.rand(3).double()
+    codes = torch.zeros(20_000, 5, dtype=torch.float64)
+    decode = lambda codes: (codes[:, :2] @ left) * (codes[:, 2:] @ right)  # noqa: E731
+    value = hessian_penalty(decode, codes, (2, 3), torch.Generator().manual_seed(0), reduction="mean")
+    expected = 4 * left.square().sum() * right.square().sum()
+    torch.testing.assert_close(value, expected, rtol=0.1, atol=0)
+
+
+@pytest.mark.parametrize(("function", "expected"), [
+    (lambda z: z[:, 0] * z[:, 1], 4.0),
+    (lambda z: z.square().sum(dim=1), 0.0),
+    (lambda z: z.sum(dim=1), 0.0),
+])  # fmt: skip
+def test_the_hessian_penalty_of_known_functions(function, expected):
+    """The first is the test of the published code."""
+    codes = torch.randn(1, 2, dtype=torch.float64)
+    value = hessian_penalty(function, codes, draws=10_000, generator=torch.Generator().manual_seed(0))
+    assert value.item() == pytest.approx(expected, abs=0.01)
+
+
+def test_the_orthogonal_jacobian_equals_the_definition_and_is_unbiased(smooth):
+    codes = torch.rand(1, 6)
+    rows = slow_jacobian(smooth, codes)
+    expected = sum(4 * (rows[..., a].mT @ rows[..., b]).square().sum(dim=(1, 2)).mean() for a, b in pairs(BLOCKS))
+    torch.testing.assert_close(exact_orthogonal_jacobian(smooth, codes, BLOCKS), expected, rtol=1e-5, atol=1e-5)
+    many = orthogonal_jacobian(smooth, codes.expand(20_000, -1), BLOCKS, torch.Generator().manual_seed(0))
+    torch.testing.assert_close(many, expected, rtol=0.1, atol=0)
+
+
+def test_jacobian_l1_equals_the_definition_and_is_unbiased(smooth):
+    codes = torch.rand(1, 6)
+    expected = slow_jacobian(smooth, codes).abs().sum()
+    torch.testing.assert_close(jacobian_l1(smooth, codes), expected, rtol=1e-5, atol=1e-5)
+    many = jacobian_l1(smooth, codes.expand(5_000, -1), torch.Generator().manual_seed(0), draws=2)
+    torch.testing.assert_close(many, expected, rtol=0.05, atol=0)
+
+
+def test_noise_is_random_and_depends_on_seed_step_and_draw():
+    noise = Noise(torch.tensor(3), torch.tensor(7))
+    first, second = (normal((4000,), noise, torch.zeros(1)) for _ in range(2))
+    again = normal((4000,), Noise(torch.tensor(3), torch.tensor(7)), torch.zeros(1))
+    assert torch.equal(first, again)
+    others = [first, second, normal((4000,), Noise(torch.tensor(3), torch.tensor(8)), torch.zeros(1))]
+    others.append(normal((4000,), Noise(torch.tensor(4), torch.tensor(7)), torch.zeros(1)))
+    table = torch.corrcoef(torch.stack(others))
+    assert (table - torch.eye(4)).abs().max() < 0.06
+    assert abs(first.mean()) < 0.06 and abs(first.std() - 1) < 0.04 and abs(first.pow(4).mean() - 3) < 0.4
+    flat = uniform((4000,), noise, torch.zeros(1))
+    assert 0 < flat.min() and flat.max() < 1 and abs(flat.var() - 1 / 12) < 0.005
+    assert abs(signs((4000,), noise, torch.zeros(1)).mean()) < 0.06
+
+
+def test_noise_is_the_same_for_a_member_under_vmap():
+    seeds, steps = torch.tensor([3, 2**40 + 3]), torch.tensor([7, 9])
+    draw = lambda seed, step: normal((5,), Noise(seed, step), torch.zeros(1))  # noqa: E731
+    together = torch.func.vmap(draw)(seeds, steps)
+    assert torch.equal(together, torch.stack([draw(*pair) for pair in zip(seeds, steps, strict=True)]))
+    assert not math.isclose(together[0, 0], together[1, 0])
