@@ -19,6 +19,7 @@ SMALL_FIELDS = {
     "channels": {"encoder": (4, 6), "low_rank": 2},
     "hidden": 12,
     "rank": 4,
+    "base": "cnn:width=8:depth=2",
 }
 
 
@@ -34,16 +35,22 @@ def small_decoder(name: str) -> DecoderSpec:
     return cls(**fields)
 
 
-def small_spec(decoder: str | DecoderSpec = "mlp", *, seed: int = 0, task: dict | None = None, **recipe) -> RunSpec:
+def small_penalties(decoder: DecoderSpec) -> tuple[str, ...]:
+    return ("entropy:0.05", "variance:0.02") if decoder.kind == "low_rank" else ()
+
+
+def small_spec(
+    decoder: str | DecoderSpec = "mlp", *, seed: int = 0, task: dict | None = None, penalties=None, **recipe
+) -> RunSpec:
     """A run of a few dozen steps on a small grid; penalties are on where the decoder has them."""
     spec = decoder if isinstance(decoder, DecoderSpec) else small_decoder(decoder)
-    penalties = {"entropy": 0.05, "variance": 0.02} if spec.penalised else {}
     length = {} if "epochs" in recipe else {"steps": 12}
     return RunSpec(
         task=BumpTask(**{"size": 8, "training": "draws:50", "direction": spec.direction, **(task or {})}),
         decoder=spec,
-        recipe=Recipe(**{"batch": 16, "weight_decay": 0.05, **penalties, **length, **recipe}),
+        recipe=Recipe(**{"batch": 16, "weight_decay": 0.05, **length, **recipe}),
         seed=seed,
+        penalties=small_penalties(spec) if penalties is None else penalties,
     )
 
 

@@ -13,17 +13,17 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from recombine.decoders import CNN, AnyDecoder, Interface, StagedDecoder, build_seeded
+from recombine.decoders import CNN, AnyDecoder, Interface, StagedDecoder, build_seeded, seeded
 from recombine.errors import InvalidValue
 from recombine.keys import REVISION, canonical_json, stored_key, with_present_names
-from recombine.records import Frozen
+from recombine.records import ADDED, Frozen
+from recombine.remedies import REMEDIES, AnyPenalty, Remedy
 from recombine.streams import stream_seed
 from recombine.tasks import AnyTask, BumpTask
 
 Precision = Literal["float32", "tf32", "bf16"]
-PENALTIES: tuple[str, ...] = ("entropy", "variance")
-"""The recipe's fields that weigh a decoder's penalties: μ1 and μ2 of Eq. 10–11."""
-
+FIRST_PENALTIES = ("entropy", "variance")
+"""Penalties whose weights are stored with the recipe, where they were before there were others."""
 LONGEST = 10**9
 """Upper bound of epochs and steps."""
 SEEDS = 2**31
@@ -33,7 +33,7 @@ _Weight = Annotated[float, Field(ge=0)]
 
 
 class Recipe(Frozen):
-    """How a member is trained: AdamW on the mean squared error over pixels, plus penalties.
+    """How a member is trained: AdamW on the mean squared error over pixels, plus terms.
 
     Examples
     --------
@@ -55,10 +55,6 @@ class Recipe(Frozen):
     """Learning rate."""
     weight_decay: _Weight = 0.01
     """AdamW's decoupled weight decay."""
-    entropy: _Weight = 0.0
-    """μ1, weight of the entropy penalty (Eq. 10)."""
-    variance: _Weight = 0.0
-    """μ2, weight of the variance penalty (Eq. 11)."""
     absolute: _Weight = 0.0
     """Weight of the mean absolute error, added to the squared one (0.1 in the rotation study)."""
     beta1: _Share = 0.9
@@ -122,6 +118,8 @@ class RunSpec(Frozen):
     """How it is trained."""
     seed: Annotated[int, Field(ge=0, lt=SEEDS)] = 0
     """Where all its random numbers come from: weights, training set, order of examples."""
+    penalties: Annotated[tuple[AnyPenalty, ...], ADDED] = ()
+    """Loss terms of remedies, as `hessian:weight=0.1`."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -129,23 +127,46 @@ class RunSpec(Frozen):
             raise InvalidValue(
                 "decoder", self.decoder.kind, f"one whose direction is {self.task.direction!r}, like the task's"
             )
-        for penalty in PENALTIES:
-            weight = getattr(self.recipe, penalty)
-            if weight and not self.decoder.penalised:
-                raise InvalidValue(penalty, weight, f"0, since decoder {self.decoder.kind!r} has no such penalty")
+        for penalty in self.penalties:
+            penalty.check(self.decoder)
+        kinds = [penalty.kind for penalty in self.penalties]
+        if repeated := [kind for kind in kinds if kinds.count(kind) > 1]:
+            raise InvalidValue("penalties", repeated[0], "names that occur once")
         return self
+
+    def with_remedy(self, remedy: Remedy | str) -> RunSpec:
+        """Return the spec with a remedy, given as a record or as text.
+
+        Examples
+        --------
+        >>> import recombine as rc
+        >>> rc.RunSpec().with_remedy("additive").decoder
+        AdditiveDecoder(kind='additive', base=CNN(kind='cnn', width=64, depth=4))
+        >>> [str(penalty) for penalty in rc.RunSpec().with_remedy("hessian:weight=0.1").penalties]
+        ['hessian:weight=0.1']
+        """
+        return REMEDIES.parse(remedy).apply(self)
 
     def to_json(self) -> str:
         """The spec and the revision of the training code, as a store keeps them."""
         return canonical_json(self._stored())
 
     def _stored(self) -> dict[str, Any]:
-        return {**self.model_dump(mode="json"), "revision": REVISION}
+        fields = {**self.model_dump(mode="json"), "revision": REVISION}
+        penalties = {penalty["kind"]: penalty for penalty in fields.pop("penalties", ())}
+        for kind in FIRST_PENALTIES:
+            fields["recipe"][kind] = penalties.pop(kind, {"weight": 0.0})["weight"]
+        return {**fields, **({"penalties": list(penalties.values())} if penalties else {})}
 
     @classmethod
     def from_stored(cls, fields: dict[str, Any]) -> dict[str, Any]:
         """The spec's fields as they are named now, from what any edition of a store keeps, of any revision."""
-        return {name: value for name, value in with_present_names(fields).items() if name != "revision"}
+        fields = {name: value for name, value in with_present_names(fields).items() if name != "revision"}
+        if isinstance(recipe := fields.get("recipe"), dict):
+            fields["recipe"] = {name: value for name, value in recipe.items() if name not in FIRST_PENALTIES}
+            first = [{"kind": kind, "weight": recipe[kind]} for kind in FIRST_PENALTIES if recipe.get(kind)]
+            fields["penalties"] = [*first, *fields.get("penalties", ())]
+        return fields
 
     @property
     def digest(self) -> str:
@@ -164,7 +185,13 @@ class RunSpec(Frozen):
 
     def module(self) -> StagedDecoder:
         """The member's network as it is before the first step."""
-        return build_seeded(self.decoder, self.interface, stream_seed(self.seed, "weights"))
+        module = build_seeded(self.decoder, self.interface, stream_seed(self.seed, "weights"))
+        for penalty in self.penalties:
+            with seeded(stream_seed(self.seed, "auxiliary")):
+                auxiliary = penalty.auxiliary(self.interface)
+            if auxiliary is not None:
+                module.add_module("auxiliary", auxiliary)
+        return module
 
     def seeds(self, seeds: Iterable[int]) -> list[RunSpec]:
         """The same run for several seeds; validated no further, as nothing else depends on the seed."""

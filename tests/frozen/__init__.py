@@ -39,12 +39,13 @@ DECODERS = {
 def small_spec(name: str) -> rc.RunSpec:
     """A run of a second with a decoder."""
     direction = "encode" if name == "encoder" else "decode"
-    penalties = {"entropy": 0.05, "variance": 0.02} if name == "low_rank" else {}
+    penalties = ("entropy:0.05", "variance:0.02") if name == "low_rank" else ()
     return rc.RunSpec(
         task=rc.BumpTask(**SMALL, direction=direction),
         decoder=DECODERS[name],
-        recipe=rc.Recipe(**RECIPE, **penalties),
+        recipe=rc.Recipe(**RECIPE),
         seed=3,
+        penalties=penalties,
     )
 
 

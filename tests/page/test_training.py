@@ -49,9 +49,7 @@ class Torch:
 
     def _gradient(self, schedule):
         rows = schedule._rows(range(1))[:1]
-        _, gradient = self.ensemble.gradients(
-            self.state.weights, rows, schedule._shares[:1], torch.ones(1, dtype=torch.bool)
-        )
+        _, gradient = self.ensemble.gradients(self.state, rows, schedule._shares[:1], torch.ones(1, dtype=torch.bool))
         return gradient[0, : self.parameters].clone()
 
     def advance(self, steps):
@@ -120,7 +118,7 @@ def test_a_short_training_follows_torch(tmp_path):
     assert errors[epoch:].mean() < 0.95 * errors[:epoch].mean()  # it learns
     assert (torch.tensor(ours["errors"]) / errors - 1).abs().max() < 1e-3
     module = spec.module()
-    module.load_state_dict(right.ensemble.named_weights(right.state.weights[0]))
+    module.load_state_dict(right.ensemble.named_weights(right.state, 0))
     image = module(spec.task.codes(spec.task.grid.points[:1]).float()).detach().flatten()
     assert (torch.tensor(ours["outputs"]) - image).abs().max() < 1e-3
 
@@ -136,7 +134,7 @@ def test_verdicts_are_those_of_torch(tmp_path, spec):
         pass
     module = spec.module()
     for seed in seeds:
-        module.load_state_dict(ensemble.named_weights(state.weights[seed]))
+        module.load_state_dict(ensemble.named_weights(state, seed))
         theirs = scores(evaluate(spec.task, lambda codes: module(codes).detach(), CPU))["ood_accuracy"]
         ours = trained(tmp_path, settings=training_settings(spec), seed=seed, stripes=stripes)
         print(f"seed {seed}: torch {theirs:.0%}, page {ours['heldOut']:.0%} in {ours['seconds']:.1f} s")

@@ -46,13 +46,12 @@ def test_a_spectrum_is_the_squared_strengths_over_their_sum():
 
 
 def test_the_total_loss_is_the_squared_error_and_both_penalties():
-    ensemble = Ensemble([small_spec("low_rank")], torch.device("cpu"))
-    objective, weights = ensemble.objective, ensemble.initial().weights[0]
-    inputs, targets = ensemble.examples.inputs[:5], ensemble.examples.targets[:5]
-    total, error = objective.loss(weights, inputs, targets, torch.full((5,), 0.2), torch.tensor([0.3, 0.02, 0.0]))
-    module = small_spec("low_rank").module()
-    module.load_state_dict(ensemble.named_weights(weights))
-    penalties = {name: value.item() for name, value in module.penalties().items()}
-    squared = (module(inputs) - targets).square().mean().item()
-    assert error.item() == pytest.approx(squared, rel=1e-4)
-    assert total.item() == pytest.approx(squared + 0.3 * penalties["entropy"] + 0.02 * penalties["variance"], rel=1e-4)
+    spec = small_spec("low_rank", penalties=("entropy:0.3", "variance:0.02"))
+    ensemble = Ensemble([spec], torch.device("cpu"))
+    state, rows = ensemble.initial(), torch.arange(5)[None]
+    loss, _ = ensemble.gradients(state, rows, torch.full((1, 5), 0.2), torch.tensor([True]))
+    module = spec.module()
+    squared = (module(ensemble.examples.inputs[:5]) - ensemble.examples.targets[:5]).square().mean().item()
+    assert loss.error.item() == pytest.approx(squared, rel=1e-4)
+    expected = squared + 0.3 * module.entropy().item() + 0.02 * module.variance().item()
+    assert loss.total.item() == pytest.approx(expected, rel=1e-4)

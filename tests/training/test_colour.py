@@ -10,16 +10,20 @@ from recombine.metrics import contrast, extreme_pixel
 from recombine.specs import Recipe, RunSpec
 from recombine.training import evaluate, scores
 from tests.coloured import ALL, COLUMNS, ROWS, ColouredBumps
-from tests.small import small_decoder
+from tests.small import small_decoder, small_penalties
 
 CPU = torch.device("cpu")
 
 
 def colour_spec(name, **task):
     decoder = small_decoder(name)
-    penalties = {"entropy": 0.05, "variance": 0.02} if decoder.penalised else {}
     fields = {"direction": decoder.direction, "training": "draws:30", "holdout": "none", **task}
-    return RunSpec(task=ColouredBumps(**fields), decoder=decoder, recipe=Recipe(steps=3, batch=6, **penalties))
+    return RunSpec(
+        task=ColouredBumps(**fields),
+        decoder=decoder,
+        recipe=Recipe(steps=3, batch=6),
+        penalties=small_penalties(decoder),
+    )
 
 
 @pytest.mark.parametrize("name", DECODERS)

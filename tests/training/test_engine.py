@@ -50,8 +50,8 @@ def plainly_trained(spec):
             difference = module(inputs[rows]) - targets[rows]
             error = difference.square().mean()
             loss = error + recipe.absolute * difference.abs().mean()
-            for name, penalty in module.penalties().items():
-                loss = loss + getattr(recipe, name) * penalty
+            for penalty in spec.penalties:
+                loss = loss + penalty.weight * penalty.loss(module, inputs[rows], task.code_sizes, None)
             loss.backward()
             optimiser.step()
             errors.append(error.item())
@@ -59,15 +59,15 @@ def plainly_trained(spec):
     return module, errors
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "dropout"])
 def test_engine_trains_as_a_plain_loop_does(kind):
     spec = small_spec(kind, seed=3, absolute=0.1, lr=2e-3)
     module, errors = plainly_trained(spec)
     ensemble, state = trained([spec])
-    named = ensemble.named_weights(state.weights[0])
+    named = ensemble.named_weights(state, 0)
     assert set(named) == set(dict(module.named_parameters()))
     inputs = spec.task.examples(spec.task.grid.points).inputs
-    assert torch.allclose(ensemble.outputs(state.weights[0], inputs), module(inputs), atol=1e-4)
+    assert torch.allclose(ensemble.outputs(state, 0, inputs), module(inputs), atol=1e-4)
     for name, parameter in module.named_parameters():
         if not name.endswith("mix.bias"):  # a key's bias has no gradient but rounding, which AdamW blows up
             assert torch.allclose(named[name], parameter, atol=1e-4), name
@@ -79,10 +79,10 @@ def test_engine_trains_as_a_plain_loop_does(kind):
 def test_member_ends_as_its_solo_run_bit_for_bit(kind):
     """Members that differ in seed, rates, penalties, training set and its size, and length."""
     first = small_spec(kind)
-    penalties = {"entropy": 0.3, "variance": 0.0} if first.decoder.penalised else {}
+    penalties = ("entropy:0.3", "variance:0") if first.penalties else ()
     specs = [
         first,
-        small_spec(kind, seed=1, lr=5e-3, weight_decay=0.5, absolute=0.2, **penalties),
+        small_spec(kind, seed=1, lr=5e-3, weight_decay=0.5, absolute=0.2, penalties=penalties),
         small_spec(kind, seed=2, task={"training": "draws:23", "sigma": 1.5, "holdout": "corner", "polarity": "dark"}),
         small_spec(kind, epochs=2),
     ]

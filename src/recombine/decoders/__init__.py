@@ -1,6 +1,6 @@
 """Decoders: codes to images, as chains of named stages."""
 
-from recombine.decoders.base import DECODERS, AnyDecoder, DecoderSpec, Interface, StagedDecoder, build_seeded
+from recombine.decoders.base import DECODERS, AnyDecoder, DecoderSpec, Interface, StagedDecoder, build_seeded, seeded
 from recombine.decoders.cnn import CNN, ConvEncoder
 from recombine.decoders.low_rank import LowRank, LowRankEmbedding
 from recombine.decoders.mlp import MLP

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -101,10 +102,6 @@ class StagedDecoder(nn.Module):
             inputs = activation
         return inputs
 
-    def penalties(self) -> dict[str, Tensor]:
-        """Scalars, `entropy` and `variance`, that the recipe may weigh into the loss; most decoders have none."""
-        return {}
-
 
 class DecoderSpec(Variant):
     """Hyper-parameters of one decoder family.
@@ -120,8 +117,6 @@ class DecoderSpec(Variant):
 
     direction: ClassVar[Literal["decode", "encode"]] = "decode"
     """Code to image, or image to code."""
-    penalised: ClassVar[bool] = False
-    """Whether the module has penalties."""
 
     @abstractmethod
     def build(self, interface: Interface) -> StagedDecoder:
@@ -144,7 +139,14 @@ class ToImage(nn.Module):
 
 
 def build_seeded(spec: DecoderSpec, interface: Interface, seed: int) -> StagedDecoder:
-    """A module initialised from its own random stream, leaving torch's global one as it was."""
+    """A module initialised from its own random stream."""
+    with seeded(seed):
+        return spec.build(interface)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Give torch's global random state a seed within the block, and leave it as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return spec.build(interface)
+        yield

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, ClassVar, Literal, cast
+from typing import Annotated, Literal, cast
 
 import torch
 from jaxtyping import Float
@@ -44,8 +44,6 @@ class LowRank(DecoderSpec):
     >>> module = rc.RunSpec(task=task, decoder=rc.LowRank(channels=2, depth=1)).module()
     >>> module.stage_names
     ('embedding', 'layer1', 'output')
-    >>> sorted(module.penalties())
-    ['entropy', 'variance']
     """
 
     kind: Literal["low_rank"] = "low_rank"
@@ -57,7 +55,6 @@ class LowRank(DecoderSpec):
     """Hidden convolutions."""
     vectors: Convention = "unit"
     """Which vectors the variance penalty sees."""
-    penalised: ClassVar[bool] = True
 
     def build(self, interface: Interface) -> StagedDecoder:
         embedding = LowRankEmbedding(interface.code_sizes, interface.image_shape, self.rank, self.vectors)
@@ -79,8 +76,13 @@ class LowRankDecoder(StagedDecoder):
         """The first stage."""
         return cast(LowRankEmbedding, self.stages["embedding"])
 
-    def penalties(self) -> dict[str, Tensor]:
-        return self.embedding.parts().penalties()
+    def entropy(self) -> Float[Tensor, ""]:
+        """The embedding's entropy."""
+        return self.embedding.entropy()
+
+    def variance(self) -> Float[Tensor, ""]:
+        """The embedding's variance."""
+        return self.embedding.variance()
 
 
 class LowRankEmbedding(nn.Module):
@@ -204,5 +206,5 @@ class EmbeddingParts:
         return torch.stack(mixed, dim=-3)
 
     def penalties(self) -> dict[str, Tensor]:
-        """Both penalties by name, as the recipe weighs them into the loss."""
+        """Both penalties by name, for a fast forward pass to return with its outputs."""
         return {"entropy": self.entropy(), "variance": self.variance()}

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import BeforeValidator, Field, SerializeAsAny
 from torch import Tensor, nn
 
-from recombine.decoders import Interface
+from recombine.decoders import DecoderSpec, Interface
 from recombine.records import Registry, Variant
 from recombine.remedies.noise import Generator
 
@@ -62,6 +62,9 @@ class Penalty(Remedy):
     @abstractmethod
     def loss(self, decode: Decode, codes: Tensor, blocks: Sequence[int], generator: Generator) -> Tensor:
         """Return the term for a batch of codes, as a scalar, without its weight."""
+
+    def check(self, decoder: DecoderSpec) -> None:
+        """Raise InvalidValue if the decoder lacks what the term needs."""
 
     def auxiliary(self, interface: Interface) -> nn.Module | None:
         """Return a module that trains beside the decoder, reached in `loss` as `decode.auxiliary`."""

@@ -8,6 +8,7 @@ where seed and step differ by member. In a training loop of your own, pass a `to
 from __future__ import annotations
 
 import math
+import zlib
 from itertools import count
 
 import torch
@@ -20,8 +21,9 @@ WORD = 0xFFFFFFFF
 class Noise:
     """Random bits as a function of a seed and a step, each an integer tensor without axes."""
 
-    def __init__(self, seed: Tensor, step: Tensor) -> None:
-        self.key = mixed(mixed(seed & WORD) ^ mixed((seed >> 32) & WORD) + mixed(step & WORD))
+    def __init__(self, seed: Tensor, step: Tensor, purpose: str = "") -> None:
+        start = zlib.crc32(purpose.encode())
+        self.key = mixed(mixed(seed ^ start) ^ mixed(seed >> 32) + mixed(step))
         self.draws = count(1)
 
     def bits(self, number: int) -> Tensor:

@@ -24,12 +24,21 @@ if TYPE_CHECKING:
 Weight = Annotated[float, Field(ge=0)]
 
 
-@REMEDIES.register
-class Entropy(Penalty):
-    """Entropy of the spectra of rendered embeddings (Eq. 10)."""
+class EmbeddingPenalty(Penalty):
+    """A penalty on low-rank embeddings, by which each factor value owns an image."""
 
     source = "Liang et al. 2025"
     knows = ("factor blocks",)
+
+    def check(self, decoder: DecoderSpec) -> None:
+        if not isinstance(decoder, LowRank):
+            raise InvalidValue("remedy", str(self), f"left out: decoder {decoder.kind!r} has no low-rank embeddings")
+
+
+@REMEDIES.register
+class Entropy(EmbeddingPenalty):
+    """Entropy of the spectra of rendered embeddings (Eq. 10)."""
+
     kind: Literal["entropy"] = "entropy"
 
     def loss(self, decode: Any, codes: Tensor, blocks: Sequence[int], generator: Generator) -> Tensor:
@@ -37,11 +46,9 @@ class Entropy(Penalty):
 
 
 @REMEDIES.register
-class Variance(Penalty):
+class Variance(EmbeddingPenalty):
     """Variance of the vectors of rendered embeddings (Eq. 11)."""
 
-    source = "Liang et al. 2025"
-    knows = ("factor blocks",)
     kind: Literal["variance"] = "variance"
 
     def loss(self, decode: Any, codes: Tensor, blocks: Sequence[int], generator: Generator) -> Tensor:

@@ -54,7 +54,8 @@ class Group:
                 members.append(self.ensemble.fresh(index))
             else:
                 self.started[index], self.spent[index] = arrays.pop("clock").tolist()
-                members.append({name: torch.from_numpy(array) for name, array in arrays.items()})
+                state = {name: torch.from_numpy(array) for name, array in arrays.items()}
+                members.append({"buffers": torch.empty(0), **state})  # checkpoints of 0.1 before there were buffers
         self.state = State.stack(members, device)
         self._mark = time.perf_counter()
 
@@ -105,9 +106,9 @@ class Group:
         self, index: int, evaluator: Evaluator
     ) -> tuple[str, str, dict[str, Any], dict[str, Any], dict[str, Any]]:
         """What `Store.save` takes of a member: key, spec, result, weights, arrays."""
-        ensemble, weights = self.ensemble, self.state.weights[index]
+        ensemble, state = self.ensemble, self.state
         spec = ensemble.specs[index]
-        evaluation = evaluator.of(lambda inputs: ensemble.outputs(weights, inputs), spec.task.held_out)
+        evaluation = evaluator.of(lambda inputs: ensemble.outputs(state, index, inputs), spec.task.held_out)
         result = {
             "status": "done" if bool(self.state.alive[index]) else "diverged",
             "scores": _without_nan(scores(evaluation)),
@@ -126,7 +127,7 @@ class Group:
             self.keys[index],
             spec.to_json(),
             result,
-            {name: part.cpu().numpy() for name, part in ensemble.named_weights(weights).items()},
+            {name: part.cpu().numpy() for name, part in ensemble.named_weights(state, index).items()},
             {**{name: part.numpy() for name, part in evaluation.items()}, "history": history.numpy()},
         )
 

@@ -36,31 +36,34 @@ Weights = Mapping[str, Tensor]
 
 
 class FlatLayout:
-    """A module's parameters as one vector, and back.
+    """Named tensors as one vector, and back: a module's parameters, or its buffers.
 
     The ensemble keeps `(member, parameter)` matrices: weights and both AdamW moments. One matrix each makes the
     optimiser a handful of operations whatever the decoder, and a checkpoint three tensors. A few zeros at the end of
     every vector let the next member's begin at an aligned address.
     """
 
-    def __init__(self, module: nn.Module) -> None:
-        named = dict(module.named_parameters())
+    def __init__(self, named: Mapping[str, Tensor]) -> None:
         self.names = list(named)
-        self.shapes = tuple(tuple(parameter.shape) for parameter in named.values())
-        self.spare = -sum(parameter.numel() for parameter in named.values()) % ALIGNED
-        self.sizes = [*(parameter.numel() for parameter in named.values()), self.spare]
+        self.shapes = tuple(tuple(part.shape) for part in named.values())
+        self.types = tuple(part.dtype for part in named.values())
+        self.spare = -sum(part.numel() for part in named.values()) % ALIGNED
+        self.sizes = [*(part.numel() for part in named.values()), self.spare]
         self.size = sum(self.sizes)
 
-    def flatten(self, module: nn.Module) -> Float[Tensor, " parameter"]:
-        """The module's parameters as a new vector."""
-        named = dict(module.named_parameters())
+    def flatten(self, named: Mapping[str, Tensor]) -> Float[Tensor, " parameter"]:
+        """The tensors as a new vector."""
         parts = [named[name].detach().float().flatten() for name in self.names]
-        return torch.cat([*parts, torch.zeros(self.spare, device=parts[0].device)])
+        device = parts[0].device if parts else None
+        return torch.cat([*parts, torch.zeros(self.spare, device=device)])
 
     def unflatten(self, vectors: Float[Tensor, "*member parameter"]) -> dict[str, Tensor]:
-        """Named views into a vector, or into all members' vectors."""
-        named = zip(self.names, vectors.split(self.sizes, dim=-1)[:-1], self.shapes, strict=True)
-        return {name: part.view(*vectors.shape[:-1], *shape) for name, part, shape in named}
+        """Named views into a vector, or into all members' vectors; copies of what is not kept as a float."""
+        named = zip(self.names, vectors.split(self.sizes, dim=-1)[:-1], self.shapes, self.types, strict=True)
+        return {
+            name: part.view(*vectors.shape[:-1], *shape).to(vectors.dtype if kind.is_floating_point else kind)
+            for name, part, shape, kind in named
+        }
 
 
 class MemberOutputs(NamedTuple):

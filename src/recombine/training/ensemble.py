@@ -19,7 +19,8 @@ from torch import Tensor
 from recombine.errors import InvalidValue
 from recombine.specs import RunSpec
 from recombine.training.devices import check_precision
-from recombine.training.objective import WEIGHTS, Loss, Objective
+from recombine.streams import stream_seed
+from recombine.training.objective import Batch, Loss, Objective, kept_buffers
 from recombine.training.tables import Schedule, Wanted, table_of
 
 ABSENT = -1e9
@@ -32,7 +33,12 @@ def program_of(spec: RunSpec) -> tuple[object, ...]:
     return (
         spec.decoder, spec.interface, spec.task.direction, recipe.batch, recipe.precision,
         recipe.beta1, recipe.beta2, recipe.epsilon, spec.task.streamed,
+        tuple(penalty.replace(weight=0.0) for penalty in spec.penalties),
     )  # fmt: skip
+
+
+STACKED = ("weights", "mean", "square", "step", "alive", "buffers")
+"""Parts of the state that have a row per member."""
 
 
 @dataclass
@@ -51,6 +57,8 @@ class State:
         Steps that each member has taken.
     alive
         False once a member's loss was not a finite number; it is left as it was then.
+    buffers
+        The modules' buffers, as running means; most decoders have none.
     errors
         Each member's squared error at every step so far.
 
@@ -70,20 +78,18 @@ class State:
     square: Float[Tensor, "member parameter"]
     step: Int[Tensor, " member"]
     alive: Bool[Tensor, " member"]
+    buffers: Float[Tensor, "member buffer"]
     errors: list[Float[Tensor, " _"]]
 
     def member(self, index: int) -> dict[str, Tensor]:
         """One member's part, on the CPU, for a checkpoint."""
-        parts = {name: getattr(self, name)[index].cpu() for name in ("weights", "mean", "square", "step", "alive")}
+        parts = {name: getattr(self, name)[index].cpu() for name in STACKED}
         return {**parts, "errors": self.errors[index]}
 
     @classmethod
     def stack(cls, members: Sequence[dict[str, Tensor]], device: torch.device) -> State:
         """The state of an ensemble from its members' parts."""
-        stacked = {
-            name: torch.stack([member[name] for member in members]).to(device)
-            for name in ("weights", "mean", "square", "step", "alive")
-        }
+        stacked = {name: torch.stack([member[name] for member in members]).to(device) for name in STACKED}
         return cls(**stacked, errors=[member["errors"] for member in members])
 
 
@@ -116,8 +122,7 @@ class Ensemble:
                 raise InvalidValue("specs", spec.digest, "specs with one decoder, shapes, batch, precision and betas")
             check_precision(spec.recipe.precision, device)
         self.specs, self.device, self.recipe = specs, device, specs[0].recipe
-        decoder = specs[0].module().to(device)
-        self.objective = Objective(specs[0].decoder, decoder, self.recipe.precision)
+        self.objective = Objective(specs[0], device)
         self.layout = self.objective.layout
         wanted, tables = _shared_rows(self.specs)
         self.table = table_of(wanted, device, len(specs) * self.recipe.batch)
@@ -127,7 +132,12 @@ class Ensemble:
         self.batched = device.type == "cuda"
         self.lr = self._vector("lr")
         self.weight_decay = self._vector("weight_decay")
-        self.loss_weights = torch.stack([self._vector(name) for name in WEIGHTS], dim=1)
+        self.terms = {"absolute": self._vector("absolute")}
+        for place, penalty in enumerate(specs[0].penalties):
+            self.terms[penalty.kind] = torch.tensor([spec.penalties[place].weight for spec in specs], device=device)
+        seeds = [stream_seed(spec.seed, "penalties") for spec in specs]
+        self.noise_seeds = torch.tensor(seeds, device=device)
+        self._check()
 
     def __len__(self) -> int:
         return len(self.specs)
@@ -137,65 +147,74 @@ class Ensemble:
 
     def fresh(self, index: int) -> dict[str, Tensor]:
         """One member's state before its first step."""
-        weights = self.layout.flatten(self.specs[index].module())
+        module = self.specs[index].module()
+        weights = self.layout.flatten(dict(module.named_parameters()))
         return {
             "weights": weights, "mean": torch.zeros_like(weights), "square": torch.zeros_like(weights),
             "step": torch.tensor(0), "alive": torch.tensor(True), "errors": torch.empty(0),
+            "buffers": self.objective.buffer_layout.flatten(kept_buffers(module)),
         }  # fmt: skip
 
     def initial(self) -> State:
         """All members before their first step."""
         return State.stack([self.fresh(index) for index in range(len(self))], self.device)
 
-    def named_weights(self, weights: Float[Tensor, " parameter"]) -> dict[str, Tensor]:
-        """One member's weights under the names of its module's parameters."""
-        return {name: part.contiguous() for name, part in self.layout.unflatten(weights).items()}
+    def named_weights(self, state: State, index: int) -> dict[str, Tensor]:
+        """One member's parameters and buffers under the names of its module."""
+        named = self.layout.unflatten(state.weights[index])
+        named |= self.objective.buffer_layout.unflatten(state.buffers[index])
+        return {name: part.contiguous() for name, part in named.items()}
+
+    def _check(self) -> None:
+        """Refuse a decoder or a penalty that cannot train, before the first step."""
+        first = self.fresh(0)
+        weights, buffers = (first[name].to(self.device) for name in ("weights", "buffers"))
+        rows = torch.zeros(2, dtype=torch.int64, device=self.device)
+        self.objective.check(weights, self._batch(rows, torch.full((2,), 0.5, device=self.device), rows[0], buffers, 0))
+
+    def _batch(self, rows: Tensor, shares: Tensor, step: Tensor, buffers: Tensor, member: int | slice) -> Batch:
+        """One member's batch, or all members'."""
+        terms = {name: weights[member] for name, weights in self.terms.items()}
+        inputs, targets = self.examples.inputs[rows], self.examples.targets[rows]
+        return Batch(inputs, targets, shares, self.noise_seeds[member], step, terms, buffers)
 
     # -- two ways to the same gradients ------------------------------------------------------------------------
 
     def gradients(
-        self,
-        weights: Float[Tensor, "member parameter"],
-        rows: Int[Tensor, "member batch"],
-        shares: Float[Tensor, "member batch"],
-        active: Bool[Tensor, " member"],
+        self, state: State, rows: Int[Tensor, "member batch"], shares: Float[Tensor, "member batch"], active: Tensor
     ) -> tuple[Loss, Float[Tensor, "member parameter"]]:
         """Every member's loss and its gradient.
 
         On a GPU all members go through one batched program. On a CPU they go through in turn, so that a member's bits
         do not depend on its neighbours; `benchmarks/ways.py` measures what either way costs.
         """
-        inputs, targets = self.examples.inputs[rows], self.examples.targets[rows]
         if self.batched:
-            return self.batched_gradients(weights, inputs, targets, shares)
-        return self.gradients_in_turn(weights, inputs, targets, shares, active)
+            return self.batched_gradients(state, rows, shares)
+        return self.gradients_in_turn(state, rows, shares, active)
 
-    def batched_gradients(
-        self, weights: Tensor, inputs: Tensor, targets: Tensor, shares: Tensor
-    ) -> tuple[Loss, Tensor]:
+    def batched_gradients(self, state: State, rows: Tensor, shares: Tensor) -> tuple[Loss, Tensor]:
         """All members in one program."""
-        leaves = weights.detach().requires_grad_()
-        total, error = self.objective.member_losses(leaves, inputs, targets, shares, self.loss_weights)
-        (gradient,) = torch.autograd.grad(total.sum(), leaves)
-        return Loss(total.detach(), error.detach()), gradient
+        leaves = state.weights.detach().requires_grad_()
+        batch = self._batch(rows, shares, state.step, state.buffers, slice(None))
+        loss = self.objective.member_losses(leaves, batch)
+        (gradient,) = torch.autograd.grad(loss.total.sum(), leaves)
+        return Loss(*(part.detach() for part in loss)), gradient
 
-    def gradients_in_turn(
-        self, weights: Tensor, inputs: Tensor, targets: Tensor, shares: Tensor, active: Tensor
-    ) -> tuple[Loss, Tensor]:
+    def gradients_in_turn(self, state: State, rows: Tensor, shares: Tensor, active: Tensor) -> tuple[Loss, Tensor]:
         """One member after the other; zero for those that are not active."""
         totals, errors = torch.full((2, len(self)), torch.nan)
-        gradient = torch.zeros_like(weights)
+        gradient, buffers = torch.zeros_like(state.weights), state.buffers.clone()
         for k in torch.nonzero(active).flatten().tolist():
-            leaf = weights[k].detach().requires_grad_()
-            total, error = self.objective.loss(leaf, inputs[k], targets[k], shares[k], self.loss_weights[k])
-            (gradient[k],) = torch.autograd.grad(total, leaf)
-            totals[k], errors[k] = total.detach(), error.detach()
-        return Loss(totals, errors), gradient
+            leaf = state.weights[k].detach().requires_grad_()
+            loss = self.objective.loss(leaf, self._batch(rows[k], shares[k], state.step[k], state.buffers[k], k))
+            (gradient[k],) = torch.autograd.grad(loss.total, leaf)
+            totals[k], errors[k], buffers[k] = (part.detach() for part in loss)
+        return Loss(totals, errors, buffers), gradient
 
     @torch.no_grad()
-    def outputs(self, weights: Float[Tensor, " parameter"], inputs: Tensor) -> Tensor:
-        """One member's outputs, in float32."""
-        return self.objective.outputs(weights, inputs, torch.float32)
+    def outputs(self, state: State, index: int, inputs: Tensor) -> Tensor:
+        """One member's outputs, in float32 and in evaluation mode."""
+        return self.objective.decode(state.weights[index], state.buffers[index])(inputs).float()
 
 
 def _distinct_rows(rows: Float[Tensor, "row factor"]) -> tuple[Float[Tensor, "distinct factor"], Int[Tensor, " row"]]:

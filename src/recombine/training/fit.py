@@ -21,7 +21,7 @@ from recombine.errors import InvalidValue
 from recombine.specs import RunSpec
 from recombine.training.adamw import adamw_update
 from recombine.training.devices import arithmetic
-from recombine.training.ensemble import Ensemble, State
+from recombine.training.ensemble import STACKED, Ensemble, State
 from recombine.training.tables import Batches, Window, batches_of
 
 LONGEST_SPAN = 256
@@ -135,8 +135,9 @@ class Stepper:
         state, recipe = self.state, self.ensemble.recipe
         rows, shares, active = (part.index_select(0, self.cursor).squeeze(0) for part in self.batches)
         active = active & state.alive
-        loss, gradient = self.ensemble.gradients(state.weights, rows, shares, active)
+        loss, gradient = self.ensemble.gradients(state, rows, shares, active)
         state.alive &= torch.isfinite(loss.total) | ~active
+        state.buffers.copy_(torch.where((active & state.alive)[:, None], loss.buffers, state.buffers))
         adamw_update(
             state.weights, state.mean, state.square, state.step, gradient, active & state.alive,
             lr=self.ensemble.lr, weight_decay=self.ensemble.weight_decay,
@@ -170,7 +171,7 @@ class Stepper:
     def _captured(self) -> torch.cuda.CUDAGraph:
         """The step as a CUDA graph; the steps taken to warm up are undone."""
         changing = [
-            self.state.weights, self.state.mean, self.state.square, self.state.step, self.state.alive, self.cursor
+            *(getattr(self.state, name) for name in STACKED), self.cursor
         ]  # fmt: skip
         copies: list[Tensor] = [tensor.clone() for tensor in changing]
         side = _side(self.ensemble.device)

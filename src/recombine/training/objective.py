@@ -1,13 +1,18 @@
-"""The loss of one member: squared error over pixels, plus what the recipe weighs in (Eq. 12, 48).
+"""The loss of one member: squared error over pixels, plus weighted terms: absolute error and penalties of remedies.
 
 `dispatch` says how networks run on a device; where it has no faster way, members are batched by `vmap`. With precision
 `bf16` the network computes in bfloat16 on a rounded copy of its float32 weights, to which gradients come back.
+
+A penalty sees the module itself, in float32 and in evaluation mode: it may differentiate it, which kernels do not allow,
+and dropout would make it another function at every call.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -15,113 +20,202 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from recombine import kernels
-from recombine.decoders import DecoderSpec, StagedDecoder
+from recombine.errors import InvalidValue
+from recombine.remedies.noise import Noise, uniform
+from recombine.specs import RunSpec
 from recombine.training.dispatch import FORWARDS, FlatLayout, Forwards, MemberOutputs
 
-WEIGHTS: tuple[str, ...] = ("entropy", "variance", "absolute")
-"""The recipe's weights of the terms beside the squared error, in the order of `Objective.loss`."""
+
+class Batch(NamedTuple):
+    """What a member's step depends on beside its weights; of many members, with a leading axis."""
+
+    inputs: Float[Tensor, "*member batch ..."]
+    targets: Float[Tensor, "*member batch ..."]
+    shares: Float[Tensor, "*member batch"]
+    """Weights of the examples, which sum to 1; padding has 0."""
+    seed: Tensor
+    """Seed of the random numbers that penalties and dropout draw."""
+    step: Tensor
+    """Steps taken before."""
+    terms: Mapping[str, Tensor]
+    """Weights of the loss terms beside the squared error, by name."""
+    buffers: Float[Tensor, "*member buffer"]
+    """The module's buffers, as running means."""
 
 
 class Loss(NamedTuple):
-    """Per member: what is minimised, and its squared-error part."""
+    """Per member: what is minimised, its squared-error part, and the buffers after the step."""
 
     total: Tensor
     error: Tensor
-
-
-class Penalties(nn.Module):
-    """The decoder's penalties as a module of its own, so that a functional call can reach them."""
-
-    def __init__(self, decoder: StagedDecoder) -> None:
-        super().__init__()
-        self.decoder = decoder
-
-    def forward(self) -> dict[str, Tensor]:
-        return self.decoder.penalties()
+    buffers: Tensor
 
 
 class Objective:
     """Weights and a batch of one member to its loss."""
 
-    def __init__(self, spec: DecoderSpec, decoder: StagedDecoder, precision: str) -> None:
-        self.decoder, self.layout = decoder, FlatLayout(decoder)
-        self.forwards = FORWARDS.get(type(spec), Forwards())
-        self.penalties = Penalties(decoder) if spec.penalised else None
-        self.dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    def __init__(self, spec: RunSpec, device: torch.device) -> None:
+        module = spec.module().to(device)
+        self.module = Methods(module.eval())
+        self.training = with_seeded_dropout(copy.deepcopy(module)).train()
+        self.dropouts = [part for part in self.training.modules() if isinstance(part, SeededDropout)]
+        self.layout, self.buffer_layout = FlatLayout(dict(module.named_parameters())), FlatLayout(kept_buffers(module))
+        self.forwards = FORWARDS.get(type(spec.decoder), Forwards())
+        self.penalties, self.blocks = spec.penalties, spec.task.code_sizes
+        self.dtype = torch.bfloat16 if spec.recipe.precision == "bf16" else torch.float32
 
-    def outputs(self, weights: Float[Tensor, " parameter"], inputs: Tensor, dtype: torch.dtype) -> Tensor:
-        """The module's own outputs in float32, computed in another type if asked."""
-        named = self.layout.unflatten(weights.to(dtype))
-        return functional_call(self.decoder, named, (inputs.to(dtype),)).float()
+    def decode(self, weights: Float[Tensor, " parameter"], buffers: Tensor) -> Decoding:
+        """The member's decoder as a function, in evaluation mode."""
+        return Decoding(self.module, self.layout.unflatten(weights) | self.buffer_layout.unflatten(buffers))
 
     def fast_outputs(self, weights: Float[Tensor, " parameter"], inputs: Tensor) -> MemberOutputs | None:
         """Outputs of one network by kernels, on a CPU in float32; None where there is no way but its module."""
         strict = inputs.device.type == "cpu" and inputs.dtype == self.dtype == torch.float32
-        return self.forwards.one(self.decoder, self.layout, weights, inputs) if self.forwards.one and strict else None
+        return self.forwards.one(self.training, self.layout, weights, inputs) if self.forwards.one and strict else None
 
-    def loss(
-        self,
-        weights: Float[Tensor, " parameter"],
-        inputs: Float[Tensor, "batch ..."],
-        targets: Float[Tensor, "batch ..."],
-        shares: Float[Tensor, " batch"],
-        terms: Float[Tensor, " term"],
-    ) -> tuple[Tensor, Tensor]:
-        """Total loss and squared error; `shares` weigh the examples and sum to 1, padding has 0.
-
-        Penalties and the loss itself are always in float32.
-        """
-        result = self.fast_outputs(weights, inputs)
+    def loss(self, weights: Float[Tensor, " parameter"], batch: Batch) -> Loss:
+        """One member's loss. Penalties and the loss itself are always in float32."""
+        result, buffers = self.fast_outputs(weights, batch.inputs), batch.buffers
         if result is None:
-            result = MemberOutputs(self.outputs(weights, inputs, self.dtype), self._penalties(weights))
-        error, total = _distance(result.outputs, targets, shares, terms)
-        return _with_penalties(total, result.penalties, terms), error
+            result, buffers = self._outputs(weights, batch)
+        error, total = _distance(result.outputs, batch)
+        values = self._penalty_values(weights, batch, result.penalties)
+        return Loss(_weighted(total, values, batch.terms), error, buffers)
 
-    def _penalties(self, weights: Float[Tensor, " parameter"]) -> Mapping[str, Tensor]:
-        if self.penalties is None:
-            return {}
-        named = {f"decoder.{name}": part for name, part in self.layout.unflatten(weights).items()}
-        penalties: Mapping[str, Tensor] = functional_call(self.penalties, named, ())
-        return penalties
+    def _outputs(self, weights: Float[Tensor, " parameter"], batch: Batch) -> tuple[MemberOutputs, Tensor]:
+        """The module's outputs in training mode, and the buffers after them."""
+        buffers = self.buffer_layout.unflatten(batch.buffers.clone())  # a forward pass writes to them
+        noise = Noise(batch.seed, batch.step, "dropout")
+        for dropout in self.dropouts:
+            dropout.noise = noise
+        named = self.layout.unflatten(weights.to(self.dtype)) | buffers
+        outputs = functional_call(self.training, named, (batch.inputs.to(self.dtype),)).float()
+        return MemberOutputs(outputs), self.buffer_layout.flatten(buffers)
 
-    def member_losses(
-        self,
-        weights: Float[Tensor, "member parameter"],
-        inputs: Float[Tensor, "member batch ..."],
-        targets: Float[Tensor, "member batch ..."],
-        shares: Float[Tensor, "member batch"],
-        terms: Float[Tensor, "member term"],
-    ) -> tuple[Tensor, Tensor]:
-        """Every member's total loss and squared error, all members at once."""
+    def _penalty_values(
+        self, weights: Float[Tensor, " parameter"], batch: Batch, known: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """All penalties by name: those that came with the outputs, and the others."""
+        decode, noise = self.decode(weights, batch.buffers), Noise(batch.seed, batch.step, "penalties")
+        return {
+            penalty.kind: known[penalty.kind]
+            if penalty.kind in known
+            else penalty.loss(decode, batch.inputs, self.blocks, noise)
+            for penalty in self.penalties
+        }
+
+    def member_losses(self, weights: Float[Tensor, "member parameter"], batch: Batch) -> Loss:
+        """Every member's loss, all members at once."""
         if self.forwards.members is None:
-            return vmap(self.loss)(weights, inputs, targets, shares, terms)
-        result = self.forwards.members(self.decoder, self.layout, weights, inputs, self.dtype)
-        error, total = _member_distances(result.outputs, targets, shares, terms)
-        return _with_penalties(total, result.penalties, terms), error
+            return vmap(self.loss)(weights, batch)
+        result = self.forwards.members(self.training, self.layout, weights, batch.inputs, self.dtype)
+        error, total = _member_distances(result.outputs, batch)
+        values = vmap(self._penalty_values)(weights, batch, dict(result.penalties)) if self.penalties else {}
+        return Loss(_weighted(total, values, batch.terms), error, batch.buffers)
+
+    def check(self, weights: Float[Tensor, " parameter"], batch: Batch) -> None:
+        """Refuse, before the first step, outputs of another shape and penalties that are no finite scalars."""
+        with torch.no_grad():
+            (*_, shape), outputs = batch.targets.shape, self.decode(weights, batch.buffers)(batch.inputs)
+            if outputs.shape != batch.targets.shape:
+                expected = tuple(batch.targets.shape[1:])
+                raise InvalidValue("decoder", tuple(outputs.shape[1:]), f"a module with outputs of shape {expected}")
+        decode, noise = self.decode(weights, batch.buffers), Noise(batch.seed, batch.step, "penalties")
+        for penalty in self.penalties:
+            try:
+                value = penalty.loss(decode, batch.inputs, self.blocks, noise)
+            except (AttributeError, RuntimeError, ValueError) as error:
+                raise InvalidValue("remedy", str(penalty), f"one that fits the decoder ({error})") from error
+            if not isinstance(value, Tensor) or value.numel() != 1 or not bool(torch.isfinite(value)):
+                shown = tuple(value.shape) if isinstance(value, Tensor) and value.numel() != 1 else value
+                raise InvalidValue("remedy", str(penalty), f"one whose loss is a finite scalar, not {shown}")
 
 
-def _with_penalties(total: Tensor, penalties: Mapping[str, Tensor], terms: Tensor) -> Tensor:
-    """The loss with the decoder's penalties weighed in, if it has any."""
-    if not penalties:
-        return total
-    return total + terms[..., 0] * penalties["entropy"] + terms[..., 1] * penalties["variance"]
+def _weighted(total: Tensor, values: Mapping[str, Tensor], terms: Mapping[str, Tensor]) -> Tensor:
+    """The loss with every penalty times its weight added, in order: a sum of floats depends on it."""
+    for name, value in values.items():
+        total = total + terms[name] * value
+    return total
 
 
-def _distance(outputs: Tensor, targets: Tensor, shares: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
+def _distance(outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     """Squared error, and that with the absolute one; outputs are `(*member, batch, …)`."""
-    difference = (outputs - targets).flatten(shares.ndim)
-    return _weighed(difference.square().mean(dim=-1), difference.abs().mean(dim=-1), shares, terms)
+    difference = (outputs - batch.targets).flatten(batch.shares.ndim)
+    return _summed(difference.square().mean(dim=-1), difference.abs().mean(dim=-1), batch)
 
 
-def _member_distances(outputs: Tensor, targets: Tensor, shares: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
+def _member_distances(outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     """The same, of many members' outputs in any precision, by a kernel if there is one."""
     distance = kernels.implementation("distance", outputs.device) if outputs.is_cuda else None
     if distance is None:
-        return _distance(outputs.float(), targets, shares, terms)
-    square, absolute = distance.PixelMeans.apply(outputs, targets)
-    return _weighed(square, absolute, shares, terms)
+        return _distance(outputs.float(), batch)
+    square, absolute = distance.PixelMeans.apply(outputs, batch.targets)
+    return _summed(square, absolute, batch)
 
 
-def _weighed(square: Tensor, absolute: Tensor, shares: Tensor, terms: Tensor) -> tuple[Tensor, Tensor]:
-    error = (square * shares).sum(dim=-1)
-    return error, error + terms[..., -1] * (absolute * shares).sum(dim=-1)
+def _summed(square: Tensor, absolute: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    error = (square * batch.shares).sum(dim=-1)
+    return error, error + batch.terms["absolute"] * (absolute * batch.shares).sum(dim=-1)
+
+
+# -- a module as a function of its parameters ------------------------------------------------------------------------
+
+
+class Methods(nn.Module):
+    """A module whose methods, and not only its forward pass, a functional call can reach."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, name: str, *arguments: Any) -> Any:
+        return getattr(self.module, name)(*arguments)
+
+
+class Decoding:
+    """A module with other parameters: call it, or its methods by their names."""
+
+    def __init__(self, methods: Methods, named: Mapping[str, Tensor]) -> None:
+        self._methods, self._named = methods, {f"module.{name}": part for name, part in named.items()}
+
+    def _run(self, name: str, *arguments: Any) -> Any:
+        return functional_call(self._methods, self._named, (name, *arguments))
+
+    def __call__(self, codes: Tensor) -> Tensor:
+        outputs: Tensor = self._run("__call__", codes)
+        return outputs
+
+    def __getattr__(self, name: str) -> Any:
+        return partial(self._run, name)
+
+
+class SeededDropout(nn.Module):
+    """Dropout that draws from a member's own numbers: torch's draws from one global stream."""
+
+    def __init__(self, rate: float, channels: bool) -> None:
+        super().__init__()
+        self.rate, self.channels = rate, channels
+        self.noise: Noise | None = None
+
+    def forward(self, values: Tensor) -> Tensor:
+        if not self.training:
+            return values
+        shape = (*values.shape[:2], *(1,) * (values.ndim - 2)) if self.channels else tuple(values.shape)
+        return values * (uniform(shape, self.noise, values) >= self.rate) / (1 - self.rate)
+
+
+def with_seeded_dropout(module: nn.Module) -> nn.Module:
+    """The module with every dropout layer replaced."""
+    whole = {nn.Dropout: False, nn.Dropout1d: True, nn.Dropout2d: True, nn.Dropout3d: True}
+    for name, child in module.named_children():
+        if type(child) in whole:
+            setattr(module, name, SeededDropout(child.p, whole[type(child)]))
+        else:
+            with_seeded_dropout(child)
+    return module
+
+
+def kept_buffers(module: nn.Module) -> dict[str, Tensor]:
+    """The buffers that a state dict holds."""
+    parameters = dict(module.named_parameters())
+    return {name: part for name, part in module.state_dict().items() if name not in parameters}
