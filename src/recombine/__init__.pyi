@@ -45,6 +45,9 @@ from .holdouts import Orthogonal as Orthogonal
 from .holdouts import Scattered as Scattered
 from .page import ExplorerPage as ExplorerPage
 from .page import explore as explore
+from .remedies import REMEDIES as REMEDIES
+from .remedies import Penalty as Penalty
+from .remedies import Remedy as Remedy
 from .reproduction.installed import PAPER as PAPER
 from .reproduction.installed import PRESETS as PRESETS
 from .reproduction.installed import STUDIES as STUDIES

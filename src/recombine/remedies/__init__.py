@@ -27,9 +27,9 @@ from recombine.remedies.per_factor import (
 )
 from recombine.remedies.pixelwise import (
     BroadcastDecoder,
-    Coordinate,
     CoordConv,
     CoordConvDecoder,
+    Coordinate,
     Implicit,
     ImplicitDecoder,
     SpatialBroadcast,

@@ -19,8 +19,8 @@ from recombine.remedies.noise import Generator, normal, uniform
 
 FEWEST = 2
 """Rows of the batch at least: the scale of the outputs is their variance over rows."""
-SMALLEST_SCALE = 1e-6
-"""Added to the outputs' variance, so that constant outputs divide by something."""
+SMALLEST_SCALE = 1e-3
+"""Added to the outputs' variance: a fresh network's outputs hardly vary, and dividing by that would drown the error."""
 
 
 class DerivativePenalty(Penalty):

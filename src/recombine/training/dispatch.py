@@ -61,7 +61,7 @@ class FlatLayout:
         """Named views into a vector, or into all members' vectors; copies of what is not kept as a float."""
         named = zip(self.names, vectors.split(self.sizes, dim=-1)[:-1], self.shapes, self.types, strict=True)
         return {
-            name: part.view(*vectors.shape[:-1], *shape).to(vectors.dtype if kind.is_floating_point else kind)
+            name: part.view((*vectors.shape[:-1], *shape)).to(vectors.dtype if kind.is_floating_point else kind)
             for name, part, shape, kind in named
         }
 

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from recombine.errors import InvalidValue
 from recombine.specs import RunSpec
-from recombine.training.devices import check_precision
 from recombine.streams import stream_seed
+from recombine.training.devices import check_precision
 from recombine.training.objective import Batch, Loss, Objective, kept_buffers
 from recombine.training.tables import Schedule, Wanted, table_of
 

@@ -1,0 +1,154 @@
+"""Every remedy in the engine: a member trains as it would alone and goes on after a stop, to the same bits."""
+
+from typing import Literal
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.parametrizations import spectral_norm
+
+import recombine as rc
+from recombine.decoders import DECODERS, DecoderSpec, StagedDecoder
+from recombine.decoders.base import ToImage
+from recombine.remedies import REMEDIES
+from recombine.training import Ensemble, State, evaluate, fit, scores
+from tests.small import small_spec
+
+CPU = torch.device("cpu")
+SMALL = {"width": 8, "depth": 1, "rank": 2}
+
+
+def remedied(kind, seed=0):
+    cls = REMEDIES[kind]
+    remedy = cls(**{name: value for name, value in SMALL.items() if name in cls.model_fields})
+    base = small_spec("low_rank" if kind in ("entropy", "variance") else "cnn", penalties=(), seed=seed)
+    return base.with_remedy(remedy)
+
+
+def trained(specs, steps=None):
+    ensemble = Ensemble(specs, CPU)
+    state = ensemble.initial()
+    for _ in fit(ensemble, state):
+        if steps is not None and int(state.step.max()) >= steps:
+            break
+    return state
+
+
+@pytest.mark.parametrize("kind", REMEDIES)
+def test_a_member_ends_as_alone_and_as_after_a_stop(kind):
+    specs = [remedied(kind, seed) for seed in range(2)]
+    together = trained(specs)
+    alone = trained(specs[1:])
+    assert torch.equal(together.weights[1], alone.weights[0])
+    assert torch.equal(together.errors[1], alone.errors[0])
+    half = trained(specs, steps=5)
+    assert 0 < int(half.step[0]) < specs[0].recipe.steps
+    resumed = State.stack([half.member(index) for index in range(2)], CPU)
+    for _ in fit(Ensemble(specs, CPU), resumed):
+        pass
+    assert torch.equal(resumed.weights, together.weights)
+
+
+@pytest.mark.parametrize("kind", REMEDIES)
+def test_a_remedy_is_text_and_part_of_the_key(kind):
+    spec = remedied(kind)
+    assert rc.RunSpec.from_json(spec.to_json()) == spec
+    assert spec.digest != small_spec("low_rank" if kind in ("entropy", "variance") else "cnn", penalties=()).digest
+    remedy = REMEDIES[kind]()
+    assert REMEDIES.parse(str(remedy)) == remedy
+    assert remedy.source
+
+
+@pytest.mark.parametrize("kind", [kind for kind in REMEDIES if issubclass(REMEDIES[kind], rc.Penalty)])
+def test_a_penalty_is_the_same_under_vmap(kind):
+    ensemble = Ensemble([remedied(kind, seed) for seed in range(3)], CPU)
+    state, rows = ensemble.initial(), torch.arange(24).view(3, 8)
+    shares, active = torch.full((3, 8), 0.125), torch.ones(3, dtype=torch.bool)
+    (one, single), (many, batched) = (
+        ensemble.gradients_in_turn(state, rows, shares, active), ensemble.batched_gradients(state, rows, shares)
+    )  # fmt: skip
+    torch.testing.assert_close(one.total, many.total, rtol=1e-4, atol=1e-6)
+    assert (single - batched).norm() < 1e-4 * single.norm()
+
+
+@pytest.fixture
+def normed():
+    @DECODERS.register
+    class Normed(DecoderSpec):
+        """Layers with state and randomness."""
+
+        kind: Literal["normed"] = "normed"
+        norm: Literal["batch", "group", "spectral", "dropout"] = "batch"
+
+        def build(self, interface):
+            first = nn.Linear(interface.code_size, 16, bias=False)  # whose gradient under a batch norm is only rounding
+            layers = {
+                "batch": lambda: [first, nn.BatchNorm1d(16), nn.ReLU()],
+                "group": lambda: [first, nn.GroupNorm(4, 16), nn.ReLU()],
+                "spectral": lambda: [spectral_norm(first), nn.ReLU()],
+                "dropout": lambda: [first, nn.ReLU(), nn.Dropout(0.5)],
+            }[self.norm]()
+            output = nn.Linear(16, interface.pixels), ToImage(interface.image_shape)
+            return StagedDecoder({"hidden": nn.Sequential(*layers), "output": nn.Sequential(*output)})
+
+    yield Normed
+    DECODERS.unregister("normed")
+
+
+@pytest.mark.parametrize("norm", ["batch", "group", "spectral", "dropout"])
+def test_scores_are_those_of_the_loaded_module(normed, norm, tmp_path):
+    specs = [small_spec(normed(norm=norm), seed=seed, steps=40) for seed in range(2)]
+    runs = rc.train(specs, tmp_path / "store", device="cpu")
+    for run in runs:
+        again = scores(evaluate(run.spec.task, run.module(), CPU))
+        assert again["id_mse"] == pytest.approx(run.scores["id_mse"], rel=1e-6)
+        assert again["ood_mse"] == pytest.approx(run.scores["ood_mse"], rel=1e-6)
+    whole, half = trained(specs), trained(specs, steps=7)
+    resumed = State.stack([half.member(index) for index in range(2)], CPU)
+    for _ in fit(Ensemble(specs, CPU), resumed):
+        pass
+    assert torch.equal(resumed.weights, whole.weights)
+    assert torch.equal(resumed.buffers, whole.buffers)
+
+
+def test_batch_norm_trains_as_in_a_plain_loop(normed):
+    """Running means too; batches that are full, since padding counts in a batch's statistics."""
+    spec = small_spec(normed(norm="batch"), steps=8, task={"training": "draws:48"})
+    ensemble = Ensemble([spec], CPU)
+    state = trained([spec])
+    module = spec.module()
+    recipe = spec.recipe
+    optimiser = torch.optim.AdamW(module.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay)
+    schedule = ensemble.schedules[0]
+    for step in range(8):
+        rows = schedule._rows(range(3))[step]
+        optimiser.zero_grad()
+        (module(ensemble.examples.inputs[rows]) - ensemble.examples.targets[rows]).square().mean().backward()
+        optimiser.step()
+    named = ensemble.named_weights(state, 0)
+    for name, part in module.state_dict().items():
+        torch.testing.assert_close(named[name], part, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("remedy", "words"), [("hessian:weight=-1", "at least 0"), ("nonsense", "one of"),
+                                               ("entropy", "low-rank"), ("interaction:weight=x", "number")])  # fmt: skip
+def test_mistakes_are_one_line(remedy, words):
+    with pytest.raises(rc.InvalidValue, match=words):
+        small_spec("cnn").with_remedy(remedy)
+
+
+def test_a_penalty_that_is_no_scalar_is_refused_before_training():
+    @REMEDIES.register
+    class Wrong(rc.Penalty):
+        """Not a scalar."""
+
+        kind: Literal["wrong"] = "wrong"
+
+        def loss(self, decode, codes, blocks, generator):
+            return decode(codes).square()
+
+    try:
+        with pytest.raises(rc.InvalidValue, match="finite scalar, not \\(2, 8, 8\\), got 'wrong'"):
+            Ensemble([small_spec("cnn").with_remedy("wrong")], CPU)
+    finally:
+        REMEDIES.unregister("wrong")
