@@ -130,8 +130,10 @@ def test_batch_norm_trains_as_in_a_plain_loop(normed):
         torch.testing.assert_close(named[name], part, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("remedy", "words"), [("hessian:weight=-1", "at least 0"), ("nonsense", "one of"),
-                                               ("entropy", "low-rank"), ("interaction:weight=x", "number")])  # fmt: skip
+MISTAKES = {"hessian:weight=-1": "at least 0", "nonsense": "one of", "entropy": "low-rank", "mixup:weight=x": "number"}
+
+
+@pytest.mark.parametrize(("remedy", "words"), MISTAKES.items())
 def test_mistakes_are_one_line(remedy, words):
     with pytest.raises(rc.InvalidValue, match=words):
         small_spec("cnn").with_remedy(remedy)

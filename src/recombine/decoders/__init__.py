@@ -2,6 +2,11 @@
 
 from recombine.decoders.base import DECODERS, AnyDecoder, DecoderSpec, Interface, StagedDecoder, build_seeded, seeded
 from recombine.decoders.cnn import CNN, ConvEncoder
+from recombine.decoders.cross_attention import CrossAttentionDecoder
+from recombine.decoders.dropout import DropoutDecoder
+from recombine.decoders.hypernetwork import HypernetworkDecoder
 from recombine.decoders.low_rank import LowRank, LowRankEmbedding
 from recombine.decoders.mlp import MLP
+from recombine.decoders.per_factor import AdditiveDecoder, MultilinearDecoder, OcclusionDecoder
+from recombine.decoders.pixelwise import BroadcastDecoder, CoordConvDecoder, ImplicitDecoder
 from recombine.decoders.tokens import CoordinateMLP, Transformer

@@ -71,7 +71,7 @@ def block_directions(codes: Tensor, blocks: Sequence[int], generator: Generator 
 
 
 def slopes(decode: Decode, codes: Tensor, directions: Tensor) -> Tensor:
-    """Derivatives of the outputs along each direction, `(direction, batch, output)`, by forward-mode differentiation."""
+    """Derivatives of the outputs along each direction, `(direction, batch, output)`, in forward mode."""
     codes = codes.contiguous()  # a dual tensor is written to: no two elements may share memory
 
     def along(direction: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Two penalties on the Jacobian J of the outputs with respect to the code.
 
-    orthogonal:  Var_v ‖J v‖² = 4 Σ_{i<j} (J_i · J_j)²,  v_i = ±1   (Wei et al. 2021, Orthogonal Jacobian Regularization)
-    sparse:      Σ_ij |J_ij|                                        (Rhodes and Lee 2021, Jacobian L1 regularization)
+    orthogonal:  Var_v ‖J v‖² = 4 Σ_{i<j} (J_i · J_j)²,  v_i = ±1   (Wei et al. 2021, Orthogonal Jacobian)
+    sparse:      Σ_ij |J_ij|                                        (Rhodes and Lee 2021, Jacobian L1)
 
 As for the Hessian penalty, signs belong to blocks: columns of one factor's code need not be orthogonal to each other.
 """

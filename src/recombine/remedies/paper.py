@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
-from recombine.decoders import CNN, DECODERS, AnyDecoder, DecoderSpec, Interface, LowRank, StagedDecoder
+from recombine.decoders import DecoderSpec, DropoutDecoder, LowRank
 from recombine.errors import InvalidValue
 from recombine.remedies.base import REMEDIES, Penalty, Remedy
 from recombine.remedies.noise import Generator
@@ -109,23 +109,6 @@ class WeightDecay(Remedy):
 
     def apply(self, spec: RunSpec) -> RunSpec:
         return spec.replace(recipe=spec.recipe.replace(weight_decay=self.weight_decay))
-
-
-@DECODERS.register
-class DropoutDecoder(DecoderSpec):
-    """A decoder with dropout after every hidden stage."""
-
-    kind: Literal["dropout"] = "dropout"
-    base: AnyDecoder = CNN()
-    """The decoder, as text in parentheses: base=(cnn:width=16)."""
-    rate: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    """Share of activations that are set to zero in training."""
-
-    def build(self, interface: Interface) -> StagedDecoder:
-        *hidden, last = self.base.build(interface).stages.items()
-        return StagedDecoder({
-            **{name: nn.Sequential(stage, nn.Dropout(self.rate)) for name, stage in hidden}, last[0]: last[1]
-        })  # fmt: skip
 
 
 @REMEDIES.register

@@ -3,8 +3,8 @@
 `dispatch` says how networks run on a device; where it has no faster way, members are batched by `vmap`. With precision
 `bf16` the network computes in bfloat16 on a rounded copy of its float32 weights, to which gradients come back.
 
-A penalty sees the module itself, in float32 and in evaluation mode: it may differentiate it, which kernels do not allow,
-and dropout would make it another function at every call.
+A penalty sees the module itself, in float32 and in evaluation mode: it may differentiate it, which kernels do not
+allow, and dropout would make it another function at every call.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Objective:
     def check(self, weights: Float[Tensor, " parameter"], batch: Batch) -> None:
         """Refuse, before the first step, outputs of another shape and penalties that are no finite scalars."""
         with torch.no_grad():
-            (*_, shape), outputs = batch.targets.shape, self.decode(weights, batch.buffers)(batch.inputs)
+            outputs = self.decode(weights, batch.buffers)(batch.inputs)
             if outputs.shape != batch.targets.shape:
                 expected = tuple(batch.targets.shape[1:])
                 raise InvalidValue("decoder", tuple(outputs.shape[1:]), f"a module with outputs of shape {expected}")

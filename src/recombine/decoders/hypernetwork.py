@@ -10,18 +10,14 @@ every layer can read it: a stage's output is `(batch, pixel, width + code)`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from recombine.decoders import DECODERS, DecoderSpec, Interface, StagedDecoder
+from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDecoder
 from recombine.decoders.tokens import TokensToImage, sinusoidal_position
-from recombine.remedies.base import REMEDIES, Remedy
-
-if TYPE_CHECKING:
-    from recombine.specs import RunSpec
 
 Width = Annotated[int, Field(ge=4, le=2**12, multiple_of=4)]
 Depth = Annotated[int, Field(ge=1, le=1000)]
@@ -118,18 +114,3 @@ class HypernetworkDecoder(DecoderSpec):
             stages[f"layer{number}"] = layer(self.width, interface.code_size)
         output = DropCode(self.width), nn.Linear(self.width, interface.channels), TokensToImage(interface.image_shape)
         return StagedDecoder({**stages, "output": nn.Sequential(*output)})
-
-
-@REMEDIES.register
-class Hypernetwork(Remedy):
-    """A pixel-wise network whose weights, or gains and biases, are linear in the code."""
-
-    source = "Schug et al. 2024; Perez et al. 2018"
-    knows = ("pixel coordinates",)
-    kind: Literal["hypernetwork"] = "hypernetwork"
-    form: Literal["linear", "film"] = "linear"
-    width: Width = 64
-    depth: Depth = 2
-
-    def apply(self, spec: RunSpec) -> RunSpec:
-        return spec.replace(decoder=HypernetworkDecoder(width=self.width, depth=self.depth, form=self.form))

@@ -15,17 +15,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from recombine.decoders import CNN, DECODERS, AnyDecoder, DecoderSpec, Interface, StagedDecoder
-from recombine.remedies.base import REMEDIES, Remedy
-
-if TYPE_CHECKING:
-    from recombine.specs import RunSpec
+from recombine.decoders.base import DECODERS, AnyDecoder, DecoderSpec, Interface, StagedDecoder
+from recombine.decoders.cnn import CNN
 
 ALPHA = 1.0
 """Steepness of the sigmoid in the published code."""
@@ -121,41 +118,3 @@ class MultilinearDecoder(PerFactorDecoder):
 
     def combined(self, components: Tensor, channels: int) -> Tensor:
         return components.prod(dim=1).sum(dim=1)
-
-
-@REMEDIES.register
-class Additive(Remedy):
-    """The sum of one image per factor, each by a decoder like the given one."""
-
-    source = "Lachapelle et al. 2023"
-    knows = ("factor blocks",)
-    kind: Literal["additive"] = "additive"
-
-    def apply(self, spec: RunSpec) -> RunSpec:
-        return spec.replace(decoder=AdditiveDecoder(base=spec.decoder))
-
-
-@REMEDIES.register
-class Occlusion(Remedy):
-    """One image per factor, the first in front of the next, each by a decoder like the given one."""
-
-    source = "Wiedemer et al. 2023"
-    knows = ("factor blocks",)
-    kind: Literal["occlusion"] = "occlusion"
-
-    def apply(self, spec: RunSpec) -> RunSpec:
-        return spec.replace(decoder=OcclusionDecoder(base=spec.decoder))
-
-
-@REMEDIES.register
-class Multilinear(Remedy):
-    """A sum of products of images, one per factor, by decoders like the given one."""
-
-    source = "Georgopoulos et al. 2020"
-    knows = ("factor blocks",)
-    kind: Literal["multilinear"] = "multilinear"
-    rank: Annotated[int, Field(ge=1, le=256)] = 4
-    """Products that are summed; 1 for a product of per-factor images."""
-
-    def apply(self, spec: RunSpec) -> RunSpec:
-        return spec.replace(decoder=MultilinearDecoder(base=spec.decoder, rank=self.rank))

@@ -11,21 +11,14 @@ tokens first, then pixels) and `output`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from recombine.decoders import DECODERS, DecoderSpec, Interface, StagedDecoder
+from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDecoder
 from recombine.decoders.tokens import TokensToImage, sinusoidal_position
-from recombine.remedies.base import REMEDIES, Penalty
-from recombine.remedies.derivatives import pairwise_products
-from recombine.remedies.noise import Generator
-
-if TYPE_CHECKING:
-    from recombine.specs import RunSpec
 
 
 class FactorTokens(nn.Module):
@@ -82,9 +75,14 @@ class CrossAttentionModule(StagedDecoder):
         tokens, products = codes, []
         for stage in self.stages.values():
             if isinstance(stage, CrossAttention):
-                products.append(pairwise_products(stage.weights(tokens).movedim(-1, 0)).mean())
+                products.append(_pairwise(stage.weights(tokens)).mean())
             tokens = stage(tokens)
         return torch.stack(products).mean()
+
+
+def _pairwise(weights: Tensor) -> Tensor:
+    """The sum of products over all pairs of factors."""
+    return (weights.sum(dim=-1).square() - weights.square().sum(dim=-1)) / 2
 
 
 class DropFactors(nn.Module):
@@ -117,18 +115,3 @@ class CrossAttentionDecoder(DecoderSpec):
             stages[f"layer{number}"] = CrossAttention(self.width, self.heads, factors)
         output = DropFactors(factors), nn.Linear(self.width, interface.channels), TokensToImage(interface.image_shape)
         return CrossAttentionModule({**stages, "output": nn.Sequential(*output)})
-
-
-@REMEDIES.register
-class Interaction(Penalty):
-    """Cross-attention decoder whose pixels should attend to one factor each."""
-
-    source = "Brady et al. 2025"
-    knows = ("factor blocks", "pixel coordinates")
-    kind: Literal["interaction"] = "interaction"
-
-    def apply(self, spec: RunSpec) -> RunSpec:
-        return super().apply(spec.replace(decoder=CrossAttentionDecoder()))
-
-    def loss(self, decode: Any, codes: Tensor, blocks: Sequence[int], generator: Generator) -> Tensor:
-        return decode.interaction(codes)

@@ -14,20 +14,15 @@ Coordinates run from -1 to 1.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from recombine.decoders import CNN, DECODERS, CoordinateMLP, DecoderSpec, Interface, StagedDecoder
-from recombine.decoders.base import ToImage
-from recombine.decoders.cnn import FromPoint, Resize
+from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDecoder, ToImage
+from recombine.decoders.cnn import CNN, FromPoint, Resize
 from recombine.decoders.tokens import TokensToImage
-from recombine.remedies.base import REMEDIES, Remedy
-
-if TYPE_CHECKING:
-    from recombine.specs import RunSpec
 
 FIRST_FREQUENCY = 30.0
 """ω₀ of the published sine networks."""
@@ -153,60 +148,3 @@ class ImplicitDecoder(DecoderSpec):
 
     def _activated(self) -> nn.Module:
         return Sine(FIRST_FREQUENCY) if self.activation == "sine" else nn.ReLU()
-
-
-@REMEDIES.register
-class SpatialBroadcast(Remedy):
-    """Spatial broadcast decoder."""
-
-    source = "Watters et al. 2019"
-    knows = ("pixel coordinates",)
-    kind: Literal["broadcast"] = "broadcast"
-    width: Width = 64
-    depth: Depth = 4
-
-    def apply(self, spec: RunSpec) -> RunSpec:
-        return spec.replace(decoder=BroadcastDecoder(width=self.width, depth=self.depth))
-
-
-@REMEDIES.register
-class CoordConv(Remedy):
-    """Coordinates as channels of every convolution."""
-
-    source = "Liu et al. 2018"
-    knows = ("pixel coordinates",)
-    kind: Literal["coordconv"] = "coordconv"
-    width: Width = 64
-    depth: Depth = 4
-
-    def apply(self, spec: RunSpec) -> RunSpec:
-        return spec.replace(decoder=CoordConvDecoder(width=self.width, depth=self.depth))
-
-
-@REMEDIES.register
-class Coordinate(Remedy):
-    """Coordinate MLP: each pixel is computed from the code and its sinusoidal position."""
-
-    source = "Liang et al. 2025"
-    knows = ("pixel coordinates",)
-    kind: Literal["coordinate"] = "coordinate"
-    width: Annotated[int, Field(ge=4, le=2**16, multiple_of=4)] = 128
-    depth: Depth = 3
-
-    def apply(self, spec: RunSpec) -> RunSpec:
-        return spec.replace(decoder=CoordinateMLP(width=self.width, depth=self.depth))
-
-
-@REMEDIES.register
-class Implicit(Remedy):
-    """Coordinate MLP on plain coordinates, with sines or ReLUs."""
-
-    source = "Sitzmann et al. 2020"
-    knows = ("pixel coordinates",)
-    kind: Literal["implicit"] = "implicit"
-    activation: Literal["relu", "sine"] = "sine"
-    width: Width = 128
-    depth: Depth = 3
-
-    def apply(self, spec: RunSpec) -> RunSpec:
-        return spec.replace(decoder=ImplicitDecoder(width=self.width, depth=self.depth, activation=self.activation))

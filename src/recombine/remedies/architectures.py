@@ -1,0 +1,154 @@
+"""Remedies that replace the decoder. The decoders' own files have their formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from recombine.decoders import (
+    AdditiveDecoder,
+    BroadcastDecoder,
+    CoordConvDecoder,
+    CoordinateMLP,
+    CrossAttentionDecoder,
+    HypernetworkDecoder,
+    ImplicitDecoder,
+    MultilinearDecoder,
+    OcclusionDecoder,
+)
+from recombine.remedies.base import REMEDIES, Penalty, Remedy
+from recombine.remedies.noise import Generator
+
+if TYPE_CHECKING:
+    from recombine.specs import RunSpec
+
+Width = Annotated[int, Field(ge=4, le=2**12, multiple_of=4)]
+Depth = Annotated[int, Field(ge=1, le=1000)]
+
+
+@REMEDIES.register
+class Additive(Remedy):
+    """The sum of one image per factor, each by a decoder like the given one."""
+
+    source = "Lachapelle et al. 2023"
+    knows = ("factor blocks",)
+    kind: Literal["additive"] = "additive"
+
+    def apply(self, spec: RunSpec) -> RunSpec:
+        return spec.replace(decoder=AdditiveDecoder(base=spec.decoder))
+
+
+@REMEDIES.register
+class Occlusion(Remedy):
+    """One image per factor, the first in front of the next, each by a decoder like the given one."""
+
+    source = "Wiedemer et al. 2023"
+    knows = ("factor blocks",)
+    kind: Literal["occlusion"] = "occlusion"
+
+    def apply(self, spec: RunSpec) -> RunSpec:
+        return spec.replace(decoder=OcclusionDecoder(base=spec.decoder))
+
+
+@REMEDIES.register
+class Multilinear(Remedy):
+    """A sum of products of images, one per factor, by decoders like the given one."""
+
+    source = "Georgopoulos et al. 2020"
+    knows = ("factor blocks",)
+    kind: Literal["multilinear"] = "multilinear"
+    rank: Annotated[int, Field(ge=1, le=256)] = 4
+    """Products that are summed; 1 for a product of per-factor images."""
+
+    def apply(self, spec: RunSpec) -> RunSpec:
+        return spec.replace(decoder=MultilinearDecoder(base=spec.decoder, rank=self.rank))
+
+
+@REMEDIES.register
+class SpatialBroadcast(Remedy):
+    """Spatial broadcast decoder."""
+
+    source = "Watters et al. 2019"
+    knows = ("pixel coordinates",)
+    kind: Literal["broadcast"] = "broadcast"
+    width: Width = 64
+    depth: Depth = 4
+
+    def apply(self, spec: RunSpec) -> RunSpec:
+        return spec.replace(decoder=BroadcastDecoder(width=self.width, depth=self.depth))
+
+
+@REMEDIES.register
+class CoordConv(Remedy):
+    """Coordinates as channels of every convolution."""
+
+    source = "Liu et al. 2018"
+    knows = ("pixel coordinates",)
+    kind: Literal["coordconv"] = "coordconv"
+    width: Width = 64
+    depth: Depth = 4
+
+    def apply(self, spec: RunSpec) -> RunSpec:
+        return spec.replace(decoder=CoordConvDecoder(width=self.width, depth=self.depth))
+
+
+@REMEDIES.register
+class Coordinate(Remedy):
+    """Coordinate MLP: each pixel is computed from the code and its sinusoidal position."""
+
+    source = "Liang et al. 2025"
+    knows = ("pixel coordinates",)
+    kind: Literal["coordinate"] = "coordinate"
+    width: Annotated[int, Field(ge=4, le=2**16, multiple_of=4)] = 128
+    depth: Depth = 3
+
+    def apply(self, spec: RunSpec) -> RunSpec:
+        return spec.replace(decoder=CoordinateMLP(width=self.width, depth=self.depth))
+
+
+@REMEDIES.register
+class Implicit(Remedy):
+    """Coordinate MLP on plain coordinates, with sines or ReLUs."""
+
+    source = "Sitzmann et al. 2020"
+    knows = ("pixel coordinates",)
+    kind: Literal["implicit"] = "implicit"
+    activation: Literal["relu", "sine"] = "sine"
+    width: Width = 128
+    depth: Depth = 3
+
+    def apply(self, spec: RunSpec) -> RunSpec:
+        return spec.replace(decoder=ImplicitDecoder(width=self.width, depth=self.depth, activation=self.activation))
+
+
+@REMEDIES.register
+class Hypernetwork(Remedy):
+    """A pixel-wise network whose weights, or gains and biases, are linear in the code."""
+
+    source = "Schug et al. 2024; Perez et al. 2018"
+    knows = ("pixel coordinates",)
+    kind: Literal["hypernetwork"] = "hypernetwork"
+    form: Literal["linear", "film"] = "linear"
+    width: Width = 64
+    depth: Depth = 2
+
+    def apply(self, spec: RunSpec) -> RunSpec:
+        return spec.replace(decoder=HypernetworkDecoder(width=self.width, depth=self.depth, form=self.form))
+
+
+@REMEDIES.register
+class Interaction(Penalty):
+    """Cross-attention decoder whose pixels should attend to one factor each."""
+
+    source = "Brady et al. 2025"
+    knows = ("factor blocks", "pixel coordinates")
+    kind: Literal["interaction"] = "interaction"
+
+    def apply(self, spec: RunSpec) -> RunSpec:
+        return super().apply(spec.replace(decoder=CrossAttentionDecoder()))
+
+    def loss(self, decode: Any, codes: Tensor, blocks: Sequence[int], generator: Generator) -> Tensor:
+        return decode.interaction(codes)
