@@ -45,7 +45,7 @@ PLANTED = {
     "broadcast:width=16:depth=1": distances,
     "coordconv:width=16:depth=1": distances,
     "implicit:width=32:depth=1:activation=relu": distances,
-    "implicit:width=32:depth=1": distances,
+    "implicit:width=32:depth=1:frequency=3": distances,
     "coordinate:width=32:depth=1": distances,
     "hypernetwork:width=16:depth=1": distances,
     "hypernetwork:width=16:depth=1:form=film": distances,

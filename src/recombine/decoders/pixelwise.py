@@ -24,8 +24,6 @@ from recombine.decoders.base import DECODERS, DecoderSpec, Interface, StagedDeco
 from recombine.decoders.cnn import CNN, FromPoint, Resize
 from recombine.decoders.tokens import TokensToImage
 
-FIRST_FREQUENCY = 30.0
-"""ω₀ of the published sine networks."""
 Width = Annotated[int, Field(ge=1, le=2**16)]
 Depth = Annotated[int, Field(ge=1, le=1000)]
 
@@ -128,7 +126,9 @@ class ImplicitDecoder(DecoderSpec):
     depth: Depth = 3
     """Layers after the first."""
     activation: Literal["relu", "sine"] = "sine"
-    """Sines start from the published initial weights and frequency."""
+    """Sines start from the published initial weights."""
+    frequency: Annotated[float, Field(gt=0, le=1e4)] = 30.0
+    """ω₀ of the sines (30 in the paper)."""
 
     def build(self, interface: Interface) -> StagedDecoder:
         sine = self.activation == "sine"
@@ -137,7 +137,7 @@ class ImplicitDecoder(DecoderSpec):
         for number in range(1, self.depth + 1):
             layer = nn.Linear(self.width, self.width)
             if sine:  # keeps the distribution of activations from layer to layer
-                bound = math.sqrt(6 / self.width) / FIRST_FREQUENCY
+                bound = math.sqrt(6 / self.width) / self.frequency
                 nn.init.uniform_(layer.weight, -bound, bound)
             stages[f"layer{number}"] = nn.Sequential(layer, self._activated())
         if sine:
@@ -147,4 +147,4 @@ class ImplicitDecoder(DecoderSpec):
         return StagedDecoder({**stages, "output": nn.Sequential(*output)})
 
     def _activated(self) -> nn.Module:
-        return Sine(FIRST_FREQUENCY) if self.activation == "sine" else nn.ReLU()
+        return Sine(self.frequency) if self.activation == "sine" else nn.ReLU()

@@ -117,11 +117,13 @@ class Implicit(Remedy):
     knows = ("pixel coordinates",)
     kind: Literal["implicit"] = "implicit"
     activation: Literal["relu", "sine"] = "sine"
+    frequency: Annotated[float, Field(gt=0, le=1e4)] = 30.0
     width: Width = 128
     depth: Depth = 3
 
     def apply(self, spec: RunSpec) -> RunSpec:
-        return spec.replace(decoder=ImplicitDecoder(width=self.width, depth=self.depth, activation=self.activation))
+        fields = {name: getattr(self, name) for name in ("width", "depth", "activation", "frequency")}
+        return spec.replace(decoder=ImplicitDecoder(**fields))
 
 
 @REMEDIES.register
