@@ -12,6 +12,7 @@ from recombine.decoders import DECODERS, DecoderSpec, StagedDecoder
 from recombine.decoders.base import ToImage
 from recombine.remedies import REMEDIES
 from recombine.training import Ensemble, State, evaluate, fit, scores
+from recombine.training.objective import FastDecode
 from tests.small import small_spec
 
 CPU = torch.device("cpu")
@@ -154,3 +155,16 @@ def test_a_penalty_that_is_no_scalar_is_refused_before_training():
             Ensemble([small_spec("cnn").with_remedy("wrong")], CPU)
     finally:
         REMEDIES.unregister("wrong")
+
+
+@pytest.mark.parametrize("kind", ["mlp", "cnn", "low_rank", "coordinate"])
+def test_the_forward_pass_of_many_members_serves_penalties_under_vmap(kind):
+    """What GPUs run, here on torch's own operations."""
+    ensemble = Ensemble([small_spec(kind, seed=seed) for seed in range(3)], CPU)
+    weights = ensemble.initial().weights.requires_grad_()
+    codes = ensemble.examples.inputs[:12].view(3, 4, -1)
+    fast = torch.func.vmap(lambda own, rows: FastDecode.apply(own, rows, ensemble.objective))(weights, codes)
+    slow = torch.stack([spec.module()(rows) for spec, rows in zip(ensemble.specs, codes, strict=True)])
+    torch.testing.assert_close(fast, slow, rtol=1e-4, atol=1e-5)
+    (gradient,) = torch.autograd.grad(fast.square().sum(), weights)
+    assert gradient.norm() > 0

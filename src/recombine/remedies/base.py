@@ -59,6 +59,9 @@ class Penalty(Remedy):
     weight: Annotated[float, Field(ge=0)] = 1.0
     """Weight of the term in the loss."""
 
+    differentiates: ClassVar[bool] = True
+    """Whether `loss` takes derivatives with respect to codes: without, it may run on kernels that have none."""
+
     @abstractmethod
     def loss(self, decode: Decode, codes: Tensor, blocks: Sequence[int], generator: Generator) -> Tensor:
         """Return the term for a batch of codes, as a scalar, without its weight."""

@@ -41,6 +41,7 @@ class Mixup(Penalty):
     """Latent mixup: a blend of codes should give the blend of images."""
 
     source = "after Zhang et al. 2018"
+    differentiates = False
     kind: Literal["mixup"] = "mixup"
 
     def loss(self, decode: Decode, codes: Tensor, blocks: Sequence[int], generator: Generator) -> Tensor:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from recombine.remedies.base import REMEDIES, Decode
-from recombine.remedies.derivatives import DerivativePenalty, block_directions, jacobian, pairwise_products, slopes
+from recombine.remedies.derivatives import DerivativePenalty, block_directions, differences, jacobian, pairwise_products
 from recombine.remedies.noise import Generator
 
 SMALL = 1e-12
@@ -36,12 +36,12 @@ def compositional_contrast(decode: Decode, codes: Tensor, blocks: Sequence[int])
 
 
 def squared_contrast(decode: Decode, codes: Tensor, blocks: Sequence[int], generator: Generator = None) -> Tensor:
-    """Return an unbiased estimate of the contrast with squared norms: one pass per block.
+    """Return an estimate of the contrast with squared norms, unbiased but for the finite step: two passes per block.
 
     For a standard normal direction v in block k, E (∂f_n/∂z_k · v)² = ‖∂f_n/∂z_k‖², and the directions in two blocks
     are independent.
     """
-    energies = slopes(decode, codes, block_directions(codes, blocks, generator)).square()
+    energies = differences(decode, codes, block_directions(codes, blocks, generator)).square()
     return pairwise_products(energies).sum(dim=-1).mean()
 
 
@@ -52,6 +52,7 @@ class Contrast(DerivativePenalty):
     source = "Brady et al. 2023"
     knows = ("factor blocks",)
     power = 4
+    differentiates = False
     kind: Literal["contrast"] = "contrast"
 
     def value(self, decode: Decode, codes: Tensor, blocks: Sequence[int], generator: Generator) -> Tensor:

@@ -80,6 +80,13 @@ def slopes(decode: Decode, codes: Tensor, directions: Tensor) -> Tensor:
     return torch.func.vmap(along)(directions).flatten(2)
 
 
+def differences(decode: Decode, codes: Tensor, directions: Tensor, step: float = 0.02) -> Tensor:
+    """The same by central differences, all in one pass, which needs no derivative with respect to the codes."""
+    ends = torch.cat([(codes + step * directions).flatten(0, 1), (codes - step * directions).flatten(0, 1)])
+    above, below = decode(ends).chunk(2)
+    return ((above - below) / (2 * step)).unflatten(0, directions.shape[:2]).flatten(2)
+
+
 def jacobian(decode: Decode, codes: Tensor) -> Tensor:
     """All derivatives, `(code, batch, output)`: one pass per number of the code."""
     steps = torch.eye(codes.shape[-1], dtype=codes.dtype, device=codes.device)

@@ -21,6 +21,7 @@ from torch.func import functional_call, vmap
 
 from recombine import kernels
 from recombine.errors import InvalidValue
+from recombine.remedies.base import Decode
 from recombine.remedies.noise import Noise, uniform
 from recombine.specs import RunSpec
 from recombine.training.dispatch import FORWARDS, FlatLayout, Forwards, MemberOutputs
@@ -84,25 +85,34 @@ class Objective:
 
     def _outputs(self, weights: Float[Tensor, " parameter"], batch: Batch) -> tuple[MemberOutputs, Tensor]:
         """The module's outputs in training mode, and the buffers after them."""
-        buffers = self.buffer_layout.unflatten(batch.buffers.clone())  # a forward pass writes to them
+        copied = batch.buffers.clone()  # a forward pass writes to them
+        buffers = self.buffer_layout.unflatten(copied) if self.buffer_layout.names else {}
         noise = Noise(batch.seed, batch.step, "dropout")
         for dropout in self.dropouts:
             dropout.noise = noise
         named = self.layout.unflatten(weights.to(self.dtype)) | buffers
         outputs = functional_call(self.training, named, (batch.inputs.to(self.dtype),)).float()
-        return MemberOutputs(outputs), self.buffer_layout.flatten(buffers)
+        return MemberOutputs(outputs), self.buffer_layout.flatten(buffers) if buffers else batch.buffers
 
     def _penalty_values(
         self, weights: Float[Tensor, " parameter"], batch: Batch, known: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
         """All penalties by name: those that came with the outputs, and the others."""
         decode, noise = self.decode(weights, batch.buffers), Noise(batch.seed, batch.step, "penalties")
-        return {
-            penalty.kind: known[penalty.kind]
-            if penalty.kind in known
-            else penalty.loss(decode, batch.inputs, self.blocks, noise)
-            for penalty in self.penalties
-        }
+        values = {}
+        for penalty in self.penalties:
+            if penalty.kind in known:
+                values[penalty.kind] = known[penalty.kind]
+                continue
+            way = decode if penalty.differentiates else self._fast(weights, decode)
+            values[penalty.kind] = penalty.loss(way, batch.inputs, self.blocks, noise)
+        return values
+
+    def _fast(self, weights: Float[Tensor, " parameter"], decode: Decoding) -> Decode:
+        """The decoder as a function that has no derivatives with respect to codes, in the type of the recipe."""
+        if self.forwards.members is None or weights.device.type == "cpu":
+            return decode
+        return lambda codes: FastDecode.apply(weights, codes, self).float()
 
     def member_losses(self, weights: Float[Tensor, "member parameter"], batch: Batch) -> Loss:
         """Every member's loss, all members at once."""
@@ -129,6 +139,28 @@ class Objective:
             if not isinstance(value, Tensor) or value.numel() != 1 or not bool(torch.isfinite(value)):
                 shown = tuple(value.shape) if isinstance(value, Tensor) and value.numel() != 1 else value
                 raise InvalidValue("remedy", str(penalty), f"one whose loss is a finite scalar, not {shown}")
+
+
+class FastDecode(torch.autograd.Function):
+    """One member's outputs by the forward pass of many members, which `vmap` is led to."""
+
+    @staticmethod
+    def forward(weights: Tensor, codes: Tensor, objective: Objective) -> Tensor:
+        return _members_outputs(objective, weights[None], codes[None])[0]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        raise NotImplementedError("members come through vmap, whose operations torch differentiates itself")
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, weights: Tensor, codes: Tensor, objective: Objective) -> tuple[Tensor, int]:
+        moved = (part.movedim(axis, 0) for part, axis in zip((weights, codes), in_dims, strict=False))
+        return _members_outputs(objective, *moved), 0
+
+
+def _members_outputs(objective: Objective, weights: Tensor, codes: Tensor) -> Tensor:
+    assert objective.forwards.members is not None
+    return objective.forwards.members(objective.training, objective.layout, weights, codes, objective.dtype).outputs
 
 
 def _weighted(total: Tensor, values: Mapping[str, Tensor], terms: Mapping[str, Tensor]) -> Tensor:
