@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from typing import Annotated, Literal
 
 import torch
@@ -117,4 +117,5 @@ class MultilinearDecoder(PerFactorDecoder):
         return self.rank
 
     def combined(self, components: Tensor, channels: int) -> Tensor:
-        return components.prod(dim=1).sum(dim=1)
+        # `prod` would look for zeros on the host, which a CUDA graph does not allow
+        return reduce(torch.mul, components.unbind(dim=1)).sum(dim=1)

@@ -28,9 +28,9 @@ Width = Annotated[int, Field(ge=1, le=2**16)]
 Depth = Annotated[int, Field(ge=1, le=1000)]
 
 
-def coordinates(plane: tuple[int, int]) -> Tensor:
+def coordinates(plane: tuple[int, int], device: torch.device | None = None) -> Tensor:
     """Column and row of every pixel, `(2, y, x)`, from -1 to 1."""
-    y, x = (torch.linspace(-1, 1, size) if size > 1 else torch.zeros(1) for size in plane)
+    y, x = (torch.linspace(-1, 1, size, device=device) for size in plane)
     return torch.stack(torch.meshgrid(y, x, indexing="ij")[::-1])
 
 
@@ -38,7 +38,7 @@ class WithCoordinates(nn.Module):
     """Two channels of coordinates added to the given ones."""
 
     def forward(self, channels: Tensor) -> Tensor:
-        own = coordinates((channels.shape[-2], channels.shape[-1])).to(channels)
+        own = coordinates((channels.shape[-2], channels.shape[-1]), channels.device).to(channels.dtype)
         return torch.cat([channels, own.expand(len(channels), -1, -1, -1)], dim=1)
 
 
