@@ -1,5 +1,7 @@
 # The public names, and where each is defined: the one list that Python, editors and type checkers read.
 
+from .comparison import Comparison as Comparison
+from .comparison import compare as compare
 from .decoders import CNN as CNN
 from .decoders import DECODERS as DECODERS
 from .decoders import MLP as MLP

@@ -1,0 +1,69 @@
+"""Remedies side by side."""
+
+from typing import Literal
+
+import numpy as np
+import pytest
+
+import recombine as rc
+from recombine.remedies import REMEDIES
+from tests.small import small_spec
+
+
+@pytest.fixture
+def shrink():
+    @REMEDIES.register
+    class Shrink(rc.Penalty):
+        """A remedy of a user's own, so strong that outputs collapse."""
+
+        source = "mine"
+        kind: Literal["shrink"] = "shrink"
+        weight: float = 1e4
+
+        def loss(self, decode, codes, blocks, generator):
+            return decode(codes).square().mean()
+
+    yield Shrink
+    REMEDIES.unregister("shrink")
+
+
+@pytest.fixture
+def result(shrink, tmp_path):
+    spec = small_spec("mlp", steps=200, lr=0.01)
+    return rc.compare(spec, ["coordinate:width=16:depth=1", "isolated", "shrink"], seeds=3, store=tmp_path / "store")
+
+
+def test_a_table_has_every_remedy_with_its_scores_and_privileges(result):
+    table = result.table().set_index("remedy")
+    assert set(table.index) == {"none", "coordinate:width=16:depth=1", "isolated", "shrink"}
+    assert (table["low"] <= table["held out"]).all()
+    assert (table["held out"] <= table["high"]).all()
+    assert table.loc["isolated", "knows"] == "extra images"
+    assert table.loc["isolated", "images"] == table.loc["none", "images"] + 16
+    assert table.loc["shrink", "source"] == "mine"
+    runs = result.runs["none"]
+    assert result.data["ood_accuracy"].sel(remedy="none").values.tolist() == [
+        run.scores["ood_accuracy"] for run in runs
+    ]
+    assert (result.data["seconds"] > 0).all()
+
+
+def test_a_collapse_is_counted(result):
+    table = result.table().set_index("remedy")
+    assert table.loc["shrink", "collapsed"] == 3
+    assert table.loc["none", "collapsed"] == 0
+
+
+def test_it_draws_and_explores(result, tmp_path):
+    figure = result.draw()
+    assert len(figure.axes) == 2
+    page = result.explore().save(tmp_path / "page.html")
+    assert "coordinate" in page.read_text()
+
+
+def test_completed_runs_are_loaded(shrink, tmp_path):
+    spec, seen = small_spec("mlp"), []
+    first = rc.compare(spec, ["mixup"], seeds=2, store=tmp_path / "store")
+    again = rc.compare(spec, ["mixup"], seeds=2, store=tmp_path / "store", watch=seen.append)
+    assert np.array_equal(first.data["ood_mse"], again.data["ood_mse"])
+    assert [run.key for run in first.runs["mixup"]] == [run.key for run in again.runs["mixup"]]
