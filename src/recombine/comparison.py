@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 BASE = "none"
 """Name of the base itself, which every comparison has."""
 COMPOSES = 0.9
-"""Held-out accuracy from which a network composes; of a task without positions, 1 less the held-out error over blank."""
+"""Held-out score from which a network composes: accuracy, or 1 less the error over blank where nothing has a place."""
 COLLAPSED = 0.9
 """Error over blank on kept combinations from which outputs are hardly better than blank ones."""
 SCORES = ("id_accuracy", "ood_accuracy", "id_over_blank", "ood_over_blank", "id_mse", "ood_mse")
