@@ -75,6 +75,8 @@ class Hessian(DerivativePenalty):
     knows = ("factor blocks",)
     differentiates = False
     kind: Literal["hessian"] = "hessian"
+    weight: Annotated[float, Field(ge=0)] = 0.1
+    """Weight of the term in the loss (0.1 in the published code, on the penalty that is not relative)."""
     draws: Annotated[int, Field(ge=2, le=64)] = 2
     """Random sign vectors per step (2 in the paper)."""
 

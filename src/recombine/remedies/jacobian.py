@@ -57,6 +57,8 @@ class OrthogonalJacobian(DerivativePenalty):
     knows = ("factor blocks",)
     power = 4
     kind: Literal["orthogonal_jacobian"] = "orthogonal_jacobian"
+    weight: Annotated[float, Field(ge=0)] = 0.1
+    """Weight of the term in the loss (0.1 in the published code, on the penalty that is not relative)."""
 
     def value(self, decode: Decode, codes: Tensor, blocks: Sequence[int], generator: Generator) -> Tensor:
         return orthogonal_jacobian(decode, codes, blocks, generator)
