@@ -3,8 +3,8 @@
     python -m benchmarks.data sprites.npz shapes.h5
 
 Each measurement runs in a separate process. A *generated* training set is made once and stays on the device; a file's
-is streamed, every combination once per epoch. Memory is the peak of the process minus torch's own: that of a process that
-trains a network with the same layers on a few generated images.
+is streamed, every combination once per epoch. Memory is the peak of the process minus torch's own: that of a process
+that trains a network with the same layers on a few generated images.
 """
 
 from __future__ import annotations
