@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic_core import from_json, to_json
 
-from recombine.reproduction.criteria import DIRECTIONS, Criterion, Outcome, Part, Registered, holm_levels
+from recombine.reproduction.criteria import DIRECTIONS, Criterion, Outcome, Part, holm_levels, record_digest
 from recombine.reproduction.intervals import CONFIDENCE, TRIM, Estimate, Interval, TrimmedMean
 
 Data = Mapping[str, Any]
@@ -124,15 +124,15 @@ class Claim:
     ours: bool = False
     """Whether the claim is ours rather than the paper's."""
 
-    def record(self, part: Part, statement: Statement, versions: Versions) -> Registered:
-        """Return the record under which a statement's tests, alternatives or controls are registered."""
+    def record(self, part: Part, statement: Statement, versions: Versions) -> dict[str, Any]:
+        """Return what is registered of a statement: its criterion, and versions of the measuring code other than 1."""
         read = self.studies if part == "tests" else (*self.studies, *self.beside)
         raised = {study: {name: own for name, own in versions.get(study, {}).items() if own != 1} for study in read}
-        return Registered(
-            claim=self.name, part=part, criterion=statement.criterion, exploratory=self.exploratory, versions=raised
-        )
+        criterion = statement.criterion.model_dump(mode="json")
+        about = {"claim": self.name, "part": part, "exploratory": self.exploratory}
+        return {**about, "criterion": criterion, "versions": raised}
 
-    def records(self, versions: Versions) -> list[Registered]:
+    def records(self, versions: Versions) -> list[dict[str, Any]]:
         """Return all records that are registered before the claim's data are collected."""
         return [
             self.record(part, statement, versions)
@@ -257,7 +257,7 @@ def judge(
     def measured(claim: Claim, part: Part) -> list[Measured]:
         rows: list[Measured] = []
         for statement in claim.statements:
-            criterion, digest = statement.criterion, claim.record(part, statement, versions or {}).digest
+            criterion, digest = statement.criterion, record_digest(claim.record(part, statement, versions or {}))
             timing: Timing = "not registered"
             if registered is not None:
                 timing = "before the data" if digest in registered else "after the data"

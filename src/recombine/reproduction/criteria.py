@@ -1,7 +1,7 @@
 """Criteria as data, registered before the data are collected, and Holm's correction.
 
 One frozen record (`Criterion`) holds everything that a verdict depends on. The judging code has no thresholds, so a
-changed bound, rule or correction is a changed record with another digest (`Registered.digest`).
+changed bound, rule or correction is a changed record with another digest (`record_digest`).
 
 - `effect(statistic, smallest)`: an effect at least as large as the smallest that matters. *Supported* if the interval
   lies above it, *not supported* if below it, *reversed* if below its negative, else *undecided*.
@@ -110,25 +110,8 @@ class Criterion(Frozen):
         return min(1.0, 2 * min(inside, outside))
 
 
-class Registered(Frozen):
-    """What is registered of one statement: its criterion and the versions of the measuring code."""
-
-    claim: str
-    part: Part
-    criterion: Criterion
-    exploratory: bool = False
-    """Whether the claim has estimates but no verdict."""
-    versions: Mapping[str, Mapping[str, int]] = {}
-    """By study, the declared versions of the measuring code that are no longer 1."""
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the record."""
-        return record_digest(self.model_dump(mode="json"))
-
-
 def record_digest(record: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a record's JSON, whichever version wrote it."""
+    """Return the SHA-256 of what `criteria.json` registers of a statement (`Claim.record`)."""
     return hashlib.sha256(canonical_json(record).encode()).hexdigest()
 
 
