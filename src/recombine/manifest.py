@@ -102,8 +102,10 @@ class Manifest:
         except Differs:
             return []
 
-    def read(self, name: str) -> bytes:
-        """Return the content of an intact file; raises `Differs`."""
+    def read(self, name: str) -> bytes | None:
+        """Return the content of an intact file, None if it was never written; raises `Differs`."""
+        if not self.is_present(name) and name not in self.required():
+            return None
         with one_line_errors(self.folder / name, "from"):
             try:
                 return self._checked(name)
@@ -138,7 +140,7 @@ class Manifest:
         try:
             if name == LIST:
                 self.listed()
-            elif self.is_present(name) or name in self.required():
+            else:
                 self.read(name)
         except Differs as error:
             return str(error)

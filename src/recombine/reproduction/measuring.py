@@ -125,15 +125,6 @@ class Batch:
         return [run.arrays() for run in self.runs]
 
 
-def batches(runs: Sequence[Run], device: torch.device) -> Iterator[Batch]:
-    """Yield an arm's runs, in order, in batches that fit the device."""
-    if not runs:
-        return
-    size = 1 if device.type == "cpu" else fitting_runs(runs[0].spec, budget(device))
-    for start in range(0, len(runs), size):
-        yield Batch(runs[start : start + size], device)
-
-
 def fitting_runs(spec: RunSpec, memory: int) -> int:
     """Return how many networks of a spec can be measured together; metrics take one stage at a time."""
     points = spec.task.grid.points
@@ -192,8 +183,10 @@ def tabulate(
 def _measured(
     runs: Sequence[Run], device: torch.device, measure: Callable[[Batch], Measured]
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Yield the measurements of each of an arm's runs."""
-    for batch in batches(runs, device):
+    """Yield the measurements of each of an arm's runs, made in batches that fit the device."""
+    size = 1 if device.type == "cpu" or not runs else fitting_runs(runs[0].spec, budget(device))
+    for start in range(0, len(runs), size):
+        batch = Batch(runs[start : start + size], device)
         values = {name: value.cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
                   for name, value in measure(batch).items()}  # fmt: skip
         for name, value in values.items():

@@ -7,7 +7,7 @@ studies share is trained once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -44,25 +44,20 @@ class Arm:
     """Number of seeds. Default: that of the preset."""
 
 
-class Trials(Mapping[Labels, Sequence[Run]], Generic[P]):
+class Trials(dict[Labels, Sequence[Run]], Generic[P]):
     """The finished runs of a study, by arm and seed."""
 
     def __init__(self, preset: P, device: torch.device, runs: Mapping[Labels, Sequence[Run]]) -> None:
-        self.preset, self.device, self._runs = preset, device, dict(runs)
+        super().__init__(runs)
+        self.preset, self.device = preset, device
 
     def __getitem__(self, labels: Any) -> list[Run]:
-        return list(self._runs[labels if isinstance(labels, tuple) else (labels,)])
-
-    def __iter__(self) -> Iterator[Labels]:
-        return iter(self._runs)
-
-    def __len__(self) -> int:
-        return len(self._runs)
+        return list(super().__getitem__(labels if isinstance(labels, tuple) else (labels,)))
 
     @property
     def first(self) -> Run:
         """The first seed of the first arm."""
-        return next(iter(self._runs.values()))[0]
+        return next(iter(self.values()))[0]
 
     def pictured_run(self, *labels: Any) -> Run:
         """Return the run of an arm that pictures show: the first that did not diverge, if any."""
@@ -77,7 +72,7 @@ class Trials(Mapping[Labels, Sequence[Run]], Generic[P]):
     @property
     def seeds(self) -> int:
         """The largest number of seeds of any arm."""
-        return max(len(runs) for runs in self._runs.values())
+        return max(len(runs) for runs in self.values())
 
 
 class Study(ABC, Generic[P]):

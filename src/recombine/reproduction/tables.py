@@ -53,8 +53,7 @@ def stage_slope(values: xarray.DataArray) -> xarray.DataArray:
 
 def first_hidden(values: xarray.DataArray) -> xarray.DataArray:
     """Return the value at the first hidden stage; NaN where there is none."""
-    own = _after_input(values)
-    return own.isel(stage=0, drop=True).where(_last(own) >= 1)
+    return _at(values, lambda last: (last * 0).where(last >= 1))
 
 
 def middle_hidden(values: xarray.DataArray) -> xarray.DataArray:
