@@ -235,44 +235,30 @@ def _kinds(annotation: Any) -> Iterator[Any]:
 V = TypeVar("V", bound=Variant)
 
 
-class Registry(Mapping[str, type[V]], Generic[V]):
+class Registry(dict[str, type[V]], Generic[V]):
     """The classes of one family, by name."""
 
     def __init__(self, field: str, base: type[V]) -> None:
-        self.field = field
-        self.base = base
-        self._classes: dict[str, type[V]] = {}
+        super().__init__()
+        self.field, self.base = field, base
+
+    def __missing__(self, name: str) -> type[V]:
+        raise InvalidValue(self.field, name, f"one of {listed(self)} (or one of your own, with --import MODULE)")
 
     def register(self, cls: type[V]) -> type[V]:
         """Register a class under its `kind`; a class decorator."""
         if not (isinstance(cls, type) and issubclass(cls, self.base)):
             raise InvalidValue(self.field, cls, f"a subclass of {self.base.__name__}")
-        name = cls.kind_name()
-        if name in self._classes and self._classes[name] is not cls:
-            raise InvalidValue(self.field, name, "a name that is not taken yet")
+        if self.get(cls.kind_name(), cls) is not cls:
+            raise InvalidValue(self.field, cls.kind_name(), "a name that is not taken yet")
         if missing := sorted(cls.__abstractmethods__):
             raise InvalidValue(self.field, cls.__name__, f"a class that defines {listed(missing)}")
-        self._classes[name] = cls
+        self[cls.kind_name()] = cls
         return cls
 
     def unregister(self, name: str) -> None:
         """Remove a class."""
-        del self._classes[self[name].kind_name()]
-
-    def __getitem__(self, name: str) -> type[V]:
-        if name not in self:
-            allowed = f"one of {listed(self._classes)} (or one of your own, with --import MODULE)"
-            raise InvalidValue(self.field, name, allowed)
-        return self._classes[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._classes)
-
-    def __len__(self) -> int:
-        return len(self._classes)
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name in self._classes
+        del self[name]
 
     def parse(self, value: Any) -> V:
         """Return an instance from an instance, text (`name:…`) or a mapping with `kind`."""
@@ -288,4 +274,4 @@ class Registry(Mapping[str, type[V]], Generic[V]):
             if error.field.split(".")[0] == self.field:
                 raise
             raise InvalidValue(f"{self.field}.{error.field}", error.value, error.allowed) from None
-        raise InvalidValue(self.field, value, f"one of {listed(self._classes)}")
+        raise InvalidValue(self.field, value, f"one of {listed(self)}")

@@ -73,11 +73,14 @@ class Recipe(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _one_length(cls, fields: Any) -> Any:
-        if isinstance(fields, dict) and fields.get("steps") is not None:
-            if fields.get("epochs") is not None:
-                raise InvalidValue("steps", fields["steps"], "left out if epochs are given")
-            return {**fields, "epochs": None}
-        return fields
+        if not isinstance(fields, dict):
+            return fields
+        epochs, steps = fields.get("epochs"), fields.get("steps")
+        if steps is None and "epochs" in fields and epochs is None:
+            raise InvalidValue("epochs", None, "at least 1, unless steps are given")
+        if steps is not None and epochs is not None:
+            raise InvalidValue("steps", steps, "left out if epochs are given")
+        return fields if steps is None else {**fields, "epochs": None}
 
     def replace(self, /, **fields: Any) -> Self:
         """Return a copy with some fields changed; a new `steps` replaces `epochs` and vice versa."""
@@ -93,12 +96,6 @@ class Recipe(Frozen):
     def total_steps(self, examples: int) -> int:
         """Return the optimiser steps of the whole training for a number of training examples."""
         return self.steps or self.steps_per_epoch(examples) * (self.epochs or 0)
-
-    @model_validator(mode="after")
-    def _some_length(self) -> Self:
-        if self.epochs is None and self.steps is None:
-            raise InvalidValue("epochs", None, "at least 1, unless steps are given")
-        return self
 
 
 class RunSpec(Frozen):

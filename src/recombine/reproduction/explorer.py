@@ -132,7 +132,7 @@ def kept_decoders(results: Results) -> list[KeptDecoder]:
     """Return the decoders of a results folder."""
     content = results.decoders
     try:
-        return [] if content is None else unpacked(content)
+        return [] if content is None else _unpacked(content)
     except (ValueError, KeyError, TypeError) as error:
         reason = " ".join(str(error).split())[:80]
         raise InvalidValue("from", str(results.path), f"a folder with readable decoders ({reason})") from None
@@ -195,7 +195,7 @@ def packed(decoders: Iterable[KeptDecoder]) -> bytes:
     return pack(tensors, {"decoders": json.dumps(records, sort_keys=True)})
 
 
-def unpacked(content: bytes) -> list[KeptDecoder]:
+def _unpacked(content: bytes) -> list[KeptDecoder]:
     """Return the decoders that `packed` wrote."""
     length = int.from_bytes(content[:8], "little")  # of the JSON header
     records = parsed_json(parsed_json(content[8 : 8 + length])["__metadata__"]["decoders"])

@@ -178,18 +178,17 @@ class Findings:
     @cached_property
     def studies(self) -> list[str]:
         """Studies whose Dataset was measured by the current version of their code, in the order of the report."""
-        return [name for name in self._present if name not in self.outdated]
+        return [name for name, version in self._versions.items() if version == self.paper.studies[name].version]
 
     @cached_property
     def outdated(self) -> list[str]:
         """Studies whose Dataset was measured by another version of their code: neither judged nor drawn."""
-        versions = {name: self.results.dataset(name).attrs.get(EDITION, 1) for name in self._present}
-        return [name for name, version in versions.items() if version != self.paper.studies[name].version]
+        return [name for name in self._versions if name not in self.studies]
 
     @cached_property
-    def _present(self) -> list[str]:
+    def _versions(self) -> dict[str, int]:
         present = set(self.results.studies)
-        return [name for name in self.paper.studies if name in present]
+        return {n: self.results.dataset(n).attrs.get(EDITION, 1) for n in self.paper.studies if n in present}
 
     @cached_property
     def judgements(self) -> list[Judgement]:
