@@ -136,6 +136,11 @@ def test_mistakes_name_the_field(fields, field):
     assert isinstance(caught.value, ValueError)
 
 
+def test_an_empty_list_is_named_in_plain_words():
+    with pytest.raises(InvalidValue, match="depths must be a list of at least 1 value"):
+        rc.PRESETS["quick"].changed(["depths="])
+
+
 def test_a_mistake_can_be_pickled():
     error = pickle.loads(pickle.dumps(InvalidValue("width", 0, "at least 1")))
     assert (str(error), error.field) == ("width must be at least 1, got 0", "width")

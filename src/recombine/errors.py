@@ -181,7 +181,7 @@ def from_pydantic(error: Any, fields: Iterable[str]) -> InvalidValue:
         return InvalidValue(field, None, "given")
     if kind in ("too_short", "too_long"):
         bound = f"at least {context['min_length']}" if kind == "too_short" else f"at most {context['max_length']}"
-        return InvalidValue(field, first["input"], f"a list of {bound}")
+        return InvalidValue(field, first["input"], f"a list of {bound} values")
     allowed = first["msg"].removeprefix("Input should be ")
     if allowed.startswith("a valid "):
         allowed = allowed.split(",")[0].replace("a valid integer", "an integer").replace("a valid ", "a ")

@@ -79,40 +79,28 @@ class Factor:
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and self.name.isidentifier()):
             raise InvalidValue("factor", self.name, "a name of letters, digits and underscores")
-        for bound in ("low", "high"):
-            if not math.isfinite(getattr(self, bound)):
-                raise InvalidValue(f"{self.name}.{bound}", getattr(self, bound), "a finite number")
-        if not 1 <= self.count <= LARGEST_GRID:
-            raise InvalidValue(f"{self.name}.count", self.count, f"1 to {LARGEST_GRID}")
-        if self.count == 1 and self.high != self.low:
-            raise InvalidValue(f"{self.name}.high", self.high, f"{self.low}, the only value")
-        if self.count > 1 and not self.high > self.low:
-            raise InvalidValue(f"{self.name}.high", self.high, f"greater than {self.low}")
-        if self.form not in FORMS:
-            raise InvalidValue(f"{self.name}.form", self.form, f"one of {listed(FORMS)}")
-        self._check_given()
-        self._check_period()
-
-    def _check_given(self) -> None:
-        if self.given is None:
-            return
-        numbers = _increasing(self.name, self.given)
-        object.__setattr__(self, "given", numbers)  # from any iterable
-        if (len(numbers), numbers[0], numbers[-1]) != (self.count, self.low, self.high):
-            allowed = f"{self.count} numbers, from {self.low} to {self.high}"
-            raise InvalidValue(f"{self.name}.given", list(numbers), allowed)
-
-    def _check_period(self) -> None:
-        if self.form != "angle":
-            if self.period is not None:
-                raise InvalidValue(f"{self.name}.period", self.period, "left out: only an angle has a period")
-            return
-        period = TURN if self.period is None else float(self.period)
-        if not 0 < period < math.inf:
-            raise InvalidValue(f"{self.name}.period", period, "a finite number greater than 0")
-        object.__setattr__(self, "period", period)
-        if self.high - self.low > period:
-            raise InvalidValue(f"{self.name}.high", self.high, f"at most one period ({period:g}) above {self.low}")
+        if self.given is not None:
+            object.__setattr__(self, "given", _increasing(self.name, self.given))
+        if self.form == "angle":
+            object.__setattr__(self, "period", TURN if self.period is None else float(self.period))
+        ends = (self.count, self.low, self.high)
+        period = math.inf if self.period is None else self.period
+        rules = (
+            ("low", math.isfinite(self.low), "a finite number"),
+            ("high", math.isfinite(self.high), "a finite number"),
+            ("count", 1 <= self.count <= LARGEST_GRID, f"1 to {LARGEST_GRID}"),
+            ("high", self.count != 1 or self.high == self.low, f"{self.low}, the only value"),
+            ("high", self.count == 1 or self.high > self.low, f"greater than {self.low}"),
+            ("form", self.form in FORMS, f"one of {listed(FORMS)}"),
+            ("given", self.given is None or (len(self.given), self.given[0], self.given[-1]) == ends,
+             f"{self.count} numbers, from {self.low} to {self.high}"),
+            ("period", self.form == "angle" or self.period is None, "left out: only an angle has a period"),
+            ("period", self.period is None or 0 < self.period < math.inf, "a finite number greater than 0"),
+            ("high", self.high - self.low <= period, f"at most one period ({period:g}) above {self.low}"),
+        )  # fmt: skip
+        for field, valid, allowed in rules:
+            if not valid:
+                raise InvalidValue(f"{self.name}.{field}", getattr(self, field), allowed)
 
     @classmethod
     def of(cls, name: str, values: Iterable[float], form: Form = "number", period: float | None = None) -> Self:

@@ -43,6 +43,13 @@ class Arm:
     seeds: int | None = None
     """Number of seeds. Default: that of the preset."""
 
+    def specs(self, preset: Preset) -> list[RunSpec]:
+        """Return its spec for every seed."""
+        number = self.seeds
+        if number is None:
+            number = min(preset.extra_seeds, preset.seeds) if self.extra else preset.seeds
+        return self.spec.seeds(range(preset.first_seed, preset.first_seed + number))
+
 
 class Trials(dict[Labels, Sequence[Run]], Generic[P]):
     """The finished runs of a study, by arm and seed."""
@@ -118,11 +125,11 @@ class Study(ABC, Generic[P]):
 
     def specs(self, preset: P) -> list[RunSpec]:
         """Return the specs of all arms and seeds."""
-        return [spec for arm in self.arms(preset) for spec in arm.spec.seeds(_seeds(arm, preset))]
+        return [spec for arm in self.arms(preset) for spec in arm.specs(preset)]
 
     def seeded(self, preset: P, spec: RunSpec) -> list[RunSpec]:
         """Return the specs of all seeds of the arm with this spec; empty if there is none."""
-        return [own for arm in self.arms(preset) if arm.spec == spec for own in spec.seeds(_seeds(arm, preset))]
+        return [own for arm in self.arms(preset) if arm.spec == spec for own in arm.specs(preset)]
 
     def trials(self, preset: P, device: torch.device, runs: Mapping[str, Run]) -> Trials[P]:
         """Return the runs, given by digest, sorted into arms."""
@@ -130,19 +137,12 @@ class Study(ABC, Generic[P]):
         for arm in self.arms(preset):
             if arm.labels in by_arm:
                 raise InvalidValue("study", self.name, f"one whose arms have unique labels (two have {arm.labels})")
-            by_arm[arm.labels] = [runs[spec.digest] for spec in arm.spec.seeds(_seeds(arm, preset))]
+            by_arm[arm.labels] = [runs[spec.digest] for spec in arm.specs(preset)]
         return Trials(preset, device, by_arm)
 
     def own_settings(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields of a preset that this study reads."""
         return {name: fields[name] for name in self.settings.model_fields if name in fields}
-
-
-def _seeds(arm: Arm, preset: Preset) -> range:
-    number = arm.seeds
-    if number is None:
-        number = min(preset.extra_seeds, preset.seeds) if arm.extra else preset.seeds
-    return range(preset.first_seed, preset.first_seed + number)
 
 
 @dataclass(frozen=True)
