@@ -279,7 +279,17 @@ class Mixed(Encoding):
     def _parse_parts(cls, fields: Any) -> Any:
         if not isinstance(fields, dict):
             return fields
-        return {name: value if name == "kind" else _part(name, value) for name, value in fields.items()}
+        parts = dict(fields)
+        for name in [own for own in fields if own != "kind"]:
+            try:
+                parts[name] = ENCODINGS.parse(fields[name])
+            except InvalidValue as error:
+                inner = error.field.partition(".")[2]
+                field = ".".join(filter(None, ("encoding", name, inner)))
+                raise InvalidValue(field, error.value, error.allowed) from None
+            if isinstance(parts[name], Mixed):
+                raise InvalidValue(f"encoding.{name}", str(parts[name]), "an encoding that is not mixed")
+        return parts
 
     @property
     def parts(self) -> dict[str, Encoding]:
@@ -323,14 +333,3 @@ class Mixed(Encoding):
 
     def present(self, values: Float[Tensor, "*shape"], factor: Factor) -> Float[Tensor, "*shape neuron"]:
         return self.of(factor).present(values, factor)
-
-
-def _part(name: str, value: Any) -> Encoding:
-    try:
-        part = ENCODINGS.parse(value)
-    except InvalidValue as error:
-        inner = error.field.partition(".")[2]
-        raise InvalidValue(".".join(filter(None, ("encoding", name, inner))), error.value, error.allowed) from None
-    if isinstance(part, Mixed):
-        raise InvalidValue(f"encoding.{name}", str(part), "an encoding that is not mixed")
-    return part

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, nan, sqrt
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,20 +31,6 @@ class Interval:
     low: float
     high: float
     networks: int
-
-
-class Estimate(Protocol):
-    """What a criterion needs of an estimate."""
-
-    @property
-    def value(self) -> float: ...
-
-    @property
-    def networks(self) -> int: ...
-
-    def interval(self, confidence: float = CONFIDENCE) -> Interval: ...
-
-    def tail(self, bound: float) -> float: ...
 
 
 def _finite(values: ArrayLike) -> np.ndarray:
@@ -159,3 +144,6 @@ class Resampled:
         """Return the share of the resamples, counting the statistic itself, that do not exceed the bound."""
         below = int((np.asarray(self.draws) <= bound).sum())
         return (below + 1) / (len(self.draws) + 1) if below < len(self.draws) else 1.0
+
+
+Estimate = TrimmedMean | Share | Resampled
