@@ -1,4 +1,4 @@
-# The public names, and where each is defined: the one list that Python, editors and type checkers read.
+# The public names, read by Python, editors and type checkers.
 
 from .decoders import CNN as CNN
 from .decoders import DECODERS as DECODERS

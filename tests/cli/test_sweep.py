@@ -123,5 +123,5 @@ def test_runs_that_failed_are_named_and_the_exit_code_is_one(written, store_path
     monkeypatch.setattr("recombine.cli.train.train_specs", train)
     outcome = captured(["sweep", written(f"device = 'cpu'\n[grid]\n{SMALL}width = 4\n")], capsys)
     assert outcome.code == 1
-    assert "1 of 4 failed" in outcome.err
+    assert "1 of 4 runs failed" in outcome.err
     assert "01234567 (RuntimeError: broken)" in outcome.err

@@ -113,7 +113,7 @@ def test_runs_that_kill_or_raise_are_put_aside_and_their_neighbours_finish(runni
     lines = running.said()
     assert {line.split()[1].rstrip(":") for line in lines if ": put aside (" in line} == {KILLER.digest, RAISER.digest}
     assert any("RuntimeError: poisoned" in line for line in lines)
-    assert lines[-1].startswith("runs: 2 of 6 failed")
+    assert lines[-1].startswith("2 of 6 runs failed")
     assert sorted(Store(tmp_path / "store").keys()) == KEYS
     assert set(running.saves()[0].values()) == {1}
 

@@ -19,6 +19,7 @@ from recombine.diagnosis.sampling import SUFFIX
 from recombine.factors import FactorGrid
 from recombine.holdouts import HoldoutSummary
 from recombine.metrics.registry import STAGE_METRICS, Need, StageProfile
+from recombine.version import PAPERS
 
 OUTPUT_SCORES = (
     "id_error", "ood_error", "id_over_mean", "ood_over_mean", "kernel_agreement", "kernel_p", "superposition",
@@ -29,8 +30,8 @@ FAILING = 0.5
 DOES_NOT_COMPOSE = "advice: the kept targets are learnt, the held-out error is large"
 SAMPLED = "points"
 """Attribute of a result whose grid was sampled: of how many points."""
-PAPERS, MARKER_AUROC = "recombine.papers", "marker_auroc.json"
-"""Entry points of papers, and the file in a paper's package with AUROCs."""
+MARKER_AUROC = "marker_auroc.json"
+"""File in a paper's package with AUROCs."""
 TELLING = "telling"
 """Attribute that holds the record of AUROCs (`packaged`), as JSON."""
 AUROC_MEANING = (
