@@ -3,7 +3,7 @@
 
 Conventions
 -----------
-All numbers come from a metric tensor g over the factors, see `recombine.metrics.metric_tensors`.
+All numbers come from a metric tensor g over the factors, see `recombine.metrics.stages`.
 
 - `volume_element` is √det g.
 - `local_factorization` is 1 − |g_xy| / (|g_xx| + |g_yy|), in [½, 1]; for n factors the mean over all pairs. It is
