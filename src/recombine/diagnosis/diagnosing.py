@@ -227,8 +227,8 @@ def _measured(
     def measurable() -> Iterator[Stage]:
         for stage in stages:
             if not stage.features.shape[-1] or not bool(torch.isfinite(stage.features).all()):
-                field = ("encode", subject.encoding) if stage.name == INPUT else ("module", stage.name)
-                raise InvalidValue(*field, "finite numbers, at least one, at every grid point")
+                field, value = ("encode", subject.encoding) if stage.name == INPUT else ("module", stage.name)
+                raise InvalidValue(field, value, "finite numbers, at least one, at every grid point")
             if selection.metric_tensor and not bool(torch.isfinite(volume_element(stage.metric)).all()):
                 raise InvalidValue("module", stage.name, "a stage whose metric tensor is finite at every grid point")
             if stage.name == OUTPUT:
@@ -381,10 +381,10 @@ def _dataset(
         attributes = {"description": columns[name].description} | (method if name in needing_metric else {})
         variables[name] = (dims, stacked, attributes)
     names = grid.names
-    labels = {"stage": profile.stages, "factor": list(names), "other_factor": list(names)}
+    labels: dict[str, Any] = {"stage": profile.stages, "factor": list(names), "other_factor": list(names)}
     labels |= {factor.name: factor.values.numpy() for factor in grid.factors}
     data = {**variables, **scores, "held_out": (names, held_out.reshape(grid.shape).numpy())}
-    about = {**method, "notes": "\n".join(notes)}
+    about: dict[str, Any] = {**method, "notes": "\n".join(notes)}
     summary = HoldoutSummary.of(subject.held_out, subject.grid, plan.present)
     about |= {"holdout": str(summary)} if summary.held_out else {}
     about |= {"left_out": json.dumps(profile.left_out)} if profile.left_out else {}

@@ -65,10 +65,10 @@ class Subject:
             if data is None:
                 return cls._on_grid(name, decoder, grid, encode, holdout, targets, background)
             _refuse(given, ("grid", "targets", "background"), "omitted when data is given")
-            task = data if isinstance(data, ArrayTask) else ArrayTask(data=data, holdout="none")
-            encode = task.encoding if task is data and encode is None else encode
-            mask = task.held_out if holdout is None else holdout_mask(holdout, task.grid) & task.present
-            return cls._on_task(name, decoder, task, encode, mask)
+            images = data if isinstance(data, ArrayTask) else ArrayTask(data=data, holdout="none")
+            encode = images.encoding if images is data and encode is None else encode
+            mask = images.held_out if holdout is None else holdout_mask(holdout, images.grid) & images.present
+            return cls._on_task(name, decoder, images, encode, mask)
         if not isinstance(decoder, Trained):
             required = "a torch.nn.Module, a finished run or ModelConfig.from_pretrained(FOLDER)"
             raise InvalidValue("module", decoder, required)
