@@ -159,7 +159,7 @@ class StageMetric:
     version: int
     """Raise it when the numbers change, so that stored results are measured again."""
     in_studies: bool
-    """Whether it is part of the studies' stage profile; large or slow metrics are for `diagnose` only."""
+    """Whether it is part of the studies' stage profile, which excludes large and expensive metrics."""
     thorough: bool = False
     """Whether it is expensive and therefore only computed on request."""
 
@@ -210,7 +210,8 @@ def stage_metric(
     """Decorator that registers a function of a stage, which must return exactly these columns, as a `StageMetric`."""
 
     def register(evaluate: Evaluate) -> Evaluate:
-        STAGE_METRICS.register(StageMetric(name, evaluate, columns, tuple(needs), version, in_studies, thorough))
+        studies = in_studies and not thorough
+        STAGE_METRICS.register(StageMetric(name, evaluate, columns, tuple(needs), version, studies, thorough))
         return evaluate
 
     return register
