@@ -42,7 +42,33 @@ T = TypeVar("T")
         "linear map", "Eq. 24",
     ),
     Column("linear_factorization_p", "its p-value among permuted combinations (at least 0.05)", "Eq. 24"),
+    needs=(Need.SEVERAL_FACTORS,),
+    thorough=True,
+)  # fmt: skip
+def evaluate_linear_factorization(stage: Stage) -> dict[str, Tensor]:
+    return _tested(stage, "linear_factorization", partial(linear_factorization, permutations=PERMUTATIONS))
+
+
+@stage_metric(
+    "nonlinear_factorization",
+    Column(
+        "nonlinear_factorization", "the same after an invertible flow, or the R² after inverting it if that is less",
+        "Eq. 25–27",
+    ),
     Column("nonlinear_factorization_p", "its p-value; NaN if the score is below 0.9", "Eq. 25–27"),
+    needs=(Need.SEVERAL_FACTORS,),
+    thorough=True,
+)  # fmt: skip
+def evaluate_nonlinear_factorization(stage: Stage) -> dict[str, Tensor]:
+    return _tested(stage, "nonlinear_factorization", nonlinear_factorization)
+
+
+@stage_metric(
+    "partial_grouping",
+    Column(
+        "grouping", "index of each factor's group, in the grouping whose blocks predict best", "Eq. 28",
+        dims=("factor",), labels=True,
+    ),
     needs=(Need.THREE_FACTORS,),
     thorough=True,
 )  # fmt: skip
