@@ -9,6 +9,7 @@ of their distribution and its hole. All share one Gram matrix per stage (`Stage.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -21,6 +22,8 @@ from recombine.theory.factorization import (
     NONE,
     Factorization,
     best_grouping,
+    linear_factorization,
+    nonlinear_factorization,
     unit_selectivity,
 )
 from recombine.theory.projections import USEFUL
