@@ -197,5 +197,4 @@ def test_lazy_layers_are_left_for_their_owner():
     module = nn.Sequential(nn.Linear(8, 4), nn.LazyLinear(3), nn.LazyBatchNorm1d())
     with pytest.raises(InvalidValue, match=r"^module"):
         diagnose(module, GRID, encode="bump")
-    assert isinstance(module[1], nn.LazyLinear)
     assert module[1].has_uninitialized_params()
