@@ -64,12 +64,7 @@ def test_a_stored_run_needs_nothing_else(place, store_path, capsys):
     assert rc.diagnose(config).identical(rc.diagnose(stored))
     assert run("diagnose model", capsys)[:2] == (0, out.replace("written to found\n", ""))
     assert run(f"explore model run:{stored.key} --out page.html", capsys)[0] == 0
-    mistakes = {
-        "run:zzz": "zzz",
-        f"run:{stored.key} --grid x=0:7": "grid",
-        ".": "config.json",
-        "model --store s": "store",
-    }
+    mistakes = {"run:zzz": "zzz", "model --grid x=0:7": "grid", ".": "config.json", "model --store s": "store"}
     for words, expected in mistakes.items():
         code, _, err = run(f"diagnose {words}", capsys)
         assert code == 2

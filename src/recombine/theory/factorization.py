@@ -286,18 +286,18 @@ def _p_values(
 
 def mapped(given: Tensor, design: Design, steps: int | None) -> tuple[Tensor, Tensor, Tensor]:
     """Blocks, scores and recovered fractions of `[member, point, coordinate]`, mapped linearly or by a flow."""
-    start = separate(given, design)
-    separated = given @ start.rotation
+    rotation, block = separate(given, design)
+    separated = given @ rotation
     if steps is None or given.shape[-1] < len(design.counts):  # too few for a block each, so no flow can help
-        score = share_predicted(separated, _predicted(separated, start.block, design), design)
-        return start.block, score, score
+        score = share_predicted(separated, _predicted(separated, block, design), design)
+        return block, score, score
     flow = straightened(separated, design, steps=steps)
     images = flow(separated)
-    end = separate(images, design)
-    coordinates = images @ end.rotation
-    prediction = _predicted(coordinates, end.block, design)
-    back = flow.inverse(torch.linalg.solve(end.rotation, prediction, left=False))
-    return end.block, share_predicted(coordinates, prediction, design), share_predicted(separated, back, design)
+    rotation, block = separate(images, design)
+    coordinates = images @ rotation
+    prediction = _predicted(coordinates, block, design)
+    back = flow.inverse(torch.linalg.solve(rotation, prediction, left=False))
+    return block, share_predicted(coordinates, prediction, design), share_predicted(separated, back, design)
 
 
 def _predicted(coordinates: Tensor, block: Tensor, design: Design) -> Tensor:

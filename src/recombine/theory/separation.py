@@ -158,24 +158,13 @@ def random_points(cells: Tensor, candidates: Tensor, share: float, seed: int) ->
     return chosen
 
 
-@dataclass(frozen=True, eq=False)
-class Separation:
-    """A linear map to blocks of coordinates, for each member."""
-
-    rotation: Tensor
-    """`[member, input, coordinate]`, invertible."""
-    block: Tensor
-    """`[member, coordinate]`: the group that explains it best."""
-    explained: Tensor
-    """`[member, coordinate]`: fraction of its variance at the kept points that this group explains."""
-
-
-def separate(coordinates: Tensor, design: Design) -> Separation:
-    """The map for `[member, point, coordinate]`, fitted to the kept points."""
+def separate(coordinates: Tensor, design: Design) -> tuple[Tensor, Tensor]:
+    """The invertible map `[member, input, coordinate]` of coordinates to blocks, fitted to the kept points, and the
+    group `[member, coordinate]` that explains each coordinate best."""
     factor, covariances = whitened_effects(coordinates[:, design.kept], design)
     rotation = best_rotation(covariances)
-    explained, block = explained_shares(covariances, rotation).max(dim=1)
-    return Separation(torch.linalg.solve_triangular(factor.mT, rotation, upper=True), block, explained)
+    block = explained_shares(covariances, rotation).argmax(dim=1)
+    return torch.linalg.solve_triangular(factor.mT, rotation, upper=True), block
 
 
 def whitened_effects(kept: Tensor, design: Design) -> tuple[Tensor, Tensor]:
