@@ -18,7 +18,6 @@ factors have 0; planted mixtures of k products are recovered with rank k.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -29,7 +28,7 @@ from torch import Tensor
 from recombine.errors import InvalidValue
 from recombine.theory.projections import refuse_not_finite
 from recombine.theory.ranks import MORE
-from recombine.theory.search import khatri_rao
+from recombine.theory.search import SumOfProducts, khatri_rao, ordered
 
 Divergence = Literal["kl", "tv"]
 RESTARTS = 6
@@ -49,19 +48,10 @@ Found = list[Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class MixtureOfProducts:
-    """A mixture for every distribution of a batch."""
+class MixtureOfProducts(SumOfProducts):
+    """A mixture for every distribution of a batch: weights with sum 1, and distributions of each factor."""
 
-    weights: Float[Tensor, "*batch rank"]
-    """In descending order, with sum 1."""
-    factors: tuple[Float[Tensor, "*batch _ rank"], ...]
-    """The distributions of each factor."""
     divergence: Float[Tensor, "*batch"]
-
-    @property
-    def values(self) -> Float[Tensor, "*batch point"]:
-        """The mixture at every point of the grid."""
-        return mixed(self.weights, self.factors)
 
 
 def mixture_of_products(
@@ -89,13 +79,7 @@ def mixture_of_products(
         best = fit.polished(flat, best)
     batch = probabilities.shape[:-1]
     weights, *factors, distance = best
-    weights, order = weights.sort(dim=-1, descending=True)
-    factors = [part.gather(-1, order[..., None, :].expand_as(part)) for part in factors]
-    return MixtureOfProducts(
-        weights.reshape(*batch, -1),
-        tuple(part.reshape(*batch, *part.shape[-2:]) for part in factors),
-        distance.reshape(batch),
-    )
+    return MixtureOfProducts(*ordered(weights, factors, batch), distance.reshape(batch))
 
 
 def mixture_rank(
@@ -184,7 +168,7 @@ class Fit:
                 weights, factors = self._sweep(own, weights, factors)
             for whole, part in zip(result, (weights, *factors), strict=True):
                 whole[active] = part
-            now = kullback_leibler(own, mixed(weights, factors))
+            now = kullback_leibler(own, SumOfProducts(weights, tuple(factors)).values)
             done = ((divergence[active] - now).abs() < BLOCK * TOLERANCE) | (now <= self.enough)
             divergence[active] = now
             active = active[~done]
@@ -208,7 +192,7 @@ class Fit:
     def polished(self, flat: Tensor, fitted: Found) -> Found:
         """The mixtures improved by gradient descent on the total variation."""
         near = fitted[:-1]
-        best = [*near, total_variation(flat, mixed(near[0], near[1:]))]
+        best = [*near, total_variation(flat, SumOfProducts(near[0], tuple(near[1:])).values)]
         tiny = torch.finfo(flat.dtype).tiny
         logits = [part.clamp(min=tiny).log().clamp(min=-30).requires_grad_() for part in near]
         optimizer = torch.optim.Adam(logits, lr=0.05)
@@ -216,7 +200,7 @@ class Fit:
         for _step in range(POLISHING):
             with torch.enable_grad():
                 now, own = logits[0].softmax(dim=-1), [logit.softmax(dim=-2) for logit in logits[1:]]
-                mixture = mixed(now, own)
+                mixture = SumOfProducts(now, tuple(own)).values
                 smooth = ((flat - mixture).square() + 1e-12).sqrt().sum()
             with torch.no_grad():
                 distance = total_variation(flat, mixture)
@@ -239,8 +223,3 @@ def kullback_leibler(p: Tensor, q: Tensor) -> Tensor:
 def total_variation(p: Tensor, q: Tensor) -> Tensor:
     """Half the sum of absolute differences."""
     return (p - q).abs().sum(dim=-1) / 2
-
-
-def mixed(weights: Tensor, factors: Sequence[Tensor]) -> Tensor:
-    """The mixture at every point of the grid."""
-    return (khatri_rao(factors) * weights[..., None, :]).sum(dim=-1)

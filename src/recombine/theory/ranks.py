@@ -48,7 +48,7 @@ from torch import Tensor
 
 from recombine.errors import InvalidValue
 from recombine.theory.projections import refuse_not_finite
-from recombine.theory.search import EXACT, SWEEPS, Search, khatri_rao
+from recombine.theory.search import EXACT, SWEEPS, Search, SumOfProducts, ordered
 
 RESTARTS, PIXEL_RESTARTS = 4, 1
 """Number of starts of a search; the second if there is a search for each pixel."""
@@ -67,20 +67,11 @@ MORE = -1
 
 
 @dataclass(frozen=True, eq=False)
-class CPDecomposition:
-    """A sum of products for every problem of a batch."""
+class CPDecomposition(SumOfProducts):
+    """A sum of products of unit functions, with non-negative weights."""
 
-    weights: Float[Tensor, "*batch rank"]
-    """Non-negative, in descending order."""
-    factors: tuple[Float[Tensor, "*batch _ rank"], ...]
-    """The unit functions of each factor."""
     error: Float[Tensor, "*batch"]
     """Norm of the residual relative to that of the values, over the entries that count; 0 for zero values."""
-
-    @property
-    def values(self) -> Float[Tensor, "*batch point"]:
-        """The sum at every point of the grid."""
-        return (khatri_rao(self.factors) * self.weights[..., None, :]).sum(dim=-1)
 
 
 def cp_decomposition(
@@ -108,13 +99,11 @@ def cp_decomposition(
         scale = torch.where(scale > 0, scale, 1.0)
         search = Search(shape, rank, ITERATIONS, TOLERANCE)
         functions, error = search.best(problems / scale, restarts, chosen)
-        weights, factors = _normalised(functions, scale)
+        norms = [own.norm(dim=-2, keepdim=True) for own in functions]
+        factors = [own / torch.where(norm > 0, norm, 1.0) for own, norm in zip(functions, norms, strict=True)]
+        weights = reduce(torch.mul, norms)[..., 0, :] * scale
     batch = values.shape[:-1]
-    return CPDecomposition(
-        weights.reshape(*batch, -1),
-        tuple(factor.reshape(*batch, *factor.shape[-2:]) for factor in factors),
-        error.reshape(batch),
-    )
+    return CPDecomposition(*ordered(weights, factors, batch), error.reshape(batch))
 
 
 def _counted(values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -128,7 +117,7 @@ def _counted(values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None
     return values, None if mask is None or bool(mask.all()) else mask
 
 
-def _by_singular_values(values: Tensor, shape: tuple[int, ...], rank: int) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
+def _by_singular_values(values: Tensor, shape: tuple[int, ...], rank: int) -> tuple[Tensor, list[Tensor], Tensor]:
     """Weights, functions and errors by the singular value decomposition."""
     u, s, vh = torch.linalg.svd(values.unflatten(-1, shape), full_matrices=False)
     kept = min(rank, s.shape[-1])
@@ -137,15 +126,7 @@ def _by_singular_values(values: Tensor, shape: tuple[int, ...], rank: int) -> tu
     )  # fmt: skip
     scale = s.norm(dim=-1)
     error = torch.where(scale > 0, s[..., kept:].norm(dim=-1) / torch.where(scale > 0, scale, 1.0), 0.0)
-    return weights, (rows, columns), error
-
-
-def _normalised(factors: list[Tensor], scale: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Descending weights and unit functions."""
-    norms = [factor.norm(dim=-2, keepdim=True) for factor in factors]
-    units = [factor / torch.where(norm > 0, norm, 1.0) for factor, norm in zip(factors, norms, strict=True)]
-    weights, order = (reduce(torch.mul, norms)[..., 0, :] * scale).sort(dim=-1, descending=True)
-    return weights, tuple(unit.gather(-1, order[..., None, :].expand_as(unit)) for unit in units)
+    return weights, [rows, columns], error
 
 
 def epsilon_rank(

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 TRACE = 1e-6
@@ -43,6 +44,27 @@ Found = tuple[list[Tensor], Tensor]
 def khatri_rao(factors: Sequence[Tensor]) -> Tensor:
     """Products `[…, point, rank]` over all points, in the grid's order."""
     return reduce(lambda a, b: (a[..., :, None, :] * b[..., None, :, :]).flatten(-3, -2), factors)
+
+
+@dataclass(frozen=True, eq=False)
+class SumOfProducts:
+    """Σ_r weight_r Π_i factor_i[:, r] for every problem of a batch, largest weights first."""
+
+    weights: Float[Tensor, "*batch rank"]
+    factors: tuple[Float[Tensor, "*batch _ rank"], ...]
+    """The functions of each factor."""
+
+    @property
+    def values(self) -> Float[Tensor, "*batch point"]:
+        """The sum at every point of the grid."""
+        return (khatri_rao(self.factors) * self.weights[..., None, :]).sum(dim=-1)
+
+
+def ordered(weights: Tensor, factors: Sequence[Tensor], batch: Sequence[int]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Weights in descending order and factors in the same order, with the axes of a batch."""
+    weights, order = weights.sort(dim=-1, descending=True, stable=True)
+    factors = [part.gather(-1, order[..., None, :].expand_as(part)) for part in factors]
+    return weights.reshape(*batch, -1), tuple(part.reshape(*batch, *part.shape[-2:]) for part in factors)
 
 
 @dataclass(frozen=True, eq=False)
