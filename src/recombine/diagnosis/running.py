@@ -119,21 +119,21 @@ def running(subject: Subject, grid: FactorGrid, stages: Sequence[str] | None, me
     strict = arithmetic("float32")  # the rounding of TF32 would hide the effect of small steps
     with strict, _called_as_now(module, device) as forward, undisturbed(module), _differentiable(module):
         points = grid.points.to(device, precision(device)).clone()
-        found = module_stages(module, forward, encode, points, stages)
+        watched = module_stages(module, forward, encode, points, stages)
         # allowed difference between two runs of the same rows, relative to a stage's largest activation
-        tolerance = max(found.epsilon**0.5, 1e-3 if device.type == "cuda" else 0.0)
-        rows = _row_treatment(found, spread(points, 5), tolerance)
-        if stages is None and found.names:  # the last stage may be the output itself
-            few = activations(found.read, points[:FEWEST])
-            if torch.equal(few[stage_name(found.names[-1])], few[OUTPUT]):
-                found.names.pop()
+        tolerance = max(watched.epsilon**0.5, 1e-3 if device.type == "cuda" else 0.0)
+        rows = _row_treatment(watched, spread(points, 5), tolerance)
+        if stages is None and watched.names:  # the last stage may be the output itself
+            few = activations(watched.read, points[:FEWEST])
+            if torch.equal(few[stage_name(watched.names[-1])], few[OUTPUT]):
+                watched.names.pop()
         if rows.how == "whole":
-            needed = 4 * len(points) * 2 * sum(stage_sizes(found.read, points).values())
+            needed = 4 * len(points) * 2 * sum(stage_sizes(watched.read, points).values())
             if needed > memory:
                 required = f"at least {needed} for this module, which takes the grid as one batch"
                 raise InvalidValue("memory", memory, required)
             memory = needed + 1  # enough for metrics to run the grid as one batch
-        yield Runner(subject, found, rows, memory, device)
+        yield Runner(subject, watched, rows, memory, device)
 
 
 @contextmanager

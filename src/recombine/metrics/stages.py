@@ -291,20 +291,16 @@ def neighbour_metric(
     size = max(1, memory // (4 * (2 * factors + COPIES) * sum(sizes.values())))
     parts = []
     for here, at in zip(points.split(size), steps.split(size), strict=True):
-        beside, apart = _neighbours(here, at, grid)
+        neighbours, distances = _neighbours(here, at, grid)
+        distances = distances[..., None].to(device, dtype)
+
+        def product(activation: Tensor, distances: Tensor = distances) -> Tensor:
+            ahead, behind = flat(activation).unflatten(0, (2, factors, -1)).unbind(0)
+            return _product(((ahead - behind) / distances.to(ahead.dtype)).movedim(0, -1))
+
         with torch.no_grad():
-            parts.append(_difference_products(reader, beside.to(device, dtype).clone(), apart.to(device, dtype)))
+            parts.append(tapped(reader, neighbours.to(device, dtype).clone(), product))
     return _joined(parts, 0)
-
-
-def _difference_products(reader: Reader, beside: Tensor, apart: Float[Tensor, "factor point"]) -> dict[str, Tensor]:
-    """JᵀJ of every stage, with J from differences between the points ahead and behind."""
-
-    def kept(activation: Tensor) -> Tensor:
-        ahead, behind = flat(activation).unflatten(0, (2, len(apart), -1)).unbind(0)
-        return _product(((ahead - behind) / apart[..., None].to(ahead.dtype)).movedim(0, -1))
-
-    return tapped(reader, beside, kept)
 
 
 def _neighbours(points: Tensor, steps: Tensor, grid: FactorGrid) -> tuple[Tensor, Tensor]:
