@@ -22,10 +22,9 @@ QUOTED = re.compile(r"(`[^`]*`)")
 def field_names() -> frozenset[str]:
     """Return the field names of all public records and dataclasses."""
     names: set[str] = {"kind"}
-    for module in (recombine, recombine.metrics):
-        for thing in (getattr(module, name) for name in module.__all__):
-            names |= {*getattr(thing, "model_fields", ()), *getattr(thing, "_fields", ())}
-            names |= {own.name for own in dataclasses.fields(thing)} if dataclasses.is_dataclass(thing) else set()
+    for thing in (*(getattr(recombine, name) for name in recombine.__all__), *vars(recombine.metrics).values()):
+        names |= {*getattr(thing, "model_fields", ()), *getattr(thing, "_fields", ())}
+        names |= {own.name for own in dataclasses.fields(thing)} if dataclasses.is_dataclass(thing) else set()
     return frozenset(names)
 
 

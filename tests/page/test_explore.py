@@ -177,7 +177,7 @@ def test_a_file_is_enough(shapes):
     page = rc.explore(nn.Linear(2, 16), data=shapes, holdout="mask:points=1,1")
     assert data_of(page.html)["models"][0]["sizes"] == [1, 1]
     for wrong, words in (
-        ({"grid": SMALL}, "grid must be left out"),
+        ({"grid": SMALL}, "grid must be omitted"),
         ({"data": "none.npz"}, "a file or folder that exists"),
     ):
         with pytest.raises(rc.InvalidValue, match=words):

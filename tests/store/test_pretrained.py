@@ -262,8 +262,10 @@ def test_a_run_goes_to_the_hub_and_comes_back(run, hub):
     module = from_pretrained("ann/bumps", revision="main")
     assert hub.calls[-1] == ("snapshot_download", "ann/bumps", "main", (CONFIG, WEIGHTS))
     assert all(torch.equal(value, module.state_dict()[name]) for name, value in run.module().state_dict().items())
-    assert ModelConfig.from_pretrained("ann/bumps").spec == run.spec
+    config = ModelConfig.from_pretrained("ann/bumps")
+    assert config.spec == run.spec
     assert hub.calls[-1][-1] == (CONFIG,)
+    assert config.module().state_dict().keys() == module.state_dict().keys()
 
 
 def test_what_the_hub_refuses_is_one_line(hub):

@@ -15,16 +15,16 @@ from recombine.cli.imports import module_from, users_code
 from recombine.cli.options import SomePath, StorePath, Whole, require_file
 from recombine.cli.tables import Column, Holds, write_table
 from recombine.console import console, paragraph, say
-from recombine.diagnosis.sampling import LIMIT
 from recombine.encodings import ENCODINGS
 from recombine.errors import InvalidValue, listed, reason_of
 from recombine.files import as_numbers, read_array, read_given, require_folder, write
 from recombine.holdouts import HOLDOUTS
-from recombine.store import Run, Store
+from recombine.metrics.sampling import LIMIT
+from recombine.store import ModelConfig, Run, Store
 from recombine.tasks import ArrayTask
 
 RUN = "run:"
-"""What a factory begins with that is a run of a store."""
+"""Prefix of a factory that is a run of a store."""
 WITH_FIELDS = "with fields as NAME:FIELD=VALUE"
 FORMS = ("categorical", "angular", "turn")
 """Fields of the array task that say what its factors are."""
@@ -70,14 +70,16 @@ class SubjectFlags:
     store: StorePath = None
 
     def subjects(self, factories: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
-        """The modules or runs that are named, and what `diagnose` and `explore` take beside them."""
-        stored = [factory.startswith(RUN) for factory in factories]
-        if all(stored):
-            self._refuse([own.name for own in fields(self) if own.name != "store"], "left out for stored runs")
-            return [stored_run(factory.removeprefix(RUN), self.store) for factory in factories], {}
-        if any(stored):
-            raise InvalidValue("factories", list(factories), f"all modules or all {RUN}KEY")
-        self._refuse(["store"], f"left out unless a factory is {RUN}KEY")
+        """The named modules, runs or checkpoints, and the other arguments of `diagnose` and `explore`."""
+        if not any(factory.startswith(RUN) for factory in factories):
+            self._refuse(["store"], f"left out unless a factory is {RUN}KEY")
+        trained = [factory.startswith(RUN) or Path(factory).is_dir() for factory in factories]
+        if all(trained):
+            own_names = [own.name for own in fields(self) if own.name != "store"]
+            self._refuse(own_names, "left out for runs and checkpoints, whose spec gives it")
+            return [trained_decoder(factory, self.store) for factory in factories], {}
+        if any(trained):
+            raise InvalidValue("factories", list(factories), f"all modules, or all {RUN}KEY or checkpoint folders")
         settings = self._settings()
         modules = [module_from(factory) for factory in factories]
         if self.weights is not None:
@@ -110,19 +112,23 @@ def _raw(values: Any) -> Any:
     return values
 
 
-def stored_run(key: str, store: Path | None) -> Run:
-    """A finished run that decodes, whole and with all its parts known."""
-    run = Store(store, create=False)[key]
-    if problems := run.problems():
-        raise InvalidValue("factory", f"{RUN}{key}", f"a run whose files are whole ({problems[0]})")
+def trained_decoder(factory: str, store: Path | None) -> Run | ModelConfig:
+    """A finished run (`run:KEY`) or a checkpoint folder, undamaged, of a decoder whose parts are all registered."""
+    decoder: Run | ModelConfig
+    if factory.startswith(RUN):
+        decoder = Store(store, create=False)[factory.removeprefix(RUN)]
+        if problems := decoder.problems():
+            raise InvalidValue("factory", factory, f"an undamaged run ({problems[0]})")
+    else:
+        decoder = ModelConfig.from_pretrained(factory)
     try:
-        spec = run.spec
+        spec = decoder.spec
     except InvalidValue as error:
-        allowed = f"{error.allowed}, or what a module registers that {IMPORT} names"
+        allowed = f"{error.allowed}, or a name that a module given by {IMPORT} registers"
         raise InvalidValue(error.field, error.value, allowed) from None
     if spec.task.direction != "decode":
-        raise InvalidValue("factory", f"{RUN}{key}", "a run that decodes; give an encoder as package.module:name")
-    return run
+        raise InvalidValue("factory", factory, "a run that decodes; give an encoder as package.module:name")
+    return decoder
 
 
 def load_weights(module: Any, weights: Path) -> None:
@@ -176,8 +182,8 @@ def diagnose(
     Parameters
     ----------
     factory
-        package.module:name or file.py:name of a function or class that returns the module (or of the module itself),
-        or run:KEY for a finished run of a store, whose spec says everything else.
+        package.module:name or file.py:name of a function or class that returns the module (or of the module itself);
+        or run:KEY for a finished run of a store, or the folder of an exported run, whose spec gives everything else.
     stages
         Paths of submodules to measure, or patterns: 'unet.*' for one level of a path, 'unet.**' for all below; by
         default the module's own parts, with wrappers opened.
@@ -261,8 +267,9 @@ def explore(
     Parameters
     ----------
     factories
-        package.module:name or file.py:name of functions or classes that return modules (or of modules), or run:KEY for
-        finished runs of a store, whose specs say everything else. Several are compared side by side.
+        package.module:name or file.py:name of functions or classes that return modules (or of modules); or run:KEY for
+        finished runs of a store, or folders of exported runs, whose specs give everything else. Several are compared
+        side by side.
     out
         The HTML file to write.
     image
@@ -273,7 +280,7 @@ def explore(
         Add a panel in which a small decoder is trained live, with stripes and without.
     """
     if not factories:
-        raise InvalidValue("factories", None, f"given, as package.module:name, file.py:name or {RUN}KEY")
+        raise InvalidValue("factories", None, f"given, as package.module:name, file.py:name, {RUN}KEY or a folder")
     require_file(out, "out")
     decoders, settings = subject.subjects(factories)
     from recombine.page import explore as engine

@@ -30,7 +30,6 @@ from recombine.reproduction.explorer import NONE, kept_decoders
 from recombine.reproduction.report import Parts
 from recombine.reproduction.results import Results
 from recombine.specs import RunSpec
-from recombine.store import Run
 from recombine.tasks import ArrayTask
 from recombine.version import __version__
 
@@ -98,7 +97,7 @@ class ExplorerPage:
 
 
 def explore(
-    module: nn.Module | Run | Sequence[nn.Module | Run] | Mapping[str, nn.Module | Run],
+    module: nn.Module | Trained | Sequence[nn.Module | Trained] | Mapping[str, nn.Module | Trained],
     grid: FactorGrid | str | None = None,
     *,
     encode: Encode | Encoding | str | None = None,
@@ -116,8 +115,8 @@ def explore(
     Parameters
     ----------
     module
-        A module that maps encoded factor values to outputs, or a run of a store; several, or several by name, can be
-        compared side by side. The modules are copied and left as they are.
+        A module that maps encoded factor values to outputs, a run of a store, or the checkpoint of one
+        (`ModelConfig.from_pretrained(folder)`); a list of them, or a dictionary by name, is compared side by side.
     grid
         Factors and values, or a text as `x=0:27,y=0:27`; runs bring their own.
     encode

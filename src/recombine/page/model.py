@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from recombine.decoders import StagedDecoder
-from recombine.diagnosis.stages import module_parts
+from recombine.diagnosis.stages import module_stages
 from recombine.errors import InvalidValue, RecombineError
 from recombine.page.calls import Untranslatable
 from recombine.page.program import Program
@@ -160,7 +160,7 @@ def _stages(subject: PageDecoder) -> list[str]:
         return [f"stages.{name}" for name in subject.module.stage_names[:-1]]
     points = subject.grid.rows(torch.linspace(0, subject.grid.size - 1, min(subject.grid.size, 16)).long())
     try:
-        return module_parts(subject.module, subject.module, subject.inputs, points, None)[0]
+        return module_stages(subject.module, subject.module, subject.inputs, points).names
     except RecombineError:
         return []  # which is less to look at, and no reason to refuse
 

@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from recombine.diagnosis.hooks import tensors_in
 from recombine.diagnosis.running import ROWS_AT_ONCE, SEED, refuse_unfinished, uncompiled
+from recombine.diagnosis.stages import tensors_in
 from recombine.diagnosis.subject import Subject, Trained, run_name
 from recombine.encodings import Bump, Circular, Encoding, OneHot, Polar, Positional, Ramp, Rate
 from recombine.errors import InvalidValue, reason_of

@@ -17,7 +17,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,12 +84,18 @@ Trained with {versions}.
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """What a folder in the hub's layout says about its weights.
+    """The configuration of a checkpoint in the hub's layout, which `diagnose` and `explore` take in place of a module.
 
     Parameters
     ----------
     fields
         All of `config.json`.
+    source
+        Folder or repository of the checkpoint.
+    revision
+        Branch, tag or commit of a repository.
+    token
+        For a private repository.
 
     Examples
     --------
@@ -105,6 +111,9 @@ class ModelConfig:
     """
 
     fields: Mapping[str, Any]
+    source: str | os.PathLike[str]
+    revision: str | None = None
+    token: str | None = field(default=None, repr=False)
 
     @classmethod
     def from_pretrained(
@@ -126,11 +135,11 @@ class ModelConfig:
         ModelConfig
             The configuration.
         """
-        return cls.read(_folder(source, [CONFIG], revision, token))
+        return cls.read(_folder(source, [CONFIG], revision, token), source, revision, token)
 
     @classmethod
-    def read(cls, folder: Path) -> ModelConfig:
-        """The configuration in a folder, as far as it can be checked by itself."""
+    def read(cls, folder: Path, *origin: Any) -> ModelConfig:
+        """The configuration in a folder, as far as it can be checked by itself; its origin is the folder by default."""
         path = folder / CONFIG
         content = read_given(path, "source")
         try:
@@ -144,7 +153,7 @@ class ModelConfig:
         for name in ("spec", "interface", "scores"):
             if not isinstance(fields.get(name), dict):
                 raise InvalidValue(f"{CONFIG}: {name}", fields.get(name), "an object with named fields")
-        return cls(fields)
+        return cls(fields, *(origin or (folder,)))
 
     @cached_property
     def spec(self) -> RunSpec:
@@ -173,12 +182,18 @@ class ModelConfig:
                 raise InvalidValue(f"{CONFIG}: interface.{name}", sizes, "a list of positive integers of ordinary size")
         return Interface(**{name: tuple(sizes) for name, sizes in ends.items()})
 
-    def module(self, weights: Mapping[str, Any]) -> StagedDecoder:
-        """The decoder with these weights, which must be exactly its own."""
+    def module(self) -> StagedDecoder:
+        """The trained decoder; the weights must be exactly those that it has."""
         import torch
 
         from recombine.decoders import DECODERS
 
+        path = _folder(self.source, [CONFIG, WEIGHTS], self.revision, self.token) / WEIGHTS
+        content = read_given(path, "source")
+        try:
+            weights = unpack(content)
+        except Exception as error:  # whatever a header of a stranger's makes the library raise
+            raise InvalidValue("source", str(path), f"safetensors ({reason_of(error)})") from None
         decoder, interface = DECODERS.parse(self.fields["spec"].get("decoder")), self.interface
         given = {name: (tuple(array.shape), str(array.dtype)) for name, array in weights.items()}
         with torch.random.fork_rng(devices=[]):
@@ -235,15 +250,7 @@ def from_pretrained(
     >>> config.spec == spec
     True
     """
-    folder = _folder(source, [CONFIG, WEIGHTS], revision, token)
-    config = ModelConfig.read(folder)
-    path = folder / WEIGHTS
-    content = read_given(path, "source")
-    try:
-        weights = unpack(content)
-    except Exception as error:  # whatever a header of a stranger's makes the library raise
-        raise InvalidValue("source", str(path), f"safetensors ({reason_of(error)})") from None
-    return config.module(weights)
+    return ModelConfig.read(_folder(source, [CONFIG, WEIGHTS], revision, token)).module()
 
 
 def _folder(source: str | os.PathLike[str], names: list[str], revision: str | None, token: str | None) -> Path:

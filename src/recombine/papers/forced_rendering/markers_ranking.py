@@ -202,7 +202,7 @@ def names_of(marker: str) -> list[str]:
     """What a marker is called in a diagnosis: columns of one number a stage, or of one a factor, whose mean it is."""
     columns = [
         column.name
-        for column in STAGE_METRICS.columns()
+        for column in STAGE_METRICS.columns().values()
         if column.study_name == marker and column.dims in ((), ("factor",))
     ]
     return [*columns, *OTHER_NAMES.get(marker, ())]
