@@ -271,9 +271,9 @@ def linear_blend(task: RotationTask, angles: Float[Tensor, " angle"]) -> Float[T
 
 # -- regression ------------------------------------------------------------------------------------------------------
 # Each output inside the gap is regressed on the truth at that angle and the true images at the gap's two edges, over
-# pixels and without an intercept, since the background is 0. The edges' weights minus the truth's, mean over angles, are
-# −1 for a network that draws the truth, 1 for any blend of the edges (whose weights sum to 1), and 0 for one that draws
-# nothing. Weights may be negative, which networks that draw neither need.
+# pixels and without an intercept, since the background is 0. The edges' weights minus the truth's, mean over angles,
+# are −1 for a network that draws the truth, 1 for any blend of the edges (whose weights sum to 1), and 0 for one that
+# draws nothing. Weights may be negative, which networks that draw neither need.
 #
 # Near an edge the truth is almost that edge's image and the weights are ill-determined: at 28 pixels and the default
 # gap, the condition number of the three unit images is 2 in the middle, 2.7 a quarter of the gap from an edge, 10 at 2°
