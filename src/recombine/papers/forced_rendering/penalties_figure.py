@@ -111,13 +111,13 @@ def penalties_caption(result: xarray.Dataset) -> str:
         f"median, without and with both penalties: effective rank {_mean(result, 'rank', NONE):.1f} and "
         f"{_mean(result, 'rank', BOTH):.1f}, band index {_mean(result, 'band', NONE):.2f} and "
         f"{_mean(result, 'band', BOTH):.2f}, bands within a pixel of their coordinate "
-        f"{100 * _mean(result, 'aligned', NONE):.0f} % and {100 * _mean(result, 'aligned', BOTH):.0f} %, means over all "
-        f"values and {panels.seed_count(unit['rank'])}. (c) log10 of the volume element by stage, from finite "
+        f"{100 * _mean(result, 'aligned', NONE):.0f} % and {100 * _mean(result, 'aligned', BOTH):.0f} %, means over "
+        f"all values and {panels.seed_count(unit['rank'])}. (c) log10 of the volume element by stage, from finite "
         "differences since one-hot codes have no derivative; its roughness (median absolute Laplacian, mean over the "
         f"stages after the embedding) is {without:.3f} without and {penalised:.3f} with both penalties. (d) Held-out "
-        "against training error, one dot per seed. Held-out error over blank, geometric mean over seeds because of a few "
-        f"outliers: {errors}. With the published scripts' penalty on raw vectors, over the seeds trained both ways: "
-        f"{', '.join(conventions)}."
+        "against training error, one dot per seed. Held-out error over blank, geometric mean over seeds because of a "
+        f"few outliers: {errors}. With the published scripts' penalty on raw vectors, over the seeds trained both "
+        f"ways: {', '.join(conventions)}."
     )
 
 
