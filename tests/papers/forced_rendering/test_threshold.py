@@ -21,6 +21,7 @@ from recombine.papers.forced_rendering.threshold import (
 from recombine.papers.forced_rendering.threshold import measured as measured_cell
 from recombine.papers.forced_rendering.threshold_curves import fitted, threshold
 from recombine.papers.forced_rendering.threshold_design import SPREAD, Settings, bumps_of, network_spec
+from recombine.reproduction.study import Trials
 from recombine.specs import RunSpec
 from recombine.store import Run
 from recombine.sweep import train
@@ -267,7 +268,8 @@ def test_networks_that_diverged_are_no_points(few_resamples):
     assert points.accuracy.tolist() == [0.5, 0.7]
     assert cell.threshold(points, np.random.default_rng(0), CPU).outcome == "too few networks"
     scores = {run.key: LEARNT for run in runs if run.status == "done"}
-    row = measured_cell(cell, runs, scores, 6, np.random.default_rng(0), CPU)
+    trials = Trials(SMALL, CPU, {cell.labels: runs, ("a larger cell",): [*runs, *runs[:2]]})
+    row = measured_cell(cell, trials, scores, np.random.default_rng(0))
     assert (row["networks"], row["trained"]) == (2, 4)
     np.testing.assert_array_equal(row["learnt"], [1, 0, 1, 0, np.nan, np.nan])
 

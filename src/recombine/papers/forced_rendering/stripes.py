@@ -197,11 +197,6 @@ STUDY = StripeStudy()
 # -- arms ------------------------------------------------------------------------------------------------------------
 
 
-def added_bumps(result: xarray.Dataset) -> list[int]:
-    """Return the numbers of bumps beside the stripes."""
-    return listed_attribute(result, "added")
-
-
 def striped(result: xarray.Dataset, bumps: int) -> xarray.Dataset:
     """Return the networks trained on all stripes and some bumps."""
     return result.sel(family=WITH, bumps=bumps)
@@ -222,7 +217,7 @@ def with_bumps(bumps: int) -> str:
 
 def stripes_figure(result: xarray.Dataset, threshold: xarray.Dataset, tuning: xarray.Dataset) -> Figure:
     """Draw all panels of Fig. 4."""
-    added, shown = added_bumps(result), int(result.attrs["shown"])
+    added, shown = listed_attribute(result, "added"), int(result.attrs["shown"])
     volumes = {
         "bumps alone": all_bumps(result)["log_volume"],
         f"stripes +\n{shown} bumps": striped(result, shown)["log_volume"],
@@ -286,9 +281,9 @@ def neuron_row(axes: np.ndarray, tuning: xarray.Dataset, maps: xarray.DataArray)
         ax.set_yticks([])
 
 
-def stripes_caption(result: xarray.Dataset, threshold: xarray.Dataset, tuning: xarray.Dataset) -> str:
+def stripes_caption(result: xarray.Dataset, threshold: xarray.Dataset, _: xarray.Dataset) -> str:
     """Return the caption of Fig. 4."""
-    added, scores = added_bumps(result), result.mean("seed")
+    added, scores = listed_attribute(result, "added"), result.mean("seed")
 
     def score(name: str, bumps: int, family: str = WITH) -> float:
         return float(scores[name].sel(family=family, bumps=bumps))
@@ -350,7 +345,7 @@ def percents_figure(result: xarray.Dataset) -> Figure:
 
 def _percent_arms(result: xarray.Dataset) -> list[tuple[str, int]]:
     """Return the arms with stripes and p % of the kept bumps, preceded by stripes alone if those were trained."""
-    none = [(WITH, 0)] if 0 in added_bumps(result) else []
+    none = [(WITH, 0)] if 0 in listed_attribute(result, "added") else []
     return none + [(PERCENT, percent) for percent in listed_attribute(result, "percents")]
 
 

@@ -17,15 +17,7 @@ import xarray
 from recombine.papers.forced_rendering import samples
 from recombine.papers.forced_rendering.depth import spread_excess
 from recombine.papers.forced_rendering.samples import Statistic, difference, measured
-from recombine.papers.forced_rendering.stripes import (
-    PERCENT,
-    PERCENT_ALONE,
-    WITHOUT,
-    added_bumps,
-    all_bumps,
-    striped,
-    with_bumps,
-)
+from recombine.papers.forced_rendering.stripes import PERCENT, PERCENT_ALONE, WITHOUT, all_bumps, striped, with_bumps
 from recombine.reproduction.claims import Claim, Data, Sample, Samples, Statement
 from recombine.reproduction.criteria import above, below, effect
 from recombine.reproduction.tables import first_hidden, listed_attribute
@@ -44,7 +36,7 @@ def _by_bumps(compare: Comparison, chosen: Callable[[int, Mapping[str, Any]], bo
 
     def cases(data: Data) -> dict[str, Sample]:
         result = data["stripes"]
-        numbers = [bumps for bumps in added_bumps(result) if chosen(bumps, result.attrs)]
+        numbers = [bumps for bumps in listed_attribute(result, "added") if chosen(bumps, result.attrs)]
         return {with_bumps(bumps): compare(result, bumps) for bumps in numbers}
 
     return cases
@@ -77,13 +69,9 @@ def hidden_stages(values: xarray.DataArray) -> list[int]:
 
 def other_additive(data: Data) -> dict[str, Sample]:
     """Additivity in the interior of the hold-out, and of the network's own stripes without weights."""
-    result = data["stripes"]
-    if 0 not in added_bumps(result):
-        return {}
-    return {
-        "interior only": _score("additive_inside")(result, 0),
-        "unweighted D(x, ∅) + D(∅, y)": _score("additive_unweighted")(result, 0),
-    }
+    names = {"interior only": "additive_inside", "unweighted D(x, ∅) + D(∅, y)": "additive_unweighted"}
+    trained = 0 in listed_attribute(data["stripes"], "added")
+    return {case: _score(name)(data["stripes"], 0) for case, name in names.items() if trained}
 
 
 def other_gains(data: Data) -> dict[str, Sample]:
@@ -92,10 +80,14 @@ def other_gains(data: Data) -> dict[str, Sample]:
     The shares of stripes and bump (`stripes.conjunctions`) add up to 1, so one falls by as much as the other rises. The
     change must be half of the output, as the gain must be half of the bumps.
     """
-    result, many = data["stripes"], int(data["stripes"].attrs["many"])
+    result, many, added = (
+        data["stripes"],
+        int(data["stripes"].attrs["many"]),
+        listed_attribute(data["stripes"], "added"),
+    )
     cases = _by_bumps(_gain, lambda n, about: n not in (0, about["many"]))(data)
     cases |= {f"{with_bumps(many)} against all training bumps": _less_all_bumps("ood_accuracy")(result, many)}
-    fewest, most = min(added_bumps(result)), max(added_bumps(result))
+    fewest, most = min(added), max(added)
     if fewest < most:
         name = f"share of outputs that goes from the stripes to a bump where they cross, {fewest} to {most} bumps"
         cases |= {name: difference("stripe_share", striped(result, fewest), striped(result, most))}
@@ -106,13 +98,11 @@ def other_excess(data: Data) -> dict[str, Sample]:
     """Other numbers of bumps, hidden stages, and roughness instead of spread."""
     result = data["stripes"]
     full, own = all_bumps(result), striped(result, int(result.attrs["shown"]))
-    cases = _by_bumps(_excess, lambda n, about: n != about["shown"])(data)
     excess = full["spread_excess"] - own["spread_excess"]
-    stages = {f"layer {stage - 1}": excess.isel(stage=stage) for stage in hidden_stages(excess)}
     rough = samples.ratio(lambda part: part["roughness_held"].isel(stage=slice(1, None)).mean("stage"), full, own)
     return {
-        **cases,
-        **{name: samples.sample(values, full, own) for name, values in stages.items()},
+        **_by_bumps(_excess, lambda n, about: n != about["shown"])(data),
+        **{f"layer {k - 1}": samples.sample(excess.isel(stage=k), full, own) for k in hidden_stages(excess)},
         "median |Laplacian| in the hold-out, log10 ratio": rough,
     }
 
@@ -129,29 +119,19 @@ def other_bands(data: Data) -> dict[str, Sample]:
     return {**cases, **_by_bumps(_less_all_bumps("first_band"), lambda n, about: n != about["shown"])(data)}
 
 
-def _percent_pairs(data: Data) -> dict[int, list[xarray.Dataset]]:
-    """Networks with and without stripes by percentage of the bumps; without bumps there is no such pair."""
-    percents = [percent for percent in listed_attribute(data["stripes"], "percents") if percent]
-    return {p: [data["stripes"].sel(family=own, bumps=p) for own in (PERCENT, PERCENT_ALONE)] for p in percents}
+def _by_percent(chosen: Callable[[int], bool], *, errors: bool = False) -> Samples:
+    """Gains in accuracy by stripes at percentages of the bumps; at all of them also ratios of errors, if asked for."""
 
+    def cases(data: Data) -> dict[str, Sample]:
+        result = data["stripes"]
+        percents = [percent for percent in listed_attribute(result, "percents") if percent]  # 0 % has no pair
+        pairs = {p: [result.sel(family=own, bumps=p) for own in (PERCENT, PERCENT_ALONE)] for p in percents}
+        gains = {f"{p} %": difference("ood_accuracy", *pair) for p, pair in pairs.items() if chosen(p)}
+        words = "error without over with stripes, decades"
+        ratios = {f"{p} %, {words}": samples.ratio("ood_mse", *reversed(pair)) for p, pair in pairs.items() if errors}
+        return {**gains, **ratios}
 
-def percent_gains(data: Data) -> dict[str, Sample]:
-    """Gains in accuracy at a few per cent of the bumps."""
-    pairs = _percent_pairs(data)
-    return {f"{p} %": difference("ood_accuracy", *pair) for p, pair in pairs.items() if p <= FEW_PERCENT}
-
-
-def other_percent_gains(data: Data) -> dict[str, Sample]:
-    """Gains at higher percentages, and errors instead of accuracy."""
-    pairs = _percent_pairs(data)
-    errors = {
-        f"{p} %, error without over with stripes, decades": samples.ratio("ood_mse", *reversed(pair))
-        for p, pair in pairs.items()
-    }
-    return {
-        **{f"{p} %": difference("ood_accuracy", *pair) for p, pair in pairs.items() if p > FEW_PERCENT},
-        **errors,
-    }
+    return cases
 
 
 _claim = partial(Claim, studies=("stripes",))
@@ -226,8 +206,8 @@ CLAIMS = (
         (
             Statement(
                 effect("held-out accuracy, with less without stripes, at a few per cent of the bumps", 0.3),
-                percent_gains,
-                other_percent_gains,
+                _by_percent(lambda percent: percent <= FEW_PERCENT),
+                _by_percent(lambda percent: percent > FEW_PERCENT, errors=True),
             ),
         ),
     ),

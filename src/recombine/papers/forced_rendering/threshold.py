@@ -2,25 +2,21 @@
 
 The threshold is the smallest training set with which networks reach 90 % coordinate accuracy; its exponent is the
 least-squares slope of ln threshold on ln N. The paper claims N³ with bumps alone, and N with all 2N stripes and few or
-no bumps.
+no bumps. docs/reproduction.md, C11, has the protocols and the verdict.
 
-Bumps are independent draws: an integer centre can be drawn twice and counts twice. Accuracy is evaluated at integer
-positions, over the whole grid where bumps are drawn from all of it, and in the held-out box where they are not. With
-stripes, a training set has 2N + n examples for n ≥ 0 bumps. With n = 0, region and centres have no effect, so
-protocols share these networks; where the lower end of the 95 % interval of their mean accuracy is at least 90 %, the
-threshold is exactly 2N. docs/reproduction.md, C11, has the protocols and the verdict.
+Bumps are independent draws; one that is drawn twice counts twice. Accuracy is evaluated at integer positions, over the
+whole grid where bumps are drawn from all of it and in the held-out box where they are not. With stripes, a training set
+has 2N + n examples for n ≥ 0 bumps; where stripes alone suffice, the threshold is exactly 2N.
 
 The exponent is judged on the paper's network with bumps over the whole grid. Read literally, the paper's bumps lie
-outside the hold-out and the 90 % are to be reached inside, for which there may be no threshold. The second statement
-therefore tests that more than half of the networks, equally many at each N, reach 90 % with the largest affordable set
-(4N² bumps, several for every kept combination). Protocols that never reach 90 % have no exponent and are not among the
-alternatives of the first statement. The exponent with stripes is reported but not tested: all 2N stripes are always
-given, so it is 1 by construction wherever they suffice without bumps.
+outside the hold-out and the 90 % are to be reached inside, for which there may be no threshold; the second statement
+tests that more than half of the networks reach it with the largest affordable set. The exponent with stripes is not
+tested: all 2N stripes are always given, so it is 1 by construction wherever they suffice without bumps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import product
 from typing import Any, ClassVar
 
@@ -30,21 +26,9 @@ import xarray
 from numpy.typing import ArrayLike, NDArray
 
 from recombine.metrics import extreme_pixel, hits, squared_error
+from recombine.papers.forced_rendering import threshold_design as design
 from recombine.papers.forced_rendering.samples import learnt
-from recombine.papers.forced_rendering.threshold_design import (
-    BUMPS,
-    FAMILIES,
-    LITERAL,
-    PRIMARY,
-    PROTOCOLS,
-    TARGET,
-    Cell,
-    Points,
-    Settings,
-    bumps_of,
-    spelt,
-    whole_accuracy,
-)
+from recombine.papers.forced_rendering.threshold_design import BUMPS, FAMILIES, LITERAL, PRIMARY, TARGET, Cell, Settings
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
 from recombine.reproduction.criteria import above
 from recombine.reproduction.intervals import CONFIDENCE, Estimate, Resampled, Share
@@ -75,13 +59,13 @@ class ThresholdStudy(Study[Settings]):
 
     def cells(self, preset: Settings) -> list[Cell]:
         """Return every threshold to be fitted."""
-        protocols, sizes = PROTOCOLS[: preset.threshold_protocols], sorted(set(preset.threshold_sizes))
+        protocols, sizes = design.PROTOCOLS[: preset.threshold_protocols], sorted(set(preset.threshold_sizes))
         return [Cell(preset, *labels) for labels in product(protocols, FAMILIES, sizes)]
 
     def arms(self, preset: Settings) -> list[Arm]:
         """Return the first round, one network per arm: stripes alone, and bumps over all affordable numbers."""
         return [
-            Arm((*cell.labels, bumps_of(spec), spec.seed), spec)
+            Arm((*cell.labels, design.bumps_of(spec), spec.seed), spec)
             for cell in self.cells(preset)
             for spec in cell.planned({})
         ]
@@ -104,10 +88,7 @@ class ThresholdStudy(Study[Settings]):
         cells, preset = self.cells(trials.preset), trials.preset
         runs = {run.key: run for _, own in trials.items() for run in own if run.status == DONE}
         scores = {key: training_scores(run, trials.device) for key, run in runs.items()}
-        rows = [
-            measured(cell, trials[cell.labels], scores, trials.seeds, np.random.default_rng(number), trials.device)
-            for number, cell in enumerate(cells)
-        ]
+        rows = [measured(cell, trials, scores, np.random.default_rng(number)) for number, cell in enumerate(cells)]
         coords: dict[str, list[Any]] = {
             "protocol": list(dict.fromkeys(str(cell.protocol) for cell in cells)),
             "family": list(FAMILIES),
@@ -127,26 +108,21 @@ class ThresholdStudy(Study[Settings]):
 
 
 def measured(
-    cell: Cell,
-    runs: Sequence[Run],
-    scores: Mapping[str, Mapping[str, float]],
-    networks: int,
-    generator: np.random.Generator,
-    device: torch.device,
+    cell: Cell, trials: Trials[Settings], scores: Mapping[str, Mapping[str, float]], generator: np.random.Generator
 ) -> dict[str, Any]:
-    """Return the scores of a cell's networks, padded to `networks`, and the threshold of those that learnt."""
-    rows = []
+    """Return the scores of a cell's networks, padded to the largest cell, and the threshold of those that learnt."""
+    rows, runs = [], trials[cell.labels]
     for run in runs:
-        row = {"bumps": bumps_of(run.spec), "examples": cell.stripes + bumps_of(run.spec)}
+        row = {"bumps": design.bumps_of(run.spec), "examples": cell.stripes + design.bumps_of(run.spec)}
         if run.key in scores:  # it did not diverge
-            accuracies = {"whole_accuracy": whole_accuracy(run), "held_out_accuracy": run.scores["ood_accuracy"]}
+            accuracies = {"whole_accuracy": design.whole_accuracy(run), "held_out_accuracy": run.scores["ood_accuracy"]}
             row |= {"accuracy": cell.accuracy(run), **accuracies, **scores[run.key]}
         rows.append(row)
     table = xarray.Dataset({name: ("network", [row.get(name, np.nan) for row in rows]) for name in PER_NETWORK})
     counted = learnt(table).values
-    points = Points(*(table[name].values[counted].astype(float) for name in Points._fields))
-    fit = cell.threshold(points, generator, device)
-    padded = table.assign(learnt=("network", counted)).astype(float).pad(network=(0, networks - len(runs)))
+    points = design.Points(*(table[name].values[counted].astype(float) for name in design.Points._fields))
+    fit = cell.threshold(points, generator, trials.device)
+    padded = table.assign(learnt=("network", counted)).astype(float).pad(network=(0, trials.seeds - len(runs)))
     return {
         **{str(name): own.values for name, own in padded.items()},
         "networks": int(counted.sum()), "trained": len(runs), "largest": cell.largest,
@@ -284,7 +260,7 @@ def _bumps_alone(data: Data, protocol: object) -> xarray.Dataset:
 def other_exponents(data: Data) -> dict[str, Sample]:
     """Local exponent, and exponents of the small network under every protocol that has one."""
     protocols = [name for name in data["threshold"]["protocol"].values if name.endswith("/small")]
-    small = {spelt(name): _bumps_alone(data, name) for name in protocols}
+    small = {design.spelt(name): _bumps_alone(data, name) for name in protocols}
     exponents = {case: _exponent(cells) for case, cells in small.items() if np.isfinite(cells[EXPONENT].item())}
     return {CURVED: _exponent(_bumps_alone(data, PRIMARY), LOCAL), **exponents}
 
@@ -297,7 +273,7 @@ def other_reached(data: Data) -> dict[str, Sample]:
             cells = _bumps_alone(data, name)
             samples |= {f"N = {size}": _reached(cells.sel(size=[size])) for size in cells["size"].values}
         elif name.startswith("kept/"):
-            samples[spelt(name)] = _reached(_bumps_alone(data, name))
+            samples[design.spelt(name)] = _reached(_bumps_alone(data, name))
     return samples
 
 
@@ -332,13 +308,13 @@ CLAIMS = (
         statements=(
             Statement(
                 above("exponent of N, bumps alone", CUBIC),
-                lambda data: {spelt(str(PRIMARY)): _exponent(_bumps_alone(data, PRIMARY))},
+                lambda data: {design.spelt(str(PRIMARY)): _exponent(_bumps_alone(data, PRIMARY))},
                 other_exponents,
             ),
             Statement(
                 above("share of networks that reach 90 % in the held-out box with the most bumps outside it", REACHED),
                 lambda data: (
-                    {spelt(str(LITERAL)): _reached(_bumps_alone(data, LITERAL))}
+                    {design.spelt(str(LITERAL)): _reached(_bumps_alone(data, LITERAL))}
                     if str(LITERAL) in data["threshold"]["protocol"].values
                     else {}
                 ),

@@ -2,10 +2,8 @@
 
 The curve is a(n) = top · logistic(slope · (ln n − mid)), fitted by least squares with one point per network. It levels
 off at top ≤ 1, so networks that plateau below the target are not extrapolated beyond it. Uncertainty comes from a
-bootstrap over networks.
-
-For a given slope and mid the best top has a closed form, which leaves two parameters. A coarse grid over both needs no
-starting point; damped Gauss-Newton steps then refine its best cell, for all resamples at once.
+bootstrap over networks. For a given slope and mid the best top has a closed form; a coarse grid over those two needs no
+starting point, and damped Gauss-Newton steps refine its best cell, for all resamples at once.
 
 A threshold is where the curve crosses the target. It cannot lie below a floor (stripes, which are always in the
 training set) and is *not reached* if it lies above the largest affordable training set. Resampled thresholds more than
@@ -131,9 +129,11 @@ def threshold(
         outcome: Outcome = "not reached" if value > largest else "always reached"
         return Threshold(outcome, np.full(resamples, np.nan), **shape)
     networks = np.size(accuracy)
-    weights = generator.multinomial(networks, np.full(networks, 1 / networks), size=resamples).astype(float)
-    parts = [fitted(examples, accuracy, weights[k : k + TOGETHER], device) for k in range(0, resamples, TOGETHER)]
-    draws = np.maximum(floor, np.concatenate([part.crossing(target) for part in parts]))
+    counts = generator.multinomial(networks, np.full(networks, 1 / networks), size=resamples)
+    counts, where = np.unique(counts, axis=0, return_inverse=True)  # resamples of few networks are often the same
+    chunks = (counts[k : k + TOGETHER].astype(float) for k in range(0, len(counts), TOGETHER))
+    crossings = [fitted(examples, accuracy, weights, device).crossing(target) for weights in chunks]
+    draws = np.maximum(floor, np.concatenate(crossings)[where.ravel()])
     draws = np.where(draws > furthest, np.inf, np.where(draws < lowest, 0.0, draws))
     limits = Resampled(value, tuple(draws.tolist()), networks).interval(confidence)
     unreached = float(np.isinf(draws).mean())

@@ -30,7 +30,7 @@ from recombine.reproduction.criteria import effect
 from recombine.reproduction.figures import FigureSpec
 from recombine.reproduction.measuring import Batch, base_attributes, grid_variables, tabulate
 from recombine.reproduction.study import Arm, Study, Trials
-from recombine.reproduction.tables import fall, first_hidden, last_hidden, output
+from recombine.reproduction.tables import fall, first_hidden, last_hidden, listed_attribute, output
 
 ARMS = (STRIPES_ONLY, STRIPES_AND_BUMPS)
 SHOWN_STAGES = 4
@@ -97,7 +97,7 @@ def _changing(words: str, name: str, sign: int) -> Statement:
 
     def otherwise(data: Data) -> dict[str, Sample]:
         result = data["stripes"]
-        cases = change(data, 0) if 0 in stripes.added_bumps(result) else {}
+        cases = change(data, 0) if 0 in listed_attribute(result, "added") else {}
         own, full = stripes.striped(result, int(result.attrs["many"])), stripes.all_bumps(result)
         gap = own[name] - full[name]
         for stage in hidden_stages(gap)[1:]:
@@ -114,7 +114,7 @@ def _late(values: xarray.DataArray) -> xarray.DataArray:
 
 def _slopes(data: Data, readings: Mapping[str, PerSeed]) -> dict[str, Sample]:
     """Least-squares slopes of statistics against the logarithm of the number of bumps, seed by seed."""
-    numbers = [bumps for bumps in stripes.added_bumps(data["stripes"]) if bumps]
+    numbers = [bumps for bumps in listed_attribute(data["stripes"], "added") if bumps]
     if len(numbers) < 2:
         return {}
     networks = [stripes.striped(data["stripes"], bumps) for bumps in numbers]
@@ -192,7 +192,7 @@ def tuning_figure(result: xarray.Dataset, stripe_result: xarray.Dataset) -> Figu
 
 def _trained(result: xarray.Dataset) -> dict[str, xarray.Dataset]:
     """Return the networks whose indices are shown: stripes with more and more bumps, and all bumps alone."""
-    striped = {stripes.with_bumps(bumps): stripes.striped(result, bumps) for bumps in stripes.added_bumps(result)}
+    striped = {stripes.with_bumps(bumps): stripes.striped(result, bumps) for bumps in listed_attribute(result, "added")}
     return {**striped, "bumps alone": stripes.all_bumps(result)}
 
 
