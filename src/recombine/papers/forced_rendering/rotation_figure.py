@@ -105,10 +105,11 @@ def _stages(part: SubFigure, result: xarray.Dataset, methods: Mapping[str, Embed
 
 def _path(ax: Axes, result: xarray.Dataset, places: np.ndarray) -> Any:
     """Draw angles as dots coloured by angle, with the gap highlighted; return the dots."""
-    gap, plain = result["some_gap"].values, {"linewidths": 0, "rasterized": True}
-    ax.scatter(*places.T, s=16, color="0.55", **plain)
-    ax.scatter(*places[gap].T, s=44, color=HOLDOUT_COLOR, **plain)
-    dots = ax.scatter(*places.T, s=9, c=result["some_angle"].values, cmap=CYCLE, vmin=0, vmax=360, **plain)
+    angle, gap = result["some_angle"].values, result["some_gap"].values
+    x, y = places.T
+    ax.scatter(x, y, s=16, color="0.55", linewidths=0, rasterized=True)
+    ax.scatter(x[gap], y[gap], s=44, color=HOLDOUT_COLOR, linewidths=0, rasterized=True)
+    dots = ax.scatter(x, y, s=9, c=angle, cmap=CYCLE, vmin=0, vmax=360, linewidths=0, rasterized=True)
     ax.set_aspect("equal", adjustable="datalim")
     ax.margins(0.12)
     bare(ax)

@@ -80,17 +80,14 @@ def other_gains(data: Data) -> dict[str, Sample]:
     The shares of stripes and bump (`stripes.conjunctions`) add up to 1, so one falls by as much as the other rises. The
     change must be half of the output, as the gain must be half of the bumps.
     """
-    result, many, added = (
-        data["stripes"],
-        int(data["stripes"].attrs["many"]),
-        listed_attribute(data["stripes"], "added"),
-    )
-    cases = _by_bumps(_gain, lambda n, about: n not in (0, about["many"]))(data)
-    cases |= {f"{with_bumps(many)} against all training bumps": _less_all_bumps("ood_accuracy")(result, many)}
+    result = data["stripes"]
+    many, added = int(result.attrs["many"]), listed_attribute(result, "added")
+    cases = dict(_by_bumps(_gain, lambda n, about: n not in (0, about["many"]))(data))
+    cases[f"{with_bumps(many)} against all training bumps"] = _less_all_bumps("ood_accuracy")(result, many)
     fewest, most = min(added), max(added)
     if fewest < most:
         name = f"share of outputs that goes from the stripes to a bump where they cross, {fewest} to {most} bumps"
-        cases |= {name: difference("stripe_share", striped(result, fewest), striped(result, most))}
+        cases[name] = difference("stripe_share", striped(result, fewest), striped(result, most))
     return cases
 
 

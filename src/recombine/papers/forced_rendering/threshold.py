@@ -113,7 +113,8 @@ def measured(
     """Return the scores of a cell's networks, padded to the largest cell, and the threshold of those that learnt."""
     rows, runs = [], trials[cell.labels]
     for run in runs:
-        row = {"bumps": design.bumps_of(run.spec), "examples": cell.stripes + design.bumps_of(run.spec)}
+        bumps = design.bumps_of(run.spec)
+        row: dict[str, float] = {"bumps": bumps, "examples": cell.stripes + bumps}
         if run.key in scores:  # it did not diverge
             accuracies = {"whole_accuracy": design.whole_accuracy(run), "held_out_accuracy": run.scores["ood_accuracy"]}
             row |= {"accuracy": cell.accuracy(run), **accuracies, **scores[run.key]}
@@ -267,7 +268,7 @@ def other_exponents(data: Data) -> dict[str, Sample]:
 
 def other_reached(data: Data) -> dict[str, Sample]:
     """The paper's network at each N, and the small network by protocol."""
-    samples = {}
+    samples: dict[str, Sample] = {}
     for name in data["threshold"]["protocol"].values:
         if name == str(LITERAL):
             cells = _bumps_alone(data, name)
