@@ -1,11 +1,10 @@
 """Does forced rendering scale to three, four and five factors? (not in the paper)
 
 Bumps whose x and y vary, then also intensity, size and orientation. The paper's box of x and y is held out for all
-values of the other factors, so the held-out share does not depend on the number of factors. Networks train on all kept
-combinations for the same number of steps: CNNs alone, with isolated factors (every value of every factor shown alone,
-three examples in ten) and with isolated pairs (every two factors without the others); low-rank decoders without and
-with both penalties; coordinate MLPs. CNNs with isolated factors and coordinate MLPs also train on fewer combinations. A
-bump without x and y is a uniform image, so size and orientation show only together with x or y.
+values of the other factors, so the held-out share does not depend on their number. CNNs train alone, with isolated
+factors (every value of every factor shown alone, three examples in ten) or with isolated pairs (every two factors
+without the others), low-rank decoders without or with both penalties, and coordinate MLPs alone. A bump without x and y
+is a uniform image, so size and orientation show only together with x or y.
 
 An output is *right* if for every factor, all others being right, the nearest image is that of the right value
 (`nearest_values`). Accuracy of position alone (brightest pixel within one pixel) is reported too, but ignores the other

@@ -4,11 +4,11 @@ PF_Coeff and operator-Schmidt spectrum of the Gram matrix of outputs, and its di
 ‖K − K*‖ / ‖K*‖ (Frobenius), for failing (bumps alone), stripe-trained and penalised networks. Kernels are cosines of
 outputs relative to the background, so that brightness does not matter.
 
-A.4 calls a kernel with one Schmidt term, a single product of one kernel per factor, "purely factorized"; A.5 calls a
-single N-factor term the "pure memorization regime" and weight in single-factor terms its opposite. For bumps both apply
-to the same kernel: that of the ideal images is one product, k(x, x′) k(y, y′). Neither measure therefore identifies the
-regime that composes, and the distance to the ideal kernel is reported as well. The claim is exploratory: each composing
-arm is compared with the same network without the remedy, without a verdict.
+A.4 calls a kernel with one Schmidt term "purely factorized"; A.5 calls a single N-factor term the "pure memorization
+regime" and weight in single-factor terms its opposite. For bumps both apply to the same kernel: that of the ideal
+images is one product, k(x, x′) k(y, y′). Neither measure identifies the regime that composes, so the distance to the
+ideal kernel is reported as well, and the claim is exploratory: each composing arm is compared with the same network
+without the remedy, without a verdict.
 """
 
 from __future__ import annotations

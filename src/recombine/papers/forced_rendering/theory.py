@@ -1,21 +1,15 @@
 """Do networks that compose have the structure that Appendix A of the paper requires? (§3.4, App. A)
 
 CNNs and MLPs on bump codes and the low-rank decoder on one-hot codes, each without a remedy, with one (stripes and 100
-bumps; both penalties), trained on the whole grid, and untrained. Measured are
+bumps; both penalties), trained on the whole grid, and untrained. Measured are products of single-factor functions in
+outputs, pixel by pixel (Eq. 17); whether a linear map (Eq. 24) or an invertible flow (Eq. 25–27) splits a stage into
+one block per factor; decoding of factors, and the rank of the Jacobian (A.3); the kernel's position between
+memorisation and factorization (A.5); and the share of a stage that is a sum of blocks, and the width of the hole (§3.4).
 
-- the number of products of single-factor functions in outputs, pixel by pixel, next to the target's (Eq. 17);
-- whether a linear map splits a stage into one block per factor (Eq. 24), and whether an invertible flow splits the last
-  hidden stage (Eq. 25–27);
-- how well factors are decoded from a stage, everywhere and at held-out combinations, and the rank of its Jacobian
-  (A.3);
-- the position of its kernel between memorisation and factorization (A.5);
-- the share of a stage that is a sum of blocks, and the width of the hole (§3.4).
-
-The appendix defines factorized, reversible and complex maps and says that failing networks lose these properties; it
-measures none of them. Here networks without a remedy are compared, seed by seed, with composing networks of the same
-architecture: stripes and 100 bumps for CNNs, both penalties for the low-rank decoder, and training on the whole grid
-for MLPs, which do not compose with stripes. Where the paper blames the hole in the data (§3.4), all are compared with
-networks trained on the whole grid. Whole-grid and untrained networks are the controls of every comparison.
+The appendix says that failing networks lose these properties, and measures none of them. Here networks without a remedy
+are compared, seed by seed, with composing networks of the same architecture, which for MLPs are those trained on the
+whole grid. Where the paper blames the hole in the data (§3.4), all are compared with networks trained on the whole
+grid. Whole-grid and untrained networks are the controls of every comparison.
 
 The settings (a relative error of 0.3 for counting products, the choice of stages, negative scores counted as 0) and the
 smallest relevant differences were chosen after seeing results of seeds 0 to 7.
