@@ -162,6 +162,7 @@ STUDY = PenaltyStudy()
 
 STAGES = {1: "embedding", 2: "first convolution", 3: "second convolution", 4: "output"}
 """Stages of the low-rank decoder after the input code."""
+AFTER_EMBEDDING = slice(2, None)
 RESAMPLES = 4000
 FEWEST_MISSES = 1e-3
 """Smallest share of misplaced bumps in a ratio: less than one of the held-out bumps."""
@@ -205,17 +206,13 @@ def _alignment_gain(arm: str, name: str = "aligned") -> Comparison:
     return lambda arms: samples.difference(name, arms(arm), arms(NONE))
 
 
-def mean_roughness(own: xarray.Dataset, name: str = "roughness") -> xarray.DataArray:
+def mean_roughness(own: xarray.Dataset, name: str = "roughness", stages: slice = AFTER_EMBEDDING) -> xarray.DataArray:
     """Median absolute Laplacian of log10 dv, mean over the convolutions and the output."""
-    return own[name].isel(stage=slice(2, None)).mean("stage")
+    return own[name].isel(stage=stages).mean("stage")
 
 
-def _smoothing(name: str) -> Comparison:
-    return lambda arms: samples.ratio(lambda own: mean_roughness(own, name), arms(NONE), arms(BOTH))
-
-
-def _smoothing_at(stage: int) -> Comparison:
-    return lambda arms: samples.ratio("roughness", arms(NONE).isel(stage=stage), arms(BOTH).isel(stage=stage))
+def _smoothing(**chosen: Any) -> Comparison:
+    return lambda arms: samples.ratio(partial(mean_roughness, **chosen), arms(NONE), arms(BOTH))
 
 
 def _median(compare: Comparison) -> Comparison:
@@ -286,10 +283,10 @@ CLAIMS = (
             _statement(
                 effect("roughness of log10 dv without penalties over that with both, decades", 0.05),
                 "both penalties",
-                _smoothing("roughness"),
+                _smoothing(),
                 {
-                    "spread of log10 dv": _smoothing("spread"),
-                    **{f"{name} alone": _smoothing_at(stage) for stage, name in STAGES.items()},
+                    "spread of log10 dv": _smoothing(name="spread"),
+                    **{f"{name} alone": _smoothing(stages=slice(k, k + 1)) for k, name in STAGES.items()},
                 },
                 controls=lambda data: samples.controlled(
                     data,

@@ -4,7 +4,7 @@ CNNs and MLPs on bump codes and the low-rank decoder on one-hot codes, each with
 bumps; both penalties), trained on the whole grid, and untrained. Measured are products of single-factor functions in
 outputs, pixel by pixel (Eq. 17); whether a linear map (Eq. 24) or an invertible flow (Eq. 25–27) splits a stage into
 one block per factor; decoding of factors, and the rank of the Jacobian (A.3); the kernel's position between
-memorisation and factorization (A.5); and the share of a stage that is a sum of blocks, and the width of the hole (§3.4).
+memorisation and factorization (A.5); the share of a stage that is a sum of blocks, and the width of the hole (§3.4).
 
 The appendix says that failing networks lose these properties, and measures none of them. Here networks without a remedy
 are compared, seed by seed, with composing networks of the same architecture, which for MLPs are those trained on the

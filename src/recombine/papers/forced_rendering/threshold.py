@@ -212,22 +212,8 @@ def _reason(cells: xarray.Dataset) -> str:
     """Why a protocol has no exponent; empty if it has one."""
     if cells.sizes["size"] < FEWEST_SIZES:
         return f"fewer than {FEWEST_SIZES} sizes"
-    target = f"{100 * TARGET:.0f} %"
-    phrases = {
-        "not reached": f"{target} not reached with the largest set",
-        "too few networks": "too few networks that learnt",
-        "always reached": f"{target} reached with the smallest set",
-    }
-    reasons = []
-    for outcome, phrase in phrases.items():
-        where = cells.isel(size=cells["outcome"].values == outcome)
-        if where.sizes["size"]:
-            everywhere = where.sizes["size"] == cells.sizes["size"]
-            sizes = "at any N" if everywhere else f"at N = {', '.join(str(size) for size in where['size'].values)}"
-            best = 100 * where["accuracy"].max("network")
-            low, high = f"{float(best.min()):.0f}", f"{float(best.max()):.0f}"
-            reasons.append(f"{phrase} {sizes} (best network: {low if low == high else f'{low} to {high}'} %)")
-    return " and ".join(reasons)
+    outcomes = zip(cells["size"].values, cells["outcome"].values, strict=True)
+    return "; ".join(f"{outcome} at N = {size}" for size, outcome in outcomes if outcome not in ("fitted", "exact"))
 
 
 def estimated_exponent(cells: xarray.Dataset, name: str = EXPONENT) -> Resampled:

@@ -167,7 +167,7 @@ class Cell:
         """Largest affordable number of bumps."""
         bumps = DENSEST * self.size**2
         if self.protocol.budget == "epochs":
-            bumps = min(bumps, self.recipe.batch * (MOST_STEPS // max(1, self.recipe.epochs or 1)) - self.stripes)
+            bumps = min(bumps, self.recipe.batch * (MOST_STEPS // (self.recipe.epochs or 1)) - self.stripes)
         if bumps < self.size:
             raise InvalidValue("threshold_epochs", self.preset.threshold_epochs, f"small enough for {MOST_STEPS} steps")
         return bumps
