@@ -18,6 +18,7 @@ at every N, so the exponent is still 2.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import comb
 from typing import Literal
 
 import numpy as np
@@ -130,7 +131,9 @@ def threshold(
         return Threshold(outcome, np.full(resamples, np.nan), **shape)
     networks = np.size(accuracy)
     counts = generator.multinomial(networks, np.full(networks, 1 / networks), size=resamples)
-    counts, where = np.unique(counts, axis=0, return_inverse=True)  # resamples of few networks are often the same
+    where: NDArray[np.intp] = np.arange(resamples)
+    if comb(2 * networks - 1, networks) < resamples:  # most resamples of so few networks are the same
+        counts, where = np.unique(counts, axis=0, return_inverse=True)
     chunks = (counts[k : k + TOGETHER].astype(float) for k in range(0, len(counts), TOGETHER))
     crossings = [fitted(examples, accuracy, weights, device).crossing(target) for weights in chunks]
     draws = np.maximum(floor, np.concatenate(crossings)[where.ravel()])
