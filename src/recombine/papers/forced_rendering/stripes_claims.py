@@ -117,7 +117,7 @@ def other_bands(data: Data) -> dict[str, Sample]:
 
 
 def _by_percent(chosen: Callable[[int], bool], *, errors: bool = False) -> Samples:
-    """Gains in accuracy by stripes at percentages of the bumps; at all of them also ratios of errors, if asked for."""
+    """Gains in accuracy from stripes at chosen percentages of the bumps; with `errors`, error ratios at all of them."""
 
     def cases(data: Data) -> dict[str, Sample]:
         result = data["stripes"]
