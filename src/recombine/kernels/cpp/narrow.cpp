@@ -46,10 +46,8 @@ void convolve(const Planes& planes, const float* x, const float* w, const float*
             const float* plane = x + i * step;
             for (long at = 0; at < run; at += LANES) {
                 Vector total = load(sums.data() + at);
-#pragma GCC unroll 3
-                for (long ky = 0; ky < 3; ++ky)
-#pragma GCC unroll 3
-                    for (long kx = 0; kx < 3; ++kx)
+                UNROLL for (long ky = 0; ky < 3; ++ky)
+                    UNROLL for (long kx = 0; kx < 3; ++kx)
                         total += k[turn * (ky * 3 + kx)] * load(plane + at + ky * pitch + kx);
                 store(sums.data() + at, total);
             }
@@ -70,8 +68,7 @@ void correlate(const Planes& planes, const float* x, const float* z, float* weig
             Vector total[9] = {};
             for (long at = 0; at < run; at += LANES) {
                 const Vector one = load(z + at);
-#pragma GCC unroll 9
-                for (long k = 0; k < 9; ++k) total[k] += one * load(x + i * step + at + k / 3 * pitch + k % 3);
+                UNROLL for (long k = 0; k < 9; ++k) total[k] += one * load(x + i * step + at + k / 3 * pitch + k % 3);
             }
             for (long k = 0; k < 9; ++k)
                 for (int lane = 0; lane < LANES; ++lane) weights[k] += total[k][lane];

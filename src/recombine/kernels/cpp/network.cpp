@@ -30,37 +30,39 @@ struct Network {
     long pixels() const { return first * first; }
     long first_size() const { return code * channels * pixels(); }
 
+    // Sum of a size over the layers before one.
+    template <class Size>
+    long before(std::size_t layer, Size&& size) const {
+        long at = 0;
+        for (std::size_t i = 0; i < layer; ++i) at += size(layers[i]);
+        return at;
+    }
+
     // Where a layer's part begins: in the vector of parameters …
     long weight(std::size_t layer) const {
-        long at = first_size() + channels;
-        for (std::size_t i = 0; i < layer; ++i) at += layers[i].kernel() * layers[i].matrix() + channels;
-        return at;
+        const auto size = [&](const Layer& own) { return own.kernel() * own.matrix() + channels; };
+        return first_size() + channels + before(layer, size);
     }
     long bias(std::size_t layer) const { return weight(layer) + layers[layer].kernel() * layers[layer].matrix(); }
     long parameters() const { return weight(layers.size()) + 9 * channels + 1; }
 
     // … among prepared weights (the first matrix, forward and backward weights of each layer, the last taps) …
     long prepared(std::size_t layer) const {
-        long at = first_size();
-        for (std::size_t i = 0; i < layer; ++i) at += 2 * layers[i].taps() * layers[i].matrix();
-        return at;
+        return first_size() + before(layer, [](const Layer& own) { return 2 * own.taps() * own.matrix(); });
     }
     long prepared() const { return prepared(layers.size()) + 9 * channels; }
 
     // … among images, for so many of them (what goes into the layer) …
     long stage(std::size_t layer, long images) const {
-        long at = 0;
-        for (std::size_t i = 0; i < layer; ++i) at += layers[i].from().image();
-        return at * images;
+        return images * before(layer, [](const Layer& own) { return own.from().image(); });
     }
     long stages(long images) const { return stage(layers.size(), images) + last().image() * images; }
 
     // … and among a chunk's sums: by channel of what goes into each layer and into the last; of weights; of the last
     // taps.
     long sums(std::size_t layer) const {
-        long at = (layers.size() + 1) * channels;
-        for (std::size_t i = 0; i < layer; ++i) at += layers[i].taps() * layers[i].matrix();
-        return at;
+        const auto size = [](const Layer& own) { return own.taps() * own.matrix(); };
+        return (layers.size() + 1) * channels + before(layer, size);
     }
     long sums() const { return sums(layers.size()) + 9 * channels; }
     long largest() const {

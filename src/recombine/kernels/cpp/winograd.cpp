@@ -60,10 +60,8 @@ inline void scatter(const Vector* z, long s, Vector* n, long t) {  // A
 template <long FROM, long TO, void ALONG(const Vector*, long, Vector*, long)>
 inline void both_ways(const Vector* from, Vector* to) {
     Vector half[TO * FROM];
-#pragma GCC unroll 6
-    for (long x = 0; x < FROM; ++x) ALONG(from + x, FROM, half + x, FROM);
-#pragma GCC unroll 6
-    for (long y = 0; y < TO; ++y) ALONG(half + y * FROM, 1, to + y * TO, 1);
+    UNROLL for (long x = 0; x < FROM; ++x) ALONG(from + x, FROM, half + x, FROM);
+    UNROLL for (long y = 0; y < TO; ++y) ALONG(half + y * FROM, 1, to + y * TO, 1);
 }
 
 struct Tile {
@@ -79,10 +77,8 @@ inline Tile tile_of(long number, const Plane& p) {
 template <long N>
 inline void read_patch(const float* corner, const Plane& p, long rows, long columns, Vector* into) {
     if (rows == N && columns == N) {
-#pragma GCC unroll 6
-        for (long y = 0; y < N; ++y)
-#pragma GCC unroll 6
-            for (long x = 0; x < N; ++x) into[y * N + x] = load(corner + y * p.pitch() + x * p.channels);
+        UNROLL for (long y = 0; y < N; ++y)
+            UNROLL for (long x = 0; x < N; ++x) into[y * N + x] = load(corner + y * p.pitch() + x * p.channels);
     } else {
         for (long y = 0; y < N; ++y)
             for (long x = 0; x < N; ++x)
@@ -101,8 +97,7 @@ void transform(const float* images, const Plane& p, Tile t, float* into, long st
         Vector patch[N * N], places[PLACES];
         read_patch<N>(corner + c, p, rows, columns, patch);
         both_ways<N, REACH, ALONG>(patch, places);
-#pragma GCC unroll 36
-        for (long k = 0; k < PLACES; ++k) store(into + k * stride + c, places[k]);
+        UNROLL for (long k = 0; k < PLACES; ++k) store(into + k * stride + c, places[k]);
     }
 }
 
@@ -114,8 +109,7 @@ void write_tile(const float* products, long stride, const Plane& p, Tile t, cons
     const long rows = std::min(SIDE, p.height - t.y), columns = std::min(SIDE, p.width - t.x);
     for (long c = 0; c < p.channels; c += LANES) {
         Vector m[PLACES], y[SIDE * SIDE];
-#pragma GCC unroll 36
-        for (long k = 0; k < PLACES; ++k) m[k] = load(products + k * stride + c);
+        UNROLL for (long k = 0; k < PLACES; ++k) m[k] = load(products + k * stride + c);
         both_ways<REACH, SIDE, gather>(m, y);
         const Vector offset = BACK ? zero() : load(bias + c);
         Vector sum = zero();
@@ -141,41 +135,27 @@ struct Product {
     void piece(long first) const {
         Vector total[P][V] = {};
         multiply<P, V, STEP>(total, left + first * in, in, right, out, in);
-#pragma GCC unroll 16
-        for (int p = 0; p < P; ++p)
-#pragma GCC unroll 16
-            for (int v = 0; v < V; ++v) store(target + (first + p) * out + v * LANES, total[p][v]);
+        UNROLL for (int p = 0; p < P; ++p)
+            UNROLL for (int v = 0; v < V; ++v) store(target + (first + p) * out + v * LANES, total[p][v]);
     }
 };
 
 template <int V>
 void product(const float* left, const float* right, float* target, long tiles, long in, long out) {
-    for (long c = 0; c < out; c += V * LANES) {
-        if (in == 64)
-            Pieces<PIXELS>::of(0, tiles, Product<V, 64>{left, right + c, target + c, in, out});
-        else if (in == 32)
-            Pieces<PIXELS>::of(0, tiles, Product<V, 32>{left, right + c, target + c, in, out});
-        else
-            Pieces<PIXELS>::of(0, tiles, Product<V, 0>{left, right + c, target + c, in, out});
-    }
+    for (long c = 0; c < out; c += V * LANES)
+        with_step<64, 32>(in, [&](auto constant) {
+            const Product<V, decltype(constant)::value> work{left, right + c, target + c, in, out};
+            Pieces<PIXELS>::of(0, tiles, work);
+        });
 }
 
 template <int V>
 void add_outer(const float* left, const float* right, float* sum, long tiles, long in, long out) {
     for (long co = 0; co < out; co += V * LANES)
-        for (long ci = 0; ci < in; ci += ROWS) {
-            float* at = sum + ci * out + co;
-            Vector total[ROWS][V];
-#pragma GCC unroll 16
-            for (int r = 0; r < ROWS; ++r)
-#pragma GCC unroll 16
-                for (int v = 0; v < V; ++v) total[r][v] = load(at + r * out + v * LANES);
-            outer<V>(total, left + ci, in, right + co, out, tiles);
-#pragma GCC unroll 16
-            for (int r = 0; r < ROWS; ++r)
-#pragma GCC unroll 16
-                for (int v = 0; v < V; ++v) store(at + r * out + v * LANES, total[r][v]);
-        }
+        for (long ci = 0; ci < in; ci += ROWS)
+            accumulate<V>(sum + ci * out + co, out, [&](Vector(&total)[ROWS][V]) {
+                outer<V>(total, left + ci, in, right + co, out, tiles);
+            });
 }
 
 template <bool BACK>
@@ -258,16 +238,14 @@ void winograd_kernel(const float* taps, float* u, long size, bool mirrored) {
         Vector g[9], all[PLACES];
         for (long k = 0; k < 9; ++k) g[mirrored ? 8 - k : k] = load(taps + k * size + at);
         both_ways<3, REACH, widen>(g, all);
-#pragma GCC unroll 36
-        for (long k = 0; k < PLACES; ++k) store(u + k * size + at, all[k]);
+        UNROLL for (long k = 0; k < PLACES; ++k) store(u + k * size + at, all[k]);
     }
 }
 
 void winograd_kernel_gradient(const float* u, float* taps, long size) {
     for (long at = 0; at < size; at += LANES) {
         Vector all[PLACES], g[9];
-#pragma GCC unroll 36
-        for (long k = 0; k < PLACES; ++k) all[k] = load(u + k * size + at);
+        UNROLL for (long k = 0; k < PLACES; ++k) all[k] = load(u + k * size + at);
         both_ways<REACH, 3, narrow>(all, g);
         for (long k = 0; k < 9; ++k) store(taps + k * size + at, g[8 - k]);  // the forward pass sees it mirrored
     }
