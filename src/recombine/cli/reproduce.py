@@ -103,7 +103,8 @@ def written(findings: Findings, note: Callable[[str], None] = lambda line: None)
     from recombine.page.training import training_panel
     from recombine.reproduction.reporting import write_report
 
-    panels = {"data": training_panel(heading="h3")} if findings.paper.training_panel else {}
+    live = findings.paper.training_panel
+    panels = {} if live is None else {"data": training_panel(live, heading="h3")}
     if findings.results.decoders is not None:
         panels["question"] = report_explorer(findings.results)
     return write_report(findings, say=note, panels=panels)

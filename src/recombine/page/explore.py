@@ -26,10 +26,10 @@ from recombine.page.document import document, explorer
 from recombine.page.model import Blobs, page_model
 from recombine.page.subject import PageDecoder, page_decoders, parts_of
 from recombine.page.training import training_panel
-from recombine.reproduction.explorer import NONE, kept_decoders
+from recombine.reproduction.explorer import NONE, TrainingPanel, kept_decoders
 from recombine.reproduction.report import Parts
 from recombine.reproduction.results import Results
-from recombine.specs import RunSpec
+from recombine.specs import PENALTIES, RunSpec
 from recombine.store import Run
 from recombine.tasks import ArrayTask
 from recombine.version import __version__
@@ -140,7 +140,7 @@ def explore(
         For each of several decoders what it is, by names of what a reader can switch, as
         `{"code": "bump", "depth": "4"}`; more than two runs are labelled by what their specs differ in.
     training
-        Whether a panel follows in which a small decoder is trained live, with stripes and without.
+        Add a panel that trains a small decoder live, with isolated factors and without.
 
     Returns
     -------
@@ -161,9 +161,17 @@ def explore(
         module, grid=grid, encode=encode, holdout=holdout, targets=targets, background=background, data=data
     )
     content, numbers = page_data(subjects, labels_of(parts_of(module), labels), title, image_shape)
-    panels = [training_panel()] if training else []
+    panels = [training_panel(_installed_panel())] if training else []
     notes = tuple(f"{model['name']}: {note}" for model in content["models"] for note in model["notes"])
     return ExplorerPage(document(content, numbers, panels), notes)
+
+
+def _installed_panel() -> TrainingPanel:
+    from recombine.reproduction.installed import PAPER  # which imports all of its studies
+
+    if PAPER.training_panel is None:
+        raise InvalidValue("training", True, f"False: the paper {PAPER.name} has no training panel")
+    return PAPER.training_panel
 
 
 def report_explorer(results: Results) -> Parts:
@@ -218,12 +226,11 @@ def spec_labels(spec: RunSpec) -> dict[str, str]:
     task, recipe = spec.task, spec.recipe
     decoder = spec.decoder.model_dump()
     data = str(getattr(task, "training", NONE)) + (" and isolated factors" if task.isolated else "")
-    penalties = {"entropy": recipe.entropy, "variance": recipe.variance}
     return {
         "code": str(getattr(task.encoding, "kind", task.encoding)),
         "decoder": str(decoder["kind"]), "depth": str(decoder.get("depth", NONE)),
         "width": str(decoder.get("width", NONE)), "data": data,
-        "penalties": " and ".join(name for name, weight in penalties.items() if weight) or "none",
+        "penalties": " and ".join(name for name in PENALTIES if getattr(recipe, name)) or "none",
         "hold-out": str(getattr(task, "holdout", NONE)), "seed": str(spec.seed),
     }  # fmt: skip
 

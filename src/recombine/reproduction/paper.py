@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from recombine.errors import InvalidValue, listed
 from recombine.reproduction.claims import Claim, Judgement, judge
-from recombine.reproduction.explorer import DecoderChoice
+from recombine.reproduction.explorer import DecoderChoice, TrainingPanel
 from recombine.reproduction.figures import FigureSpec, Section, full_name
 from recombine.reproduction.preset import Preset, assembled
 from recombine.reproduction.results import EDITION, Results
@@ -51,8 +51,8 @@ class Paper:
     """Parts of a report, in the order of the argument."""
     explorer: DecoderChoice | None = None
     """Which of the trained decoders a report's explorer has."""
-    training_panel: bool = False
-    """Whether a report has the panel in which a small decoder of bumps is trained live."""
+    training_panel: TrainingPanel | None = None
+    """A small decoder that the report trains live."""
     write_markers: Callable[[Results, Sequence[Judgement], Path], None] | None = None
     """Writes the record of how well numbers tell composing from failing networks, which `diagnose` quotes."""
 
@@ -62,7 +62,7 @@ class Paper:
 
         For the question `stripes` it has `stripes.py`, which defines `STUDY`. `CLAIMS` and `FIGURES` are defined there,
         or in `stripes_claims.py` and `stripes_figure.py`. It may have `sections.py` with `SECTIONS`, and `explorer.py`
-        with `EXPLORER`. `about` is its title, source and question.
+        with `EXPLORER` and `TRAINING_PANEL`. `about` is its title, source and question.
         """
         studies: list[Study[Any]] = [import_module(f"{package}.{name}").STUDY for name in questions]
         modules = [f"{package}.{name}{part}" for name in questions for part in ("", "_claims", "_figure")]
@@ -77,6 +77,7 @@ class Paper:
             figures=_by_name("figure", sorted(figures, key=lambda own: (not own.numbered, _number(own)))),
             sections=tuple(_optional(f"{package}.sections", "SECTIONS", ())),
             explorer=_optional(f"{package}.explorer", "EXPLORER", None),
+            training_panel=_optional(f"{package}.explorer", "TRAINING_PANEL", None),
             **about,
         )
 

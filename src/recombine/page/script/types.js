@@ -1,5 +1,5 @@
 /**
- * What the page is given, as `recombine.page` writes it.
+ * Data of the page, as `recombine.page` writes it.
  *
  * @typedef {{name: string, inputs: number[], output: number, [setting: string]: any}} Operation
  * @typedef {{type: "float32" | "float16" | "int32" | "int16" | "uint8", start: number, length: number,
@@ -19,13 +19,15 @@
  *   labels?: string[]}} ModelData
  * @typedef {{title: string, factors: Factor[], models: ModelData[], labels?: string[], version: string}} PageData
  *
- * What the training panel is given, as `recombine.page.training` writes it.
+ * Data of the training panel, as `recombine.page.training` writes it.
  *
  * @typedef {{steps: number, batch: number, lr: number, weight_decay: number, beta1: number, beta2: number,
  *   epsilon: number}} Recipe
  * @typedef {{inputs: number, outputs: number, kernel: number, stride: number, bound: number}} ConvolutionData
- * @typedef {{size: number, sigma: number, background: number, variance: number, tolerance: number, held: string,
- *   convolutions: ConvolutionData[], recipe: Recipe, parameters: number}} Settings
+ * @typedef {{factors: Factor[], codes: Code[], profiles: number[][][], size: number, background: number,
+ *   tolerance: number, held: string, convolutions: ConvolutionData[], recipe: Recipe, parameters: number}} Settings
+ * @typedef {{settings: Settings, kernel: string, policy: string, drawn: string, isolated: string, filled: number,
+ *   failed: number}} PanelData
  *
  * @typedef {{number: number, step: number, total: number, seconds: number, losses: number[], heldOut: number,
  *   kept: number, hits: Uint8Array, output: Float32Array, point: number}} Progress

@@ -39,7 +39,6 @@ PAPER = Paper.assemble(
     title="Compositional Generalization via Forced Rendering of Disentangled Latents",
     source="ICML 2025",
     question="Does it compose?",
-    training_panel=True,
     write_markers=write_marker_auroc,
 )
 Preset = PAPER.preset
