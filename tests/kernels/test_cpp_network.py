@@ -134,7 +134,7 @@ def test_padding_has_no_gradient_and_no_part_in_the_outputs():
 @pytest.mark.parametrize(("numbers", "code", "dtype"), [(10, 3, "float32"), (9999, 4, "float32"), (9999, 3, "float64")])
 def test_what_does_not_fit_is_refused(numbers, code, dtype):
     shapes, dtype = shapes_of(network(3, 2, 16, (False,))), getattr(torch, dtype)
-    with pytest.raises(ValueError, match="must fit"):
+    with pytest.raises(ValueError, match="must fit the network"):
         images_of(torch.ones(numbers, dtype=dtype), torch.ones(2, code, dtype=dtype), shapes)
-    with pytest.raises(ValueError, match="are not those of transposed convolutions"):
+    with pytest.raises(ValueError, match="must be those of transposed convolutions"):
         NetworkShape.of(shapes[:2])
