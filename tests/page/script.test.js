@@ -7,7 +7,7 @@ import { deflateSync } from "node:zlib";
 import { initialState, parsed, written } from "../../src/recombine/page/script/address.js";
 import { fromHalf, inflated, numbersOf } from "../../src/recombine/page/script/bytes.js";
 import {
-  CODES, nearestPoint, positionsOf, valueAt, valueText, wayThrough,
+  CODES, nearestPoint, positionsOf, valueAt, valueText, pathThrough,
 } from "../../src/recombine/page/script/grid.js";
 import { Arena, Kernel, PANEL, packedSize } from "../../src/recombine/page/script/kernel.js";
 import { erf } from "../../src/recombine/page/script/operations.js";
@@ -83,7 +83,7 @@ test("points of the grid", () => {
 test("a way goes through the middle of what is held out", () => {
   const factors = [factor("x", 4), factor("y", 4)];
   const isHeld = (/** @type {number[]} */ [x, y]) => x >= 2 && (y === 1 || y === 2);
-  assert.deepEqual(wayThrough(factors, [0, 0], [0, 1], isHeld)[1], [2.5, 1.5]);
+  assert.deepEqual(pathThrough(factors, [0, 0], [0, 1], isHeld)[1], [2.5, 1.5]);
 });
 
 test("codes", () => {

@@ -47,9 +47,7 @@ export function percent(share) {
 
 /**
  * The progress or outcome of a run, in words.
- * @param {Run | null} run
- * @param {boolean} running
- * @param {import("../types.js").PanelData} data
+ * @param {Run | null} run @param {boolean} running @param {import("../types.js").PanelData} data
  */
 export function described(run, running, { drawn, isolated, filled, failed }) {
   const latest = run?.latest;
@@ -63,8 +61,7 @@ export function described(run, running, { drawn, isolated, filled, failed }) {
 
 /**
  * Draws a map of which grid points are drawn in place; held-out points are framed and the chosen one is marked.
- * @param {HTMLCanvasElement} canvas
- * @param {import("../types.js").Settings} settings
+ * @param {HTMLCanvasElement} canvas @param {import("../types.js").Settings} settings
  * @param {Uint8Array | null} hits for each point 0 or 1, if they are known
  * @param {number} chosen
  */

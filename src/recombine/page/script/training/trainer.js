@@ -89,9 +89,7 @@ export class Trainer {
 
 /**
  * Whether the extreme pixel (the first of several) is within the tolerance of the point.
- * @param {Float32Array} image
- * @param {number} point
- * @param {Settings} settings
+ * @param {Float32Array} image @param {number} point @param {Settings} settings
  */
 export function isInPlace(image, point, { factors, size, background, tolerance }) {
   const sign = background ? -1 : 1;
@@ -104,8 +102,7 @@ export function isInPlace(image, point, { factors, size, background, tolerance }
 
 /**
  * Initial weights, uniform within each convolution's bound as in torch, in torch's order.
- * @param {Settings} settings
- * @param {number} seed
+ * @param {Settings} settings @param {number} seed
  */
 export function initialWeights({ convolutions }, seed) {
   const random = stream(seed, "weights");
@@ -142,8 +139,7 @@ export class AdamW {
 
 /**
  * A stream of random numbers in [0, 1) from the generator sfc32.
- * @param {number} seed
- * @param {string} name
+ * @param {number} seed @param {string} name
  * @returns {() => number}
  */
 export function stream(seed, name) {
@@ -170,8 +166,7 @@ function hashed(text, salt) {
 
 /**
  * The numbers 0 … count − 1 in random order.
- * @param {number} count
- * @param {() => number} random
+ * @param {number} count @param {() => number} random
  * @returns {Int32Array}
  */
 export function permutation(count, random) {
