@@ -2,7 +2,6 @@
 
 import { clamped } from "./grid.js";
 
-/** @typedef {import("./types.js").PageData} PageData */
 /**
  * @typedef {{at: number[], decoder: number, beside: number, plane: [number, number], stage: number,
  *   unit: number, snap: boolean}} State `beside` is −1 if one decoder is shown, `unit` if the most varying one is

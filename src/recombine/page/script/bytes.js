@@ -26,7 +26,7 @@ export function fromHalf(bytes) {
 /**
  * Numbers of any type, as float32; int16 and uint8 are quantised.
  * @param {Uint8Array} bytes of the page
- * @param {import("./types.js").Numbers} which
+ * @param {Numbers} which
  * @returns {Float32Array}
  */
 export function numbersOf(bytes, { type, start, length, scale = 1, low = 0, high = 0 }) {

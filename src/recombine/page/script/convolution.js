@@ -2,8 +2,6 @@
 
 import { PANEL, packedSize } from "./kernel.js";
 
-/** @typedef {import("./kernel.js").Kernel} Kernel */
-
 /**
  * Sizes of a transposed convolution, whose input has `from` rows and columns and whose output has `to`. A convolution
  * is its transpose, from `to` to `from`. Channels are counted per group. A batch is stored channel by channel.

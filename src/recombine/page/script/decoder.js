@@ -4,10 +4,6 @@ import { numbersOf } from "./bytes.js";
 import { CODES, gridSize, nearestPoint, positionsOf, valueAt } from "./grid.js";
 import { Program } from "./program.js";
 
-/** @typedef {import("./types.js").Factor} Factor */
-/** @typedef {import("./types.js").ModelData} ModelData */
-/** @typedef {import("./types.js").Numbers} Numbers */
-
 export class Decoder {
   /** @type {Program | null} */
   #program = null;
@@ -54,10 +50,7 @@ export class Decoder {
     return ours.reduce((most, number, k) => Math.max(most, Math.abs(number - right[k])), 0) / scale;
   }
 
-  /**
-   * @param {number[]} positions
-   * @returns {number[]} the module's input: concatenated codes, or raw factor values
-   */
+  /** @param {number[]} positions @returns {number[]} the module's input: concatenated codes, or raw factor values */
   input(positions) {
     const { codes } = this.data;
     if (!codes) return this.factors.map((factor, k) => valueAt(factor, positions[k]));

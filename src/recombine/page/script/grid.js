@@ -3,8 +3,6 @@
  * with the last factor varying fastest.
  */
 
-/** @typedef {import("./types.js").Factor} Factor */
-
 /**
  * @param {Factor} factor @param {number} position
  * @returns {number} the value, interpolated linearly between grid values
@@ -112,7 +110,7 @@ function radians(factor, value) {
 
 /**
  * Encodings, which map a factor's position to the activity of its neurons, as in `recombine.encodings`.
- * @type {Record<string, (position: number, factor: Factor, code: import("./types.js").Code) => number[]>}
+ * @type {Record<string, (position: number, factor: Factor, code: Code) => number[]>}
  */
 export const CODES = {
   bump: (v, factor, { variance }) => neurons(factor.count, (k) => Math.exp(-((k - v) ** 2) / (2 * variance))),

@@ -10,9 +10,6 @@ import { Side } from "./side.js";
 import { Background } from "./survey.js";
 import { Switches } from "./switches.js";
 
-/** @typedef {import("./types.js").PageData} PageData */
-/** @typedef {import("./address.js").State} State */
-
 const BUDGET = 16; // milliseconds of a frame within which details may begin
 const PATIENCE = 6; // one in so many frames draws a detail even if it is late
 const PACE = 7; // grid steps per second along the path

@@ -3,7 +3,7 @@
 /**
  * An operation with the places and shapes of its inputs and its output, which has `count` elements. The first input is
  * `rows` rows of `n` elements.
- * @typedef {{o: import("./types.js").Operation, from: number[], to: number, shapes: number[][], shape: number[],
+ * @typedef {{o: Operation, from: number[], to: number, shapes: number[][], shape: number[],
  *   count: number, rows: number, n: number}} Step
  *
  * A box in several arrays: its shape, and its strides in each array, the output first.

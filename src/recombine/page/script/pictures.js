@@ -19,7 +19,7 @@ export function diverging(share) {
 /** Lookup tables of 256 RGBA colours by colour map. @type {Map<Function, Uint32Array>} */
 const PALETTES = new Map();
 
-/** @param {(share: number) => [number, number, number]} colour @returns {Uint32Array} */
+/** @param {Colours} colour @returns {Uint32Array} */
 function palette(colour) {
   let steps = PALETTES.get(colour);
   if (!steps) {
@@ -38,9 +38,9 @@ function stepOf(share) {
 
 /**
  * Draws an image; three channels are drawn as colours, any other number side by side.
- * @param {HTMLCanvasElement} canvas @param {ArrayLike<number>} numbers
+ * @param {Canvas} canvas @param {ArrayLike<number>} numbers
  * @param {[number, number, number]} shape channels, rows, columns
- * @param {number} low @param {number} high @param {(share: number) => [number, number, number]} colour
+ * @param {number} low @param {number} high @param {Colours} colour
  */
 export function drawImage(canvas, numbers, [channels, rows, columns], low, high, colour = grey) {
   if (channels !== 3 || colour !== grey) {
@@ -58,10 +58,10 @@ export function drawImage(canvas, numbers, [channels, rows, columns], low, high,
 
 /**
  * Draws many small maps as tiles.
- * @param {HTMLCanvasElement} canvas @param {ArrayLike<number>} numbers
+ * @param {Canvas} canvas @param {ArrayLike<number>} numbers
  * @param {number[]} shape maps, rows, columns
  * @param {number[]} strides of these
- * @param {number} low @param {number} high @param {(share: number) => [number, number, number]} colour
+ * @param {number} low @param {number} high @param {Colours} colour
  */
 function drawTiles(canvas, numbers, [count, rows, columns], [leap, down, step], low, high, colour) {
   const across = Math.max(1, Math.min(count, Math.round(Math.sqrt((2 * count * rows) / columns))));
@@ -85,7 +85,7 @@ function drawTiles(canvas, numbers, [count, rows, columns], [leap, down, step], 
 
 /**
  * Draws the activity of a stage, one map per channel.
- * @param {HTMLCanvasElement} canvas @param {Float32Array} numbers
+ * @param {Canvas} canvas @param {Float32Array} numbers
  * @param {number[]} shape with a batch axis of length 1
  * @param {[number, number, number]} image shape of the output: tokens may be its pixels
  * @returns {string} a description
@@ -111,7 +111,7 @@ export function drawStage(canvas, numbers, shape, image) {
   return own.length === 2 ? `${own[0]} rows of ${own[1]} numbers` : `${count} numbers`;
 }
 
-/** @param {HTMLCanvasElement} canvas @param {number} rows @param {number} columns @returns {ImageData} transparent */
+/** @param {Canvas} canvas @param {number} rows @param {number} columns @returns {ImageData} transparent */
 function blank(canvas, rows, columns) {
   Object.assign(canvas, { width: columns, height: rows });
   return new ImageData(columns, rows);
@@ -119,7 +119,7 @@ function blank(canvas, rows, columns) {
 
 /**
  * Clears a canvas, at the resolution of the screen, and returns its context, size and the page's colours.
- * @param {HTMLCanvasElement} canvas
+ * @param {Canvas} canvas
  * @param {number} [aspect] width over height, unless the style sheet sets it
  */
 export function penOf(canvas, aspect) {
@@ -135,7 +135,7 @@ export function penOf(canvas, aspect) {
 
 /**
  * Strokes a path in one colour over a wider one, so that it is visible on dark and light backgrounds.
- * @param {CanvasRenderingContext2D} pen @param {string} under @param {string} over @param {number} [width]
+ * @param {Pen} pen @param {string} under @param {string} over @param {number} [width]
  */
 export function twice(pen, under, over, width = 1.5) {
   pen.lineJoin = "round";
@@ -147,7 +147,7 @@ export function twice(pen, under, over, width = 1.5) {
 }
 
 /**
- * @param {CanvasRenderingContext2D} pen @param {number} x @param {number} y @param {number} radius
+ * @param {Pen} pen @param {number} x @param {number} y @param {number} radius
  * @param {string} inside @param {string} around
  */
 export function mark(pen, x, y, radius, inside, around) {
@@ -162,7 +162,7 @@ export function mark(pen, x, y, radius, inside, around) {
 
 /**
  * Draws a line chart with ticks on the left and labels below its ends; colours are names of CSS variables.
- * @param {HTMLCanvasElement} canvas
+ * @param {Canvas} canvas
  * @param {{end: number, low: number, high: number, ticks: [number, string][], words: [string, string],
  *   logarithmic?: boolean, shaded?: [number, number][], aspect?: number}} frame whose x axis is 0 … end
  * @param {{points: [number, number][], colour: string, width?: number, dashes?: number[]}[]} lines
@@ -202,7 +202,7 @@ export function drawChart(canvas, { end, low, high, ticks, words, logarithmic, s
 
 /**
  * Makes a path of the boundary between marked cells of a grid, such as held-out ones, and the others.
- * @param {CanvasRenderingContext2D} pen @param {number} columns @param {number} rows
+ * @param {Pen} pen @param {number} columns @param {number} rows
  * @param {number} dx width of a cell
  * @param {number} dy @param {(column: number, row: number) => boolean} isMarked
  */

@@ -4,7 +4,7 @@ import { onPlane, planeCounts, shortened } from "./grid.js";
 import { mark, penOf } from "./pictures.js";
 
 /**
- * @typedef {{decoder: import("./decoder.js").Decoder, at: number[], plane: [number, number], memories: number[][],
+ * @typedef {{decoder: Decoder, at: number[], plane: [number, number], memories: number[][],
  *   path: [number, number][] | null}} PlaneView
  */
 
@@ -15,7 +15,7 @@ const STEPS = /** @type {Record<string, [number, number]>} */ ({
 
 export class Plane {
   /**
-   * @param {HTMLCanvasElement} canvas
+   * @param {Canvas} canvas
    * @param {(across: number, down: number) => void} moved called with new positions of the two factors
    * @param {(across: number, down: number) => void} stepped called with changes of their positions
    */
@@ -96,7 +96,7 @@ export class Plane {
   }
 
   /**
-   * @param {CanvasRenderingContext2D} pen @param {PlaneView} view @param {(name: string) => string} colour
+   * @param {Pen} pen @param {PlaneView} view @param {(name: string) => string} colour
    * @param {number} dx @param {number} dy
    */
   #cells(pen, view, colour, dx, dy) {
@@ -113,10 +113,7 @@ export class Plane {
     }
   }
 
-  /**
-   * @param {CanvasRenderingContext2D} pen @param {PlaneView} view @param {number} wide @param {number} tall
-   * @param {string} colour
-   */
+  /** @param {Pen} pen @param {PlaneView} view @param {number} wide @param {number} tall @param {string} colour */
   #names(pen, view, wide, tall, colour) {
     const [across, down] = view.plane;
     const { factors } = view.decoder;

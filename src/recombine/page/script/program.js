@@ -8,10 +8,6 @@ import { Arena, Kernel, PANEL, packedSize } from "./kernel.js";
 import { convolve, convolveTransposed, turned, workingSizes } from "./convolution.js";
 import { RUN, volume } from "./operations.js";
 
-/** @typedef {import("./types.js").ProgramData} ProgramData */
-/** @typedef {import("./types.js").Operation} Operation */
-/** @typedef {import("./operations.js").Step} Step */
-
 export class Program {
   /**
    * @param {ProgramData} data

@@ -4,8 +4,6 @@ import { nearestPoint, positionsOf, valueText } from "./grid.js";
 import { Picture, diverging, drawImage, drawStage, element } from "./pictures.js";
 import { StageViews } from "./views.js";
 
-/** @typedef {import("./decoder.js").Decoder} Decoder */
-
 const MEMORIES = 3;
 const TOLERANCE = 1e-4; // largest acceptable difference from torch's outputs
 

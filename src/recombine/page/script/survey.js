@@ -9,8 +9,6 @@
 
 import { clamped, onPlane, valueAt } from "./grid.js";
 
-/** @typedef {import("./decoder.js").Decoder} Decoder */
-/** @typedef {import("./types.js").Factor} Factor */
 /** g as its entries: across–across, across–down, down–down. @typedef {[number, number, number]} Metric */
 
 const LARGEST_PLANE = 4096; // points
@@ -192,11 +190,7 @@ export class Survey {
     return Float32Array.from({ length: this.count }, (_, point) => this.activity[point * this.units + kept]);
   }
 
-  /**
-   * The metric at the nearest grid point; null while it is not known.
-   * @param {number[]} at
-   * @returns {Metric | null}
-   */
+  /** The metric at the nearest grid point; null while it is not known. @param {number[]} at @returns {Metric | null} */
   metricAt(at) {
     const point = this.pointAt(at);
     if (point >= this.known || this.tooLarge) return null;

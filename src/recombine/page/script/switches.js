@@ -3,9 +3,6 @@
 import { shortened } from "./grid.js";
 import { element } from "./pictures.js";
 
-/** @typedef {import("./types.js").PageData} PageData */
-/** @typedef {import("./address.js").State} State */
-
 /**
  * The decoder that has a given value of one label and differs from the current one in as few others as possible.
  * @param {string[][]} labels of every decoder

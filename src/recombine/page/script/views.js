@@ -4,10 +4,6 @@ import { clamped, onPlane, valueText } from "./grid.js";
 import { Picture, diverging, drawChart, drawImage, element, mark, outline, penOf, twice } from "./pictures.js";
 import { ellipse, surveyOf } from "./survey.js";
 
-/** @typedef {import("./survey.js").Survey} Survey */
-/** @typedef {import("./decoder.js").Decoder} Decoder */
-/** @typedef {import("./address.js").State} State */
-
 const SHADES = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
 const CELLS = 2.2; // half axis of an ellipse of mean volume, in steps of the grid
 /** A canvas with one pixel per cell. @type {HTMLCanvasElement | undefined} */
@@ -117,11 +113,7 @@ export function sequential(share) {
   return /** @type {any} */ (SHADES[below].map((level, c) => level + (SHADES[below + 1][c] - level) * (place - below)));
 }
 
-/**
- * Minimum and maximum, ignoring NaN.
- * @param {ArrayLike<number>} numbers
- * @returns {[number, number]}
- */
+/** Minimum and maximum, ignoring NaN. @param {ArrayLike<number>} numbers @returns {[number, number]} */
 export function range(numbers) {
   let [low, high] = [Infinity, -Infinity];
   for (let k = 0; k < numbers.length; k += 1) {
@@ -133,9 +125,9 @@ export function range(numbers) {
 
 /**
  * Draws numbers over the plane, cell by cell; held-out cells are framed and the current point is marked.
- * @param {HTMLCanvasElement} canvas @param {Survey} survey
+ * @param {Canvas} canvas @param {Survey} survey
  * @param {ArrayLike<number>} numbers row by row; rows that are not complete are left blank
- * @param {[number, number]} bounds @param {(share: number) => [number, number, number]} palette
+ * @param {[number, number]} bounds @param {Colours} palette
  * @param {number[]} at @param {boolean} withEllipse
  */
 function drawMap(canvas, survey, numbers, [low, high], palette, at, withEllipse) {
@@ -166,7 +158,7 @@ function drawMap(canvas, survey, numbers, [low, high], palette, at, withEllipse)
 
 /**
  * Makes a path of the ellipse of steps that change the stage equally, scaled to CELLS at the plane's mean volume.
- * @param {CanvasRenderingContext2D} pen in units of grid steps, with the current point as its origin
+ * @param {Pen} pen in units of grid steps, with the current point as its origin
  * @param {Survey} survey @param {number[]} at
  * @returns {boolean} whether the metric is known
  */
@@ -192,7 +184,7 @@ export function short(number) {
 
 /**
  * Draws a unit's activity along one factor of the plane: the mean over the other one, and a cut through the point.
- * @param {HTMLCanvasElement} canvas @param {Survey} survey @param {Float32Array} map
+ * @param {Canvas} canvas @param {Survey} survey @param {Float32Array} map
  * @param {0 | 1} axis of the plane
  * @param {number[]} at
  */

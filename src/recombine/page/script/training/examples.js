@@ -2,7 +2,6 @@
 
 import { CODES, gridSize, positionsOf } from "../grid.js";
 
-/** @typedef {import("../types.js").Settings} Settings */
 /** Examples, row by row. @typedef {{count: number, codes: Float32Array, images: Float32Array}} Table */
 
 /**

@@ -7,8 +7,6 @@
 import { convolveTransposed, shiftRows, turned, workingSizes } from "../convolution.js";
 import { Arena, Kernel, PANEL, packedSize } from "../kernel.js";
 
-/** @typedef {import("../types.js").Settings} Settings */
-/** @typedef {import("../types.js").ConvolutionData} ConvolutionData */
 /**
  * Places of a batch of images and of their gradient, and the rows of an image.
  * @typedef {{activity: number, slopes: number, size: number}} Activity

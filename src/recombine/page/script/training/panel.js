@@ -6,8 +6,6 @@ import { drawChart, drawImage } from "../pictures.js";
 import { examplesOf, gridRows } from "./examples.js";
 import { Run, described, drawHits, percent } from "./runs.js";
 
-/** @typedef {import("../types.js").Progress} Progress */
-
 const CALM = 2000; // milliseconds between reports where reduced motion is preferred
 const SPOKEN = 4000; // milliseconds between announcements to screen readers
 const LARGEST_SEED = 999999;
@@ -27,7 +25,7 @@ class TrainingPanel {
   #failed = false;
 
   constructor() {
-    /** @type {import("../types.js").PanelData} */
+    /** @type {PanelData} */
     this.data = JSON.parse(part("data").textContent);
     this.settings = this.data.settings;
     this.running = false;

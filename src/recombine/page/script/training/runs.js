@@ -2,8 +2,6 @@
 
 import { outline, penOf, twice } from "../pictures.js";
 
-/** @typedef {import("../types.js").Progress} Progress */
-
 const SMOOTHED = 8; // steps whose losses become one point of the curve
 
 export class Run {
@@ -47,7 +45,7 @@ export function percent(share) {
 
 /**
  * The progress or outcome of a run, in words.
- * @param {Run | null} run @param {boolean} running @param {import("../types.js").PanelData} data
+ * @param {Run | null} run @param {boolean} running @param {PanelData} data
  */
 export function described(run, running, { drawn, isolated, filled, failed }) {
   const latest = run?.latest;
@@ -61,7 +59,7 @@ export function described(run, running, { drawn, isolated, filled, failed }) {
 
 /**
  * Draws a map of which grid points are drawn in place; held-out points are framed and the chosen one is marked.
- * @param {HTMLCanvasElement} canvas @param {import("../types.js").Settings} settings
+ * @param {Canvas} canvas @param {Settings} settings
  * @param {Uint8Array | null} hits for each point 0 or 1, if they are known
  * @param {number} chosen
  */

@@ -4,8 +4,6 @@ import { positionsOf } from "../grid.js";
 import { examplesOf, gridRows, trainingRows } from "./examples.js";
 import { Network } from "./network.js";
 
-/** @typedef {import("../types.js").Settings} Settings */
-
 export class Trainer {
   step = 0;
   /** Order of the examples in the current epoch. @type {Int32Array} */
@@ -112,7 +110,7 @@ export function initialWeights({ convolutions }, seed) {
 
 /** AdamW with the formula of `recombine.training.adamw`. */
 export class AdamW {
-  /** @param {import("../types.js").Recipe} recipe @param {number} count number of weights */
+  /** @param {Recipe} recipe @param {number} count number of weights */
   constructor(recipe, count) {
     this.recipe = recipe;
     this.mean = new Float32Array(count);

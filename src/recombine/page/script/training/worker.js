@@ -2,8 +2,6 @@
 
 import { Trainer } from "./trainer.js";
 
-/** @typedef {import("../types.js").Settings} Settings */
-/** @typedef {import("../types.js").Progress} Progress */
 /**
  * An order: a run to begin, whose `number` its reports carry; `pause` is in milliseconds between reports.
  * @typedef {{begin?: {settings: Settings, code: Uint8Array, seed: number, isolated: boolean, number: number},
