@@ -1,5 +1,4 @@
-// The last convolution (kernel 3, padding 1, to one channel) and its gradients. Images as in convolution.cpp; the
-// images that it writes have no channels and no border. Pixel o sees input o + k - 1. Weights are (tap, channel).
+// The last convolution and its gradients; output pixel o depends on inputs o + k - 1.
 #include <cstring>
 #include <vector>
 

@@ -1,9 +1,8 @@
-// The same-size convolution by Winograd's F(4 × 4, 3 × 3): a quarter of the multiplications.
+// The same-size convolution by Winograd's F(4 × 4, 3 × 3) (Lavin & Gray 2016), with a quarter of the multiplications.
 //
-// A tile of 4 × 4 outputs comes from 6 × 6 inputs d: Aᵀ [ Σ over channels of (G g Gᵀ) ∘ (Bᵀ d B) ] A. Tiles are done a
-// block at a time, so that everything between reading and writing images stays in the cache. Tiles may stick out of an
-// image below and on the right: what they would read there is zero, what they would write is dropped.
-// Kernels come transformed, (36, in, out); their gradient goes back as such.
+// A tile of 4 × 4 outputs depends on 6 × 6 inputs d: Aᵀ [ Σ over channels of (G g Gᵀ) ∘ (Bᵀ d B) ] A. Tiles are computed
+// in blocks whose intermediate results fit the cache. Tiles may extend beyond an image at the bottom and on the right:
+// they read zeros there, and what they would write is dropped. Kernels and their gradients are transformed, (36, in, out).
 #include <algorithm>
 #include <vector>
 
@@ -13,15 +12,15 @@
 namespace {
 
 constexpr long SIDE = 4, REACH = 6, PLACES = REACH * REACH;
-constexpr long TILES = 28;         // of a block
-constexpr long TILES_SUMMED = 21;  // of a block whose products are summed
+constexpr long TILES = 28;         // per block
+constexpr long TILES_SUMMED = 21;  // per block of a weight gradient
 
 struct Plane : Shape {
     long across() const { return (width + SIDE - 1) / SIDE; }
     long tiles() const { return across() * ((height + SIDE - 1) / SIDE); }
 };
 
-// Floats from one position of a block to the next: a line of cache more than needed, or they would share cache sets.
+// Floats from one position of a block to the next. The extra cache line keeps positions from sharing cache sets.
 inline long stride_of(long tiles, const Plane& p) {
     return tiles * p.channels + 16;
 }
@@ -56,7 +55,7 @@ inline void scatter(const Vector* z, long s, Vector* n, long t) {  // A
     n[5 * t] = z3;
 }
 
-// One of these in both directions, FROM × FROM values to TO × TO.
+// Apply one of these to columns and rows, FROM × FROM values to TO × TO.
 template <long FROM, long TO, void ALONG(const Vector*, long, Vector*, long)>
 inline void both_ways(const Vector* from, Vector* to) {
     Vector half[TO * FROM];
@@ -73,7 +72,7 @@ inline Tile tile_of(long number, const Plane& p) {
     return {number / p.tiles(), tile / p.across() * SIDE, tile % p.across() * SIDE};
 }
 
-// N × N pixels, of which so many rows and columns are there; the rest is zero.
+// Read N × N pixels; those beyond `rows` and `columns` are zero.
 template <long N>
 inline void read_patch(const float* corner, const Plane& p, long rows, long columns, Vector* into) {
     if (rows == N && columns == N) {
@@ -86,7 +85,7 @@ inline void read_patch(const float* corner, const Plane& p, long rows, long colu
     }
 }
 
-// One tile to (36, tile, channel): Bᵀ d B of inputs, which reach one pixel out of it (N = 6), or A z Aᵀ of gradients.
+// Transform a tile to (36, tile, channel): Bᵀ d B of inputs, one pixel wider on each side (N = 6), or A z Aᵀ of gradients.
 template <long N, void ALONG(const Vector*, long, Vector*, long)>
 void transform(const float* images, const Plane& p, Tile t, float* into, long stride) {
     constexpr long edge = N == REACH ? 0 : 1;
@@ -101,7 +100,7 @@ void transform(const float* images, const Plane& p, Tile t, float* into, long st
     }
 }
 
-// Aᵀ m A of one tile, with bias and ReLU (BACK: through the gate, and summed), into its image.
+// Write Aᵀ m A of a tile to its image, with bias and ReLU (BACK: gated, and summed by channel).
 template <bool BACK>
 void write_tile(const float* products, long stride, const Plane& p, Tile t, const float* bias, const float* gate,
                 float* images, float* sums) {
@@ -212,7 +211,7 @@ void winograd_weight_gradient(const Layer& layer, const float* x, const float* z
 
 namespace {
 
-// A kernel's three positions in one direction to six, and back: G and Gᵀ.
+// G and Gᵀ: three positions of a kernel in one direction to six, and back.
 inline void widen(const Vector* g, long s, Vector* u, long t) {
     const Vector even = (-1.0f / 6) * (g[0] + g[2 * s]), odd = (-1.0f / 6) * g[s];
     const Vector far = (1.0f / 24) * g[0] + (1.0f / 6) * g[2 * s], middle = (1.0f / 12) * g[s];
