@@ -1,6 +1,6 @@
-// Layers of the decoder. Images are (image, y, x, channel) with a border of zeros one pixel wide; gradients of a layer's
-// outputs are those before its ReLU. Weights are (tap, in, out) forward and (tap, out, in) backward, where taps are those
-// of the kernel or, if `Layer::winograd`, its 36 transformed positions. Sums are added to existing values.
+// Layers of the decoder. Images are (image, y, x, channel) with a border of zeros one pixel wide; gradients of outputs
+// are those before the ReLU. Weights are (tap, in, out) forward and (tap, out, in) backward, where taps are those of the
+// kernel or, if `Layer::winograd`, its 36 transformed positions. Sums are added to existing values.
 #pragma once
 
 #include <cstring>
@@ -53,7 +53,7 @@ void winograd_weight_gradient(const Layer&, const float* x, const float* z, floa
 void winograd_kernel(const float* taps, float* u, long size, bool mirrored);
 void winograd_kernel_gradient(const float* u, float* taps, long size);
 
-// The last convolution (kernel 3, padding 1) to one channel, and its gradients; weights (tap, channel). Its outputs have
+// The last convolution (kernel 3, padding 1) to one channel, and its gradients; weights (tap, channel). Outputs have
 // neither channels nor a border.
 void readout(const Shape&, const float* x, const float* w, float bias, float* y, long images);
 void readout_gradients(const Shape&, const float* x, const float* w, const float* z, float* below, float* weights,

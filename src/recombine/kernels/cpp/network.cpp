@@ -1,6 +1,6 @@
-// The whole decoder: a matrix from the code to `first` × `first` pixels, transposed convolutions, and a last convolution
-// to one channel. Threads take chunks of images through the whole network; sums over images are kept per chunk and added
-// in order, so that results do not depend on the number of threads.
+// The whole decoder: a matrix from the code to `first` × `first` pixels, transposed convolutions, and a convolution to
+// one channel. Threads take chunks of images through the whole network; sums over images are kept per chunk and added in
+// order, so that results do not depend on the number of threads.
 //
 // Parameters and their gradients are one vector, in torch's order:
 // (code, channel, y, x), bias; (in, out, y, x), bias of each layer; (channel, y, x), bias of the last.

@@ -1,8 +1,8 @@
 // The same-size convolution by Winograd's F(4 × 4, 3 × 3) (Lavin & Gray 2016), with a quarter of the multiplications.
 //
-// A tile of 4 × 4 outputs depends on 6 × 6 inputs d: Aᵀ [ Σ over channels of (G g Gᵀ) ∘ (Bᵀ d B) ] A. Tiles are computed
-// in blocks whose intermediate results fit the cache. Tiles may extend beyond an image at the bottom and on the right:
-// they read zeros there, and what they would write is dropped. Kernels and their gradients are transformed, (36, in, out).
+// A tile of 4 × 4 outputs depends on 6 × 6 inputs d: Aᵀ [ Σ over channels of (G g Gᵀ) ∘ (Bᵀ d B) ] A. Tiles are done in
+// blocks whose intermediate results fit the cache. Tiles may extend beyond an image at the bottom and on the right: they
+// read zeros there and write nothing. Kernels and their gradients are transformed, (36, in, out).
 #include <algorithm>
 #include <vector>
 
@@ -85,7 +85,7 @@ inline void read_patch(const float* corner, const Plane& p, long rows, long colu
     }
 }
 
-// Transform a tile to (36, tile, channel): Bᵀ d B of inputs, one pixel wider on each side (N = 6), or A z Aᵀ of gradients.
+// Transform a tile to (36, tile, channel): Bᵀ d B of inputs, which are a pixel wider (N = 6), or A z Aᵀ of gradients.
 template <long N, void ALONG(const Vector*, long, Vector*, long)>
 void transform(const float* images, const Plane& p, Tile t, float* into, long stride) {
     constexpr long edge = N == REACH ? 0 : 1;
