@@ -25,17 +25,20 @@ export function workingSizes(s, transposed) {
 }
 
 /**
- * Adds the convolution of one group to an output that holds the bias. Patches of pixels are columns of a matrix.
- * @param {Kernel} kernel @param {number} image @param {number} weight @param {number} output
- * @param {number} packed @param {number} patches @param {Sizes} s
+ * Adds the convolution of one group to an output that holds the bias, given the places of image, weights, output and
+ * working memory.
+ * @typedef {(kernel: Kernel, image: number, weight: number, output: number, packed: number, products: number,
+ *   s: Sizes) => void} Convolve
  */
-export function convolve(kernel, image, weight, output, packed, patches, s) {
+
+/** A convolution: patches of pixels are columns of a matrix. @type {Convolve} */
+export const convolve = (kernel, image, weight, output, packed, patches, s) => {
   const [rows, pixels] = productSize(s);
   kernel.heap.fill(0, patches, patches + rows * pixels); // the padding, which shiftRows skips
   shiftRows(kernel, patches, image, s, true);
   kernel.pack(patches, packed, rows, pixels);
   kernel.addProduct(weight, packed, output, s.inputs, rows, pixels, patches + rows * pixels);
-}
+};
 
 /**
  * A transposed convolution's weights in the order of its product: (group, channel out × tap, channel in).
@@ -56,19 +59,17 @@ export function turned(weight, s) {
 }
 
 /**
- * Adds the transposed convolution of one group to an output that holds the bias: one product computes every tap of
- * every pixel, and its rows are shifted and summed.
- * @param {Kernel} kernel @param {number} image
- * @param {number} weight turned
- * @param {number} output @param {number} packed @param {number} products @param {Sizes} s
+ * A transposed convolution, with `turned` weights: one product computes every tap of every pixel, and its rows are
+ * shifted and summed.
+ * @type {Convolve}
  */
-export function convolveTransposed(kernel, image, weight, output, packed, products, s) {
+export const convolveTransposed = (kernel, image, weight, output, packed, products, s) => {
   const [rows, pixels] = productSize(s);
   kernel.pack(image, packed, s.inputs, pixels);
   kernel.heap.fill(0, products, products + rows * pixels);
   kernel.addProduct(weight, packed, products, rows, s.inputs, pixels, products + rows * pixels);
   shiftRows(kernel, products, output, s, false);
-}
+};
 
 /**
  * Adds the rows of a transposed convolution's product to its output, each shifted by its tap; or, if `back`, gathers

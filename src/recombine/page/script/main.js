@@ -5,7 +5,7 @@ import { decoded, inflated } from "./bytes.js";
 import { Decoder } from "./decoder.js";
 import { clamped, onPlane, shortened, valueText, pathThrough } from "./grid.js";
 import { Plane } from "./plane.js";
-import { element } from "./pictures.js";
+import { atNextFrame, element, onAppearance } from "./pictures.js";
 import { Side } from "./side.js";
 import { Background } from "./survey.js";
 import { Switches } from "./switches.js";
@@ -29,7 +29,7 @@ function rotated(list, by) {
 class Explorer {
   /** @type {(() => void)[]} */
   #tasks = [];
-  #waiting = false;
+  #request = atNextFrame((time) => this.#frame(time));
   #changed = true;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #later;
@@ -72,8 +72,7 @@ class Explorer {
       if (event.source !== window.parent || event.source === window || typeof address !== "string") return;
       this.set(parsed(address, this.state, this.data));
     });
-    window.addEventListener("resize", () => this.refresh());
-    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.refresh());
+    onAppearance(() => this.refresh());
     this.set({});
   }
 
@@ -228,15 +227,6 @@ class Explorer {
       if (survey && !survey.done) return survey;
     }
     return null;
-  }
-
-  #request() {
-    if (this.#waiting) return;
-    this.#waiting = true;
-    requestAnimationFrame((time) => {
-      this.#waiting = false;
-      this.#frame(time);
-    });
   }
 
   /** @param {number} time */

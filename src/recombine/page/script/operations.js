@@ -120,6 +120,7 @@ function squares(heap, from, n) {
 }
 
 /**
+ * A reduction; the `reduce` of typed arrays is six times slower.
  * @param {Float32Array} heap @param {number} from @param {number} n @param {number} result
  * @param {(result: number, x: number) => number} f
  */

@@ -227,6 +227,24 @@ export function element(tag, name = "", text = "") {
   return made;
 }
 
+/** A function that draws once at the next frame, however often it is called. @param {(time: number) => void} draw */
+export function atNextFrame(draw) {
+  let waiting = false;
+  return () => {
+    if (!waiting) requestAnimationFrame((time) => {
+      waiting = false;
+      draw(time);
+    });
+    waiting = true;
+  };
+}
+
+/** Calls a function when the window's size or colour scheme changes. @param {() => void} redraw */
+export function onAppearance(redraw) {
+  window.addEventListener("resize", redraw);
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+}
+
 /** A canvas with a caption. */
 export class Picture {
   /** @param {string} caption */

@@ -95,7 +95,7 @@ export class Switches {
     if (!this.used) return;
     const labels = data.models.map((model) => model.labels ?? []);
     this.first = new Switch("Decoder", "switch", names, labels, (decoder) => change({ decoder }));
-    this.second = new Switch("Beside it", "beside-switch", names, labels, (beside) => change({ beside }));
+    this.second = new Switch("Compared with", "beside-switch", names, labels, (beside) => change({ beside }));
     this.both = document.createElement("input");
     Object.assign(this.both, { type: "checkbox", id: "compare" });
     this.both.addEventListener("change", () => change({ beside: this.both?.checked ? this.#other() : -1 }));

@@ -77,7 +77,7 @@ export class StageViews {
     const [low, high] = range(map);
     const most = Math.max(Math.abs(low), Math.abs(high)) || 1;
     drawMap(this.activity.canvas, survey, map, [-most, most], diverging, at, false);
-    const which = unit < 0 ? " (the one that varies most)" : "";
+    const which = unit < 0 ? " (the most variable)" : "";
     const here = map[survey.pointAt(at)];
     this.activity.caption(`unit ${own}${this.#place(survey, own)}${which}: ${short(here)} here, ` +
       `${short(low)} to ${short(high)} over the plane`);

@@ -2,7 +2,7 @@
 
 import { decoded } from "../bytes.js";
 import { nearestPoint, positionsOf } from "../grid.js";
-import { drawChart, drawImage } from "../pictures.js";
+import { atNextFrame, drawChart, drawImage, onAppearance } from "../pictures.js";
 import { examplesOf, gridRows } from "./examples.js";
 import { Run, described, drawHits, percent } from "./runs.js";
 
@@ -21,8 +21,8 @@ class TrainingPanel {
   #worker = null;
   #number = 0;
   #spoken = 0;
-  #waiting = false;
   #failed = false;
+  draw = atNextFrame(() => this.#draw());
 
   constructor() {
     /** @type {PanelData} */
@@ -66,8 +66,7 @@ class TrainingPanel {
     part("map").addEventListener("pointerdown", pick);
     part("map").addEventListener("pointermove", (/** @type {PointerEvent} */ event) => event.buttons && pick(event));
     this.calm.addEventListener("change", () => this.#send({ pause: this.#pause }));
-    window.addEventListener("resize", () => this.draw());
-    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
+    onAppearance(this.draw);
   }
 
   get #pause() {
@@ -176,16 +175,6 @@ class TrainingPanel {
     if (!atOnce && now - this.#spoken < SPOKEN) return;
     this.#spoken = now;
     part("spoken").textContent = this.words;
-  }
-
-  /** Draws at the next frame. */
-  draw() {
-    if (this.#waiting) return;
-    this.#waiting = true;
-    requestAnimationFrame(() => {
-      this.#waiting = false;
-      this.#draw();
-    });
   }
 
   #draw() {
