@@ -80,7 +80,9 @@ def library_or_reason() -> ctypes.CDLL | str:
         reason = str(error)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         reason = f"{type(error).__name__}: {error}"
-    _warn_once(reason)
+    if not os.environ.get(WARNED):
+        os.environ[WARNED] = "1"
+        print(f"recombine: compiled kernels are off, training on the CPU is slower ({reason})", file=sys.stderr)
     return reason
 
 
@@ -88,14 +90,6 @@ def _require_private(path: Path) -> None:
     status = path.stat()
     if status.st_uid != os.geteuid() or status.st_mode & OTHERS_WRITE:
         raise NotBuilt(f"{path} belongs to another user, or others can write to it")
-
-
-def _warn_once(reason: str) -> None:
-    if os.environ.get(WARNED) or sys.stderr is None:
-        return
-    os.environ[WARNED] = "1"
-    with suppress(OSError, ValueError):  # closed, or full
-        print(f"recombine: compiled kernels are off, training on the CPU is slower ({reason})", file=sys.stderr)
 
 
 def find_compiler() -> list[str]:

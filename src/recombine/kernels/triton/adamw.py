@@ -14,7 +14,7 @@ def _update(
     weights, mean, square, gradient, active, decay, stride, root, size, mean_share, beta2, square_share, epsilon,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    member = tl.program_id(1).to(tl.int64)
+    member = tl.program_id(1).to(tl.int64)  # offsets may exceed 32 bits
     if tl.load(active + member):
         column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
         inside = column < size

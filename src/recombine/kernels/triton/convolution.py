@@ -76,7 +76,7 @@ def _gathered_product(
 
     WIDE: pixels are the columns of the product. Tensor cores read less data per operation for a wide product.
     """
-    member, parity = tl.program_id(2).to(tl.int64), tl.program_id(1)
+    member, parity = tl.program_id(2).to(tl.int64), tl.program_id(1)  # offsets of members may exceed 32 bits
     x += member * x_member
     y += member * y_member
     if parity == 0:

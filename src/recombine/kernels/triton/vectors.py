@@ -68,7 +68,7 @@ def _scaled_back(
     spreading = away * (tl.load(pull + member) * 2 / length)
     if UNIT:
         slope += spreading
-    along = tl.where(size < EPSILON, 0.0, tl.sum(slope * unit, axis=1))
+    along = tl.where(size < EPSILON, 0.0, tl.sum(slope * unit, axis=1))  # below its bound the norm is constant
     gradient = (slope - unit * along[:, None]) / norm[:, None]
     if not UNIT:
         gradient += spreading
@@ -83,7 +83,7 @@ def _entropy(s, sums, count, length, s_member, VECTORS: tl.constexpr, WIDE: tl.c
     value = tl.load(s + member * s_member + place, mask=here, other=0.0)
     square = value * value
     share = square / tl.maximum(tl.sum(square, axis=1), EPSILON)[:, None]
-    lost = share * tl.log(tl.maximum(share, TINY))
+    lost = share * tl.log(tl.maximum(share, TINY))  # 0 ln 0 = 0
     tile = member * tl.num_programs(0) + tl.program_id(0)
     tl.store(sums + tile, -tl.sum(tl.sum(lost, axis=1), axis=0))
 
