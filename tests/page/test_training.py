@@ -98,12 +98,8 @@ def test_adamw_is_ours(tmp_path):
     ours = trained(
         tmp_path, recipe=recipe.model_dump(), weights=weights[0].tolist(), gradients=gradients[:, 0].tolist()
     )
-    right, mean, square, step = (
-        weights.clone(),
-        torch.zeros(1, 64),
-        torch.zeros(1, 64),
-        torch.zeros(1, dtype=torch.int64),
-    )
+    right, mean, square = weights.clone(), torch.zeros(1, 64), torch.zeros(1, 64)
+    step = torch.zeros(1, dtype=torch.int64)
     for gradient, after in zip(gradients, ours, strict=True):
         adamw_update(
             right, mean, square, step, gradient, torch.ones(1, dtype=torch.bool), lr=torch.tensor([recipe.lr]),
