@@ -4,6 +4,8 @@ export {};
 declare global {
   type Canvas = HTMLCanvasElement;
   type Pen = CanvasRenderingContext2D;
+  /** A canvas to draw on, with its size and the page's colours. */
+  type Paper = ReturnType<typeof import("../src/recombine/page/script/pictures.js").penOf>;
   /** A colour map: red, green and blue for a share of 0 … 1. */
   type Colours = (share: number) => [number, number, number];
   type Decoder = import("../src/recombine/page/script/decoder.js").Decoder;

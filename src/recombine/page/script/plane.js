@@ -67,12 +67,13 @@ export class Plane {
   /** @param {PlaneView} view */
   draw(view) {
     this.view = view;
-    const { pen, wide, tall, colour } = penOf(this.canvas);
+    const paper = penOf(this.canvas);
+    const { pen, wide, tall, colour } = paper;
     const [columns, rows] = this.#counts();
     const [dx, dy] = [(wide - MARGIN) / columns, (tall - MARGIN) / rows];
     const x = (/** @type {number} */ position) => MARGIN + (position + 0.5) * dx;
     const y = (/** @type {number} */ position) => (position + 0.5) * dy;
-    this.#cells(pen, view, colour, dx, dy);
+    this.#cells(paper, view, dx, dy);
     const lines = (/** @type {number[][]} */ points, /** @type {string} */ name, /** @type {number[]} */ dashes) => {
       pen.setLineDash(dashes);
       pen.strokeStyle = colour(name);
@@ -92,14 +93,11 @@ export class Plane {
       pen.strokeRect(x(point[across]) - dx / 2, y(row) - dy / 2, Math.max(3, dx), Math.max(3, dy));
     }
     mark(pen, here[0], here[1], 7, colour("--accent"), colour("--paper"));
-    this.#names(pen, view, wide, tall, colour("--soft"));
+    this.#names(paper, view);
   }
 
-  /**
-   * @param {Pen} pen @param {PlaneView} view @param {(name: string) => string} colour
-   * @param {number} dx @param {number} dy
-   */
-  #cells(pen, view, colour, dx, dy) {
+  /** @param {Paper} paper @param {PlaneView} view @param {number} dx @param {number} dy */
+  #cells({ pen, colour }, view, dx, dy) {
     const [columns, rows] = this.#counts();
     pen.fillStyle = colour("--field");
     pen.fillRect(MARGIN, 0, columns * dx, rows * dy);
@@ -113,11 +111,11 @@ export class Plane {
     }
   }
 
-  /** @param {Pen} pen @param {PlaneView} view @param {number} wide @param {number} tall @param {string} colour */
-  #names(pen, view, wide, tall, colour) {
+  /** @param {Paper} paper @param {PlaneView} view */
+  #names({ pen, wide, tall, colour }, view) {
     const [across, down] = view.plane;
     const { factors } = view.decoder;
-    pen.fillStyle = colour;
+    pen.fillStyle = colour("--soft");
     pen.font = "13px system-ui, sans-serif";
     pen.textAlign = "center";
     pen.textBaseline = "middle";
