@@ -21,7 +21,7 @@ from rich.table import Table
 from torch import nn
 
 from recombine.page import explore
-from recombine.page.training import LIVE, LIVE_STRIPES
+from recombine.papers.forced_rendering import PAPER
 from recombine.specs import RunSpec
 from recombine.training import Ensemble, fit
 
@@ -32,7 +32,7 @@ ALLOWED = 15.0
 def in_page(page: Any, stripes: bool, seed: int) -> tuple[float, float]:
     """Train in the page, and return the seconds and the share of held-out bumps in place."""
     page.locator("#training-seed").fill(str(seed))
-    page.locator("#training-stripes").set_checked(stripes)
+    page.locator("#training-isolated").set_checked(stripes)
     page.locator("#training-run").click()
     while not page.evaluate("window.training.run?.done ?? false"):
         page.wait_for_timeout(50)
@@ -63,7 +63,8 @@ def main() -> None:
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = chromium.new_page()
         page.goto(path.as_uri())
-        for spec in (LIVE, LIVE_STRIPES):
+        live = PAPER.training_panel.spec
+        for spec in (live, live.replace(task=live.task.replace(isolated=True))):
             for seed in range(seeds):
                 seconds, share = in_page(page, spec.task.isolated, seed)
                 within = "within" if seconds <= ALLOWED else "over"

@@ -277,7 +277,7 @@ def explore(
     title
         Heading of the page.
     training
-        Add a panel in which a small decoder is trained live, with stripes and without.
+        Add a panel that trains a small decoder live, with isolated factors and without.
     """
     if not factories:
         raise InvalidValue("factories", None, f"given, as package.module:name, file.py:name, {RUN}KEY or a folder")

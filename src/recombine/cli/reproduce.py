@@ -100,9 +100,11 @@ def reproduce(
 def written(findings: Findings, note: Callable[[str], None] = lambda line: None) -> Path:
     """The report of a folder of results, with the decoders that it keeps."""
     from recombine.page import report_explorer
+    from recombine.page.training import training_panel
     from recombine.reproduction.reporting import write_report
 
-    panels = {section: made() for section, made in findings.paper.panels.items()}
+    live = findings.paper.training_panel
+    panels = {} if live is None else {live.section: training_panel(live, heading="h3")}
     if findings.results.decoders is not None:
         panels["question"] = report_explorer(findings.results)
     return write_report(findings, say=note, panels=panels)

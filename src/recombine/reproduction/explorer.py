@@ -62,6 +62,26 @@ class DecoderChoice:
 
 
 @dataclass(frozen=True)
+class TrainingPanel:
+    """A small decoder that a page trains live, with isolated examples and without."""
+
+    spec: RunSpec
+    """A CNN whose task has two position factors, trained on each kept combination."""
+    text: str
+    """What is trained, as HTML that may contain {parameters}, {kept}, {held} and {isolated}, which are counts."""
+    drawn: str
+    """What every image shows, as "disk"."""
+    isolated: str
+    """What the examples of single factors are called."""
+    filled: float
+    """Accuracy on held-out combinations from which the panel says that the decoder fills the hold-out."""
+    failed: float
+    """Accuracy up to which the panel says that it fails."""
+    section: str
+    """Section of the report that it stands in."""
+
+
+@dataclass(frozen=True)
 class KeptDecoder:
     """A trained decoder in a results folder."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module, resources
 from importlib.util import find_spec
@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from recombine.errors import InvalidValue, listed
 from recombine.reproduction.claims import Claim, Judgement, judge
-from recombine.reproduction.explorer import DecoderChoice
+from recombine.reproduction.explorer import DecoderChoice, TrainingPanel
 from recombine.reproduction.figures import FigureSpec, Section, full_name
 from recombine.reproduction.preset import Preset, assembled
-from recombine.reproduction.report import Parts
 from recombine.reproduction.results import EDITION, Results
 from recombine.reproduction.study import Study
 
@@ -52,8 +51,8 @@ class Paper:
     """Sections of the report."""
     explorer: DecoderChoice | None = None
     """Which of the trained decoders the report's explorer shows."""
-    panels: Mapping[str, Callable[[], Parts]] = field(default_factory=dict)
-    """Interactive parts of the report, by the name of their section."""
+    training_panel: TrainingPanel | None = None
+    """A small decoder that the report trains live."""
     write_markers: Callable[[Results, Sequence[Judgement], Path], None] | None = None
     """Writes `marker_auroc.json`: how well each metric separates composing from failing networks, for `diagnose`."""
 
@@ -62,8 +61,8 @@ class Paper:
         """Return the paper of a package with one to three modules per question, in the order of the report.
 
         The question `size` is `size.py`, which defines `STUDY`. `CLAIMS` and `FIGURES` are defined there too, or in
-        `size_claims.py` and `size_figure.py`. `sections.py` with `SECTIONS` and `explorer.py` with `EXPLORER` are
-        optional. `about` holds the other fields: title, source, question and so on.
+        `size_claims.py` and `size_figure.py`. `sections.py` with `SECTIONS` and `explorer.py` with `EXPLORER` and
+        `TRAINING_PANEL` are optional. `about` holds the other fields: title, source, question and so on.
         """
         studies: list[Study[Any]] = [import_module(f"{package}.{name}").STUDY for name in questions]
         modules = [f"{package}.{name}{part}" for name in questions for part in ("", "_claims", "_figure")]
@@ -78,6 +77,7 @@ class Paper:
             figures=_by_name("figure", sorted(figures, key=lambda own: (not own.numbered, _number(own)))),
             sections=tuple(_optional(f"{package}.sections", "SECTIONS", ())),
             explorer=_optional(f"{package}.explorer", "EXPLORER", None),
+            training_panel=_optional(f"{package}.explorer", "TRAINING_PANEL", None),
             **about,
         )
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from recombine.papers.forced_rendering.markers_ranking import write_marker_auroc
 from recombine.reproduction.paper import Paper
-from recombine.reproduction.report import Parts
 
 QUESTIONS = (
     "encodings",
@@ -34,20 +33,12 @@ QUESTIONS = (
 )
 """In the order in which a report tells them."""
 
-
-def _training_panel() -> Parts:
-    from recombine.page.training import training_panel  # the command line starts faster without it
-
-    return training_panel(heading="h3")
-
-
 PAPER = Paper.assemble(
     __name__,
     QUESTIONS,
     title="Compositional Generalization via Forced Rendering of Disentangled Latents",
     source="ICML 2025",
     question="Does it compose?",
-    panels={"data": _training_panel},
     write_markers=write_marker_auroc,
 )
 Preset = PAPER.preset
