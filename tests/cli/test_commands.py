@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from recombine.cli.train import parse_seeds, spec_flags
+from recombine.cli.sweep import parse_seeds, spec_flags
 from recombine.specs import Recipe
 from recombine.store import Store
 from recombine.tasks import BumpTask

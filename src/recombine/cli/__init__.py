@@ -8,12 +8,14 @@ import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 from cyclopts import App, CycloptsError, Parameter
+from cyclopts.help import DefaultFormatter
 
 from recombine.cli.imports import FLAG as IMPORT
 from recombine.cli.imports import without_imports
+from recombine.cli.options import HELP, HELP_ALL, MORE
 from recombine.console import ReaderLeft, console, prepare_streams, say, silence, write_error
 from recombine.errors import Interrupted, RecombineError, RunsFailed, from_pydantic
 from recombine.version import __version__
@@ -26,8 +28,8 @@ LIBRARIES = ("torch", "numpy", "pydantic", "xarray", "safetensors", "triton", "d
 PREFIX = "RECOMBINE_"
 """How the names of this package's own environment variables begin; no others are shown."""
 EPILOGUE = (
-    f"Every command takes {IMPORT} MODULE, a module of yours that registers parts (docs/extending.md), and "
-    f"{TRACEBACK}, which shows where an error was raised."
+    f"Every command takes {HELP_ALL}, which shows all flags, {IMPORT} MODULE, which imports your own parts "
+    f"(docs/extending.md), and {TRACEBACK}, which shows where an error was raised."
 )
 
 app = App(
@@ -36,23 +38,16 @@ app = App(
     version_flags=(),  # a command of ours
     help_format="plaintext",
     help_epilogue=EPILOGUE,
+    help_flags=HELP,
     suppress_keyboard_interrupt=False,  # which would exit without a word
 )
 COMMANDS = {
     "train": (
         "train",
-        "Train ensembles; completed runs are loaded from the store.\n\n"
-        "Every flag of the task, decoder and recipe may be given several times: all combinations are trained, each "
-        "with all seeds. Ends with a table.\n\n"
+        "Train ensembles and print a table; completed runs are loaded from the store.\n\n"
+        "Flags of the task, decoder and recipe may be given several times: every combination is trained with every "
+        "seed. A sweep of any size can be a file with the same names (docs/scale.md); flags override it.\n\n"
         "Example: recombine train --encoding bump --encoding rate --width 16 --depth 3 --seeds 4",
-    ),
-    "sweep": (
-        "sweep",
-        "Train the runs of a file; completed runs are loaded from the store.\n\n"
-        "The file is TOML: each [[grid]] has the names of the flags of 'train' with a value or a list of values, and "
-        "seeds; all combinations of a grid are trained, and all grids. It may name a store, device, processes or a "
-        "scheduler as well; flags count for more.\n\n"
-        "Example: recombine sweep grid.toml --dry-run",
     ),
     "runs": ("app", "List, show, prune and export the runs of a store."),
     "diagnose": (
@@ -153,8 +148,18 @@ def main(words: list[str] | None = None) -> NoReturn:
     sys.exit(code)
 
 
+class CommonFlags(DefaultFormatter):
+    """Help without the panels of rarely used flags."""
+
+    def __call__(self, console: Any, options: Any, panel: Any) -> None:
+        """Print a panel of common flags."""
+        if not str(panel.title).startswith(MORE):
+            super().__call__(console, options, panel)
+
+
 def _run(words: list[str]) -> int:
     rest = without_imports(words)
+    app.help_formatter = DefaultFormatter() if HELP_ALL in words else CommonFlags()
     code = app(rest, console=console(), exit_on_error=False, print_error=False, result_action="return_value")
     return code if isinstance(code, int) else 0
 

@@ -11,7 +11,7 @@ from cyclopts import App, Parameter
 from rich.table import Table
 from rich.text import Text
 
-from recombine.cli.options import SomePath, StorePath, Whole, require_file
+from recombine.cli.options import HELP, SomePath, StorePath, Whole, require_file
 from recombine.cli.tables import HEADINGS, Column, Holds, score_text, train_command, write_table
 from recombine.console import console, counted, paragraph, say, visible
 from recombine.errors import InvalidValue, StoreError, listed, shortened, typed
@@ -36,7 +36,9 @@ NEWEST = 100
 """Runs that are listed by default."""
 TABLES = (".csv", ".parquet")
 
-app = App(name="runs", help="List, show, prune and export the runs of a store.", help_format="plaintext")
+app = App(
+    name="runs", help="List, show, prune and export the runs of a store.", help_format="plaintext", help_flags=HELP
+)
 
 Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
 Where = Annotated[
