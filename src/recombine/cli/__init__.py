@@ -1,4 +1,4 @@
-"""The command line. Commands are imported when they are used, so that `recombine --help` answers at once."""
+"""The command line. Commands are imported lazily, so that `recombine --help` is fast."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ from recombine.errors import Interrupted, RecombineError, RunsFailed, from_pydan
 from recombine.version import __version__
 
 WRONG, MISUSED, STOPPED, READER_LEFT = 1, 2, 130, 141
-"""Exit codes: runs that failed; a mistake of the user's, or output that cannot be written; an interruption; a reader
-that left early."""
+"""Exit codes: failed runs; a user's mistake or output that cannot be written; an interruption; a closed pipe."""
 TRACEBACK = "--traceback"
 LIBRARIES = ("torch", "numpy", "pydantic", "xarray", "safetensors", "triton", "distributed")
 PREFIX = "RECOMBINE_"
-"""How the names of this package's own environment variables begin; no others are shown."""
+"""First letters of this package's environment variables."""
 EPILOGUE = (
     f"Every command takes {HELP_ALL}, which shows all flags, {IMPORT} MODULE, which imports your own parts "
     f"(docs/extending.md), and {TRACEBACK}, which shows where an error was raised."
@@ -39,7 +38,7 @@ app = App(
     help_format="plaintext",
     help_epilogue=EPILOGUE,
     help_flags=HELP,
-    suppress_keyboard_interrupt=False,  # which would exit without a word
+    suppress_keyboard_interrupt=False,  # cyclopts would exit without a message
 )
 COMMANDS = {
     "train": (
@@ -52,37 +51,36 @@ COMMANDS = {
     "runs": ("app", "List, show, prune and export the runs of a store."),
     "diagnose": (
         "diagnose",
-        "Measure a module of your own.\n\n"
+        "Measure any PyTorch module.\n\n"
         "Geometry, factorization, probes, tuning, kernels and superposition, stage by stage.\n\n"
         "Example: recombine diagnose mycode:decoder --grid x=0:27,y=0:27 --encoding bump --holdout center:6:22",
     ),
     "explore": (
         "explore",
-        "Write a page on which decoders run live while one moves through their factors.\n\n"
-        "One HTML file that opens from disk. What cannot run in a browser is named, and shown by outputs computed "
-        "beforehand.\n\n"
+        "Write an interactive page on which decoders run live as you move through their factors.\n\n"
+        "The page is one HTML file. Modules that cannot run in a browser are shown by precomputed outputs.\n\n"
         "Example: recombine explore mycode:decoder --grid x=0:27,y=0:27 --encoding bump --holdout center:6:22 "
         "--out page.html",
     ),
     "reproduce": (
         "reproduce",
-        "Train, measure and judge figures and claims of the paper; write a report.\n\n"
+        "Reproduce a paper's figures and claims: train, measure, judge, write a report.\n\n"
         "Completed runs are loaded from the store.",
     ),
-    "figure": ("figure", "Draw a figure again from stored results, as PNG and SVG, and print its caption."),
-    "claims": ("claims", "Judge the claims again from stored results; with names, case by case."),
+    "figure": ("figure", "Redraw a figure from stored results, as PNG and SVG, and print its caption."),
+    "claims": ("claims", "Judge the claims again from stored results; given names, case by case."),
     "report": (
         "report",
-        "Write a folder's figures, verdicts and page again from its datasets; trains nothing.\n\n"
+        "Rewrite a folder's figures, verdicts and page from its datasets, without training.\n\n"
         "Marked blocks of a Markdown file look like <!-- verdicts: begin --> … <!-- verdicts: end -->. Names: "
         "verdicts, verdicts_in_brief, causes, claims (case by case), provenance, costs, and caption_NAME for every "
         "figure.",
     ),
     "verify": ("verify", "Compare the files of results or a store with their manifest; exit with 1 if any differs."),
 }
-"""Each command with the name of what runs it and its help."""
+"""Function and help of each command."""
 MODULES = {**dict.fromkeys(("figure", "claims", "report"), "reproduce"), "explore": "diagnose", "verify": "runs"}
-"""Where commands are, other than in a module of their own name."""
+"""Modules of commands that do not have the command's name."""
 
 app.register_install_completion_command(add_to_startup=False)
 for name, (attribute, text) in COMMANDS.items():
@@ -93,12 +91,11 @@ for name, (attribute, text) in COMMANDS.items():
 def version(
     *, verbose: Annotated[bool, Parameter(help="Versions, compiler, devices and folders, for bug reports.")] = False
 ) -> None:
-    """Print the version and exit; with --verbose, all that a bug report needs."""
+    """Print the version and exit; with --verbose, everything that a bug report needs."""
+    for name, value in _facts() if verbose else ():
+        say(f"{name}: {value.replace(os.path.expanduser('~'), '~')}")
     if not verbose:
         say(__version__)
-        return
-    for name, value in _facts():
-        say(f"{name}: {value.replace(os.path.expanduser('~'), '~')}")
 
 
 def _facts() -> Iterator[tuple[str, str]]:
@@ -128,15 +125,14 @@ def _facts() -> Iterator[tuple[str, str]]:
 
 
 def main(words: list[str] | None = None) -> NoReturn:
-    """Run a command and exit.
-
-    0 done, 1 something was found wrong, 2 a mistake, 130 interrupted, 141 the reader of the output left.
-    """
+    """Run a command and exit with 0, or one of the codes above."""
     prepare_streams()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     words = sys.argv[1:] if words is None else words
     try:
-        code = _run([word for word in words if word != TRACEBACK])
+        rest = without_imports([word for word in words if word != TRACEBACK])
+        app.help_formatter = DefaultFormatter() if HELP_ALL in rest else CommonFlags()
+        code = app(rest, console=console(), exit_on_error=False, print_error=False, result_action="return_value")
     except ReaderLeft:
         silence(sys.stdout)
         sys.exit(READER_LEFT)
@@ -145,7 +141,7 @@ def main(words: list[str] | None = None) -> NoReturn:
         if TRACEBACK in words:
             traceback.print_exc()
         write_error(f"recombine: {' '.join(line.split())}")
-    sys.exit(code)
+    sys.exit(code if isinstance(code, int) else 0)
 
 
 class CommonFlags(DefaultFormatter):
@@ -157,25 +153,18 @@ class CommonFlags(DefaultFormatter):
             super().__call__(console, options, panel)
 
 
-def _run(words: list[str]) -> int:
-    rest = without_imports(words)
-    app.help_formatter = DefaultFormatter() if HELP_ALL in words else CommonFlags()
-    code = app(rest, console=console(), exit_on_error=False, print_error=False, result_action="return_value")
-    return code if isinstance(code, int) else 0
-
-
 def _explained(error: BaseException) -> tuple[str, int]:
-    """One line and the exit code for what went wrong; what is nobody's mistake but ours is raised again."""
+    """Return one line about an error and the exit code; a bug of ours is raised again."""
     if isinstance(error, KeyboardInterrupt):
-        return "interrupted; the same command goes on from here", STOPPED
+        return "interrupted; run the same command to continue", STOPPED
     if isinstance(error, RecombineError | CycloptsError):
         code = STOPPED if isinstance(error, Interrupted) else WRONG if isinstance(error, RunsFailed) else MISUSED
         return str(error), code
-    if type(error).__name__ == "ValidationError":  # pydantic's, which takes long to import
+    if type(error).__name__ == "ValidationError":  # not by isinstance: importing pydantic is slow
         return str(from_pydantic(error, ())), MISUSED
     if isinstance(error, OSError):
-        silence(sys.stdout)  # what could not be written, to a full disk for example
-        return f"{error}; what was done is kept", MISUSED
+        silence(sys.stdout)  # drop buffered output, for example when the disk is full
+        return f"{error}; finished work is kept", MISUSED
     full = isinstance(error, RuntimeError) and ("alloc" in str(error) or "out of memory" in str(error))
     if full or isinstance(error, MemoryError):
         return "not enough memory; try a smaller size, width, batch or number of members", MISUSED

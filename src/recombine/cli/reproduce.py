@@ -1,4 +1,4 @@
-"""`recombine reproduce`, `figure`, `claims` and `report`: train a preset, measure it, judge the claims, draw, write."""
+"""`recombine reproduce`, `figure`, `claims` and `report`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from recombine.cli.options import ResultsPath, SomePath, Whole, require_file
-from recombine.cli.tables import Column, Holds, write_table
+from recombine.cli.tables import Column, write_table
 from recombine.cli.train import ExecutorFlags
 from recombine.console import console, paragraph, say
 from recombine.errors import InvalidValue, listed
@@ -44,7 +44,7 @@ BLOCKS: Mapping[str, Callable[[Findings], str]] = {
     "provenance": lambda own: verdicts.provenance_table(own.results.provenance),
     "costs": lambda own: verdicts.costs_table(own.results.costs()),
 }
-"""Marked blocks of a document, other than captions."""
+"""Marked blocks of a document, apart from captions."""
 
 
 def reproduce(
@@ -58,14 +58,14 @@ def reproduce(
     out: SomePath = Path("report"),
     paper: PaperName = None,
 ) -> None:
-    """Re-run the paper's figures and claims; write a report. Completed runs are loaded from the store.
+    """Reproduce a paper's figures and claims, and write a report.
 
     Parameters
     ----------
     seeds
-        Seeds where a claim is judged; by default as many as the preset asks for.
+        Number of seeds for claims. Default: the preset's.
     changes
-        A field of the preset, as NAME=VALUE; may be given several times.
+        Override a field of the preset, as NAME=VALUE; may be given several times.
     out
         Folder for datasets, figures and the page.
     """
@@ -76,7 +76,7 @@ def reproduce(
     if processes is not None and processes < 1:
         raise InvalidValue("processes", processes, "at least 1")
     if cluster is not None and processes is not None:
-        raise InvalidValue("processes", processes, "left out with a scheduler, whose workers are the processes")
+        raise InvalidValue("processes", processes, "left out with a scheduler")
     if (out / MARKER).exists() or out.absolute() == store_path(training.store).absolute():
         raise InvalidValue("out", str(out), "a folder for a report, not a directory of runs")
 
@@ -93,12 +93,12 @@ def reproduce(
     if findings.judgements:
         _print_verdicts(findings.judgements)
     if findings.outdated:
-        say(f"measured by another edition, and left out: {listed(findings.outdated)}")
+        say(f"left out, since another version measured them: {listed(findings.outdated)}")
     say(f"report: {page}")
 
 
 def written(findings: Findings, note: Callable[[str], None] = lambda line: None) -> Path:
-    """The report of a folder of results, with the decoders that it keeps."""
+    """Write the report of a results folder with its explorer, and return the page's path."""
     from recombine.page import report_explorer
     from recombine.page.training import training_panel
     from recombine.reproduction.reporting import write_report
@@ -111,14 +111,14 @@ def written(findings: Findings, note: Callable[[str], None] = lambda line: None)
 
 def _print_verdicts(judgements: Sequence[Judgement]) -> None:
     columns = [
-        Column("claim", [judgement.claim for judgement in judgements], Holds.NAMES),
-        Column("verdict", [Text(verdicts.verdict_text(j), style=COLORS[j.verdict]) for j in judgements], Holds.NAMES),
+        Column("claim", [judgement.claim for judgement in judgements], "left"),
+        Column("verdict", [Text(verdicts.verdict_text(j), style=COLORS[j.verdict]) for j in judgements], "left"),
         Column("learnt", [verdicts.network_count(judgement) for judgement in judgements]),
-        Column("evidence", [verdicts.sentence(judgement) for judgement in judgements], Holds.PROSE),
-        Column("robustness", [verdicts.robustness(judgement) for judgement in judgements], Holds.PROSE),
+        Column("evidence", [verdicts.sentence(judgement) for judgement in judgements], "left"),
+        Column("robustness", [verdicts.robustness(judgement) for judgement in judgements], "left"),
     ]
     if any(judgement.verdict == "direction only" for judgement in judgements):
-        columns.insert(2, Column("reference", [judgement.reference or "–" for judgement in judgements], Holds.NAMES))
+        columns.insert(2, Column("reference", [judgement.reference or "–" for judgement in judgements], "left"))
     write_table(console(), columns)
     if late := [judgement.claim for judgement in judgements if judgement.timing == "after the data"]:
         say(f"criteria changed after the data: {listed(late)}")
@@ -129,21 +129,21 @@ def report(
     /,
     *,
     write: Annotated[
-        list[Path] | None, Parameter(help="Markdown files whose marked blocks are written again.", negative=())
+        list[Path] | None, Parameter(help="Markdown files whose marked blocks to update.", negative=())
     ] = None,
     marker_auroc: Annotated[
-        Path | None, Parameter(help="JSON file for the AUROCs and the advice that diagnose prints (study markers).")
+        Path | None, Parameter(help="JSON file for the marker AUROCs and advice that diagnose prints.")
     ] = None,
     reference: Annotated[
-        Path | None, Parameter(help="JSON file for the verdicts, which stand beside those of few seeds.")
+        Path | None, Parameter(help="JSON file for the verdicts, to compare with those of few seeds.")
     ] = None,
     store: Annotated[
         SomePath | None,
-        Parameter(help="Directory of the folder's runs, from which decoders to explore are taken into the folder."),
+        Parameter(help="Directory of runs from which to copy decoders for the explorer into the folder."),
     ] = None,
     paper: PaperName = None,
 ) -> None:
-    """Write a folder's figures, verdicts and page again from its datasets."""
+    """Rewrite a folder's figures, verdicts and page from its datasets."""
     findings = Findings(installed(paper), Results.existing(folder))
     _require_present(findings, findings.outdated)
     captions = {f"caption_{name}": figure for name, figure in findings.figures.items()}
@@ -157,7 +157,7 @@ def report(
         write_file(path, verdicts.with_blocks(text, blocks).encode(), "write")
     if marker_auroc is not None:
         if findings.paper.write_markers is None:
-            raise InvalidValue("marker_auroc", str(marker_auroc), "left out: this paper ranks no markers")
+            raise InvalidValue("marker_auroc", str(marker_auroc), "left out, since this paper ranks no markers")
         findings.paper.write_markers(findings.results, findings.judgements, marker_auroc)
     if reference is not None:
         judged = {judgement.claim: judgement.verdict for judgement in findings.judgements}
@@ -166,48 +166,44 @@ def report(
 
 
 def _marked_document(path: Path, blocks: Iterable[str]) -> str:
-    """The text of a document that has marks for blocks, all of them among these."""
+    """Return the text of a document, which must have marked blocks with known names."""
     try:
         text = read_given(path, "write").decode()
     except UnicodeDecodeError:
         raise InvalidValue("write", str(path), "a text file in UTF-8") from None
     names, known = verdicts.marked_blocks(text), list(blocks)
     if not names or any(name not in known for name in names):
-        raise InvalidValue("write", str(path), f"a file with marked blocks, named among {listed(known)}")
+        raise InvalidValue("write", str(path), f"a file whose marked blocks are among {listed(known)}")
     require_file(path, "write")
     return text
 
 
 def _collect(findings: Findings, store: Path) -> None:
-    """Take the decoders of the explorer from a store into the folder."""
+    """Copy the explorer's decoders from a store into the folder."""
     from recombine.reproduction.explorer import collect, kept_decoders
     from recombine.store import Store
 
     collect(findings.results, findings.paper, findings.paper.preset(**findings.preset), Store(store, create=False), say)
     if not kept_decoders(findings.results):
-        raise InvalidValue(
-            "store", str(store), f"a store with networks behind {str(findings.results.path)!r} that learnt"
-        )
+        raise InvalidValue("store", str(store), f"a store with converged runs of {str(findings.results.path)!r}")
 
 
 def _require_present(findings: Findings, outdated: Sequence[str]) -> None:
-    """Refuse Datasets that another edition measured: what they hold is judged and drawn otherwise now."""
+    """Raise if another version measured a dataset, since it would be judged and drawn differently now."""
     if outdated:
-        allowed = (
-            f"results of this edition (another one measured {listed(outdated)}; 'recombine reproduce' does it again)"
-        )
+        allowed = f"results of this version ({listed(outdated)} are older; run 'recombine reproduce' again)"
         raise InvalidValue("from", str(findings.results.path), allowed)
 
 
 def figure(
-    name: Annotated[str, Parameter(help=f"One of {listed(PAPER.figures)}; a number is a figure of the paper.")],
+    name: Annotated[str, Parameter(help=f"One of {listed(PAPER.figures)}; numbers are figures of the paper.")],
     /,
     *,
     source: ResultsPath = Path("report"),
     out: Annotated[SomePath | None, Parameter(help="Folder for the files. Default: the figures of --from.")] = None,
     paper: PaperName = None,
 ) -> None:
-    """Draw one figure again from stored results, as PNG and SVG, and print its caption."""
+    """Redraw a figure from stored results, as PNG and SVG, and print its caption."""
     from recombine.reproduction.reporting import save_figure
 
     findings = Findings(installed(paper), Results.existing(source))
@@ -226,21 +222,21 @@ def claims(
     source: ResultsPath = Path("report"),
     paper: PaperName = None,
 ) -> None:
-    """Judge the claims again from stored results; with names, case by case."""
+    """Judge the claims again from stored results; given names, case by case."""
     known = installed(paper).claims
-    wanted = [name.upper() for name in names] or list(known)
-    for name in wanted:
+    chosen = [name.upper() for name in names] or list(known)
+    for name in chosen:
         if name not in known:
             raise InvalidValue("claim", name, f"one of {listed(known)}")
     findings = Findings(installed(paper), Results.existing(source))
-    read = {study for name in wanted for study in known[name].studies}
+    read = {study for name in chosen for study in known[name].studies}
     _require_present(findings, [study for study in findings.outdated if study in read])
     judgements = {judgement.claim: judgement for judgement in findings.judgements}
     if not names:
         return _print_verdicts(list(judgements.values()))
-    for name in wanted:  # known, but perhaps without its study here
+    for name in chosen:  # known, but its study may not be in this folder
         if name not in judgements:
-            raise InvalidValue("claim", name, f"one of those that were judged: {listed(judgements)}")
+            raise InvalidValue("claim", name, f"one of the judged claims: {listed(judgements)}")
         _print_cases(judgements[name])
     return None
 
@@ -250,11 +246,11 @@ def _print_cases(judgement: Judgement) -> None:
     tests = verdicts.evidence(judgement)
     columns = [
         Column("", [kind for kind, _ in tests]),
-        Column("case", [test.case for _, test in tests], Holds.NAMES),
-        Column("outcome", [test.outcome for _, test in tests], Holds.NAMES),
+        Column("case", [test.case for _, test in tests], "left"),
+        Column("outcome", [test.outcome for _, test in tests], "left"),
         Column("learnt", [f"{test.learnt}/{test.trained}" for _, test in tests]),
         Column("estimate [95 % interval]", [verdicts.interval_text(test.interval) for _, test in tests]),
-        Column("claimed", [f"{test.statistic} {test.claimed}" for _, test in tests], Holds.PROSE),
+        Column("claimed", [f"{test.statistic} {test.claimed}" for _, test in tests], "left"),
     ]
     if tests:
         write_table(console(), columns)

@@ -11,7 +11,7 @@ import inspect
 import itertools
 import math
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -200,7 +200,7 @@ def _seeds(word: str) -> range | list[int]:
 
 def _yaml(text: str) -> Any:
     try:
-        import yaml
+        import yaml  # type: ignore[import-untyped]
     except ImportError:
         raise RecombineError("PyYAML is not installed: 'pip install pyyaml', or write the sweep in TOML") from None
     try:
@@ -209,7 +209,12 @@ def _yaml(text: str) -> Any:
         raise ValueError(str(error)) from None
 
 
-READERS = {".toml": tomllib.loads, ".yaml": _yaml, ".yml": _yaml, ".json": parsed_json}
+READERS: dict[str, Callable[[str], Any]] = {
+    ".toml": tomllib.loads,
+    ".yaml": _yaml,
+    ".yml": _yaml,
+    ".json": parsed_json,
+}
 
 
 def read_sweep(path: Path, settings: Collection[str]) -> tuple[dict[str, dict[str, list[str]]], dict[str, Any]]:

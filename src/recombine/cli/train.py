@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from recombine.cli.options import MORE, SomePath, StorePath, Whole
 from recombine.cli.sweep import located, read_sweep, spec_flags, specs_from
-from recombine.cli.tables import Column, Holds, field_text, write_summary, write_table
+from recombine.cli.tables import Column, field_text, write_summary, write_table
 from recombine.console import console, counted, paragraph, say
 from recombine.errors import InvalidValue, StoreError, from_pydantic, listed
 from recombine.specs import RunSpec
@@ -177,9 +177,9 @@ def _describe(specs: list[RunSpec], folder: Path, *, whole: bool) -> None:
         encodings = [dict.fromkeys(spec.task.encoding.kind for spec in alike) for alike in groups.values()]
         done = [len(alike) - len(rest) for alike, rest in zip(groups.values(), missing, strict=True)]
         columns = [
-            Column("decoder", [field_text(spec.decoder.model_dump(mode="json")) for spec in first], Holds.NAMES),
-            Column("encodings", [listed(kinds) for kinds in encodings], Holds.NAMES),
-            Column("precision", [spec.recipe.precision for spec in first], Holds.NAMES),
+            Column("decoder", [field_text(spec.decoder.model_dump(mode="json")) for spec in first], "left"),
+            Column("encodings", [listed(kinds) for kinds in encodings], "left"),
+            Column("precision", [spec.recipe.precision for spec in first], "left"),
             Column("runs", [str(len(alike)) for alike in groups.values()]),
             Column("in the store", [str(count) for count in done]),
             Column("steps to train", [str(sum(spec.total_steps for spec in rest)) for rest in missing]),

@@ -30,7 +30,7 @@ POLL_SECONDS = 0.2
 Check = Literal["bytes", "names"]
 FEW = 64
 """Pending runs that are looked up one by one."""
-STOPPED = "interrupted; the same command goes on from here"
+STOPPED = "interrupted; run the same command to continue"
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 ShouldStop = Callable[[], bool]
 """Whether training is to stop; asked between two spans of steps."""
