@@ -66,7 +66,7 @@ class SubjectFlags:
         Path | None,
         Parameter(help="A .npy array of target outputs, one row per grid point, last factor fastest."),
     ] = None
-    background: Annotated[float | None, Parameter(help="Gray value of an empty output. Default: 0.")] = None
+    background: Annotated[float | None, Parameter(help="Grey value of an empty output. Default: 0.")] = None
     store: StorePath = None
 
     def subjects(self, factories: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:

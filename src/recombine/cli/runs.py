@@ -44,8 +44,8 @@ Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
 Where = Annotated[
     str | None,
     Parameter(
-        help="Select runs by an expression, such as \"encoding == 'bump' and depth >= 4 and ood_accuracy > 0.9\": names "
-        "of the flags of train and of scores, comparisons, and, or, not, in.",
+        help="Select runs by an expression, such as \"encoding == 'bump' and depth >= 4 and ood_accuracy > 0.9\": "
+        "names of the flags of train and of scores, comparisons, and, or, not, in.",
     ),
 ]
 
