@@ -164,7 +164,7 @@ def test_points_and_draws_over_some_factors():
 
 
 def test_a_summary_counts_and_names_what_is_never_seen():
-    assert str(Center().summary(PAPER)) == "495 combinations kept, 289 held out; every single value is seen"
+    assert str(Center().summary(PAPER)) == "495 combinations kept, 289 held out; every value is seen"
     gone = Center(low=2, high=5, factors=("y",)).summary(THREE)
     assert gone == HoldoutSummary(kept=54, held_out=72, unseen=("y=2", "y=3", "y=4", "y=5"))
     assert gone.unseen

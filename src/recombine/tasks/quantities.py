@@ -1,16 +1,10 @@
-"""Tasks whose factors are any of the quantities that a renderer can vary.
+"""Tasks whose factors are chosen among the quantities that a renderer can vary (x, y, scale, hue, …).
 
-A renderer has a table of quantities (x, y, scale, hue, …). The field `factors` says which of them are factors, in which
-order and with how many values; `fixed` says what the others are:
+- `factors`: `x=8` means 8 values of x over its default range, `scale=6..12..4` 4 values from 6 to 12, ends included;
+- `fixed`: `hue=120` sets a quantity that is not a factor. All others have the renderer's defaults.
 
-- `x=8`: 8 values of x, over the range that its renderer gives it;
-- `scale=6..12..4`: 4 values of scale from 6 to 12, both ends included;
-- `fixed`: `hue=120` where hue is no factor. A quantity in neither has its renderer's own value.
-
-A range may be **open** at one end, so that neither the 0 of an intensity nor the second 0° of a full turn is a value:
-4 intensities are ¼, ½, ¾ and 1, 4 rotations are 0°, 90°, 180° and 270°.
-
-The numbers of such texts are written in one way only, so that equal tasks have equal digests.
+A default range may exclude one end, such as intensity 0, or 360°, which is 0° again: 4 intensities are ¼, ½, ¾ and 1, 4
+rotations are 0°, 90°, 180° and 270°. Numbers are normalised, so that equal tasks have equal digests.
 """
 
 from __future__ import annotations
@@ -31,9 +25,9 @@ from recombine.factors import Factor, FactorGrid
 from recombine.tasks.base import Task
 
 POSITION = ("x", "y")
-"""Names of the factors that are a place in the image: column and row."""
+"""Factors that are a position in the image: column and row."""
 FARTHEST = 1e6
-"""Bound of quantities that have none of their own."""
+"""Default bound of quantities."""
 
 
 @dataclass(frozen=True)
@@ -44,18 +38,16 @@ class Quantity:
     low: float
     high: float
     usual: float = math.nan
-    """Its value where it is neither a factor nor fixed; NaN: absent."""
+    """Default value; NaN: absent."""
     least: float = -FARTHEST
     most: float = FARTHEST
-    """What can be drawn lies between these two."""
     open_end: Literal["low", "high"] | None = None
-    """An end of the range that is not itself a value."""
+    """End of the default range that is excluded."""
     form: Literal["number", "category", "angle"] = "number"
     period: float | None = None
-    """After how much an angle returns."""
 
     def factor(self, count: int, *ends: float) -> Factor:
-        """The factor with so many evenly spaced values, between two ends of its own if they are given."""
+        """Return a factor with evenly spaced values, over the default range unless ends are given."""
         step = (self.high - self.low) / count
         first = self.low + step if self.open_end == "low" else self.low
         last = self.high - step if self.open_end == "high" else self.high
@@ -73,14 +65,14 @@ class Quantity:
         return Factor(self.name, low, high, count, form=self.form, period=self.period)
 
     def check(self, value: float) -> float:
-        """The value, if it can be drawn."""
+        """Return the value, or raise if it cannot be drawn."""
         if not self.least <= value <= self.most or (self.form == "category" and value != int(value)):
             raise InvalidValue(self.name, value, self.allowed)
         return value
 
     @property
     def allowed(self) -> str:
-        """What can be drawn, in words."""
+        """Range of values, for messages."""
         kind = "an integer, " if self.form == "category" else ""
         return f"{kind}{self.least:g} to {self.most:g}"
 
@@ -90,7 +82,7 @@ FIXED_TEXT = "NAME=VALUE, as hue=120"
 
 
 def _parsed_factor(text: str) -> tuple[str, int, tuple[float, ...]]:
-    """Name, number of values, and the ends of the range if they are given."""
+    """Return name, number of values, and the ends of the range if given."""
     name, _, span = text.partition("=")
     *ends, count = span.split("..")
     try:
@@ -103,7 +95,7 @@ def _parsed_factor(text: str) -> tuple[str, int, tuple[float, ...]]:
 
 
 def _parsed_value(text: str) -> tuple[str, float]:
-    """Name and value."""
+    """Return name and value."""
     name, _, value = text.partition("=")
     try:
         parsed = name.strip(), float(value)
@@ -136,20 +128,20 @@ class QuantityTask(Task):
     """A task whose factors are chosen among the quantities of its renderer."""
 
     factors: tuple[FactorText, ...]
-    """Which quantities are factors, each as NAME=COUNT or NAME=LOW..HIGH..COUNT."""
+    """Factors, each as NAME=COUNT or NAME=LOW..HIGH..COUNT."""
     fixed: tuple[FixedText, ...] = ()
-    """What quantities are that are no factors, each as NAME=VALUE; the others have values of their own."""
+    """Values of quantities held constant, each as NAME=VALUE; others have defaults."""
 
     peaked: ClassVar[bool] = True
-    """Whether the extreme pixel is at (x, y), and not anywhere on something as bright all over."""
+    """Whether the extreme pixel is at (x, y), as for a bump, unlike a uniformly bright sprite."""
 
     @abstractmethod
     def quantities(self) -> tuple[Quantity, ...]:
-        """Everything that the renderer can vary."""
+        """Return everything that the renderer can vary."""
 
     @property
     def position_factors(self) -> tuple[str, ...]:  # type: ignore[override]  # here it depends on the factors
-        """Column and row of the extreme pixel, where both are factors."""
+        """Column and row of the extreme pixel, if both are factors."""
         return POSITION if self.peaked and {*POSITION} <= {*self.grid.names} else ()
 
     def factor_grid(self) -> FactorGrid:
@@ -158,34 +150,31 @@ class QuantityTask(Task):
 
     @cached_property
     def fixed_values(self) -> dict[str, float]:
-        """The value of every quantity that is no factor; NaN where it is absent."""
+        """Value of every quantity that is not a factor; NaN if absent."""
         values = {
             quantity.name: quantity.usual for quantity in self.quantities() if quantity.name not in self.grid.names
         }
         for name, value in map(_parsed_value, self.fixed):
             quantity = self._quantity("fixed", name)
             if name not in values:
-                raise InvalidValue("fixed", f"{name}={_written(value)}", f"left out: {name} is a factor")
+                raise InvalidValue("fixed", f"{name}={_written(value)}", f"left out, since {name} is a factor")
             values[name] = quantity.check(value)
         return values
 
     def columns(self, values: Float[Tensor, "row factor"]) -> dict[str, Float[Tensor, " row"]]:
-        """Every quantity's value in each row, of factors as given and of the others as fixed."""
+        """Return the value of every quantity in each row."""
         self.check_columns(values)
         given = dict(zip(self.grid.names, values.unbind(1), strict=True))
         columns = {name: values.new_full((len(values),), value) for name, value in self.fixed_values.items()}
-        for quantity in self.quantities():
-            if quantity.name in given:
-                self._check_drawable(quantity, given[quantity.name])
+        for name, column in given.items():
+            quantity = self._quantity("factors", name)
+            optional = self.optional_factors is None or name in self.optional_factors
+            inside = ((column >= quantity.least) & (column <= quantity.most)) | (torch.isnan(column) & optional)
+            if not bool(inside.all()):
+                wrong = column.detach()[~inside][0].item()
+                absent = "" if optional else ", present in every row"
+                raise InvalidValue(f"values of {name}", wrong, quantity.allowed + absent)
         return columns | given
-
-    def _check_drawable(self, quantity: Quantity, values: Float[Tensor, " row"]) -> None:
-        optional = self.optional_factors is None or quantity.name in self.optional_factors
-        inside = ((values >= quantity.least) & (values <= quantity.most)) | (torch.isnan(values) & optional)
-        if not bool(inside.all()):
-            wrong = values.detach()[~inside][0].item()
-            absent = "" if optional else ", present in every row"
-            raise InvalidValue(f"values of {quantity.name}", wrong, quantity.allowed + absent)
 
     def _quantity(self, field: str, name: str) -> Quantity:
         by_name = {quantity.name: quantity for quantity in self.quantities()}
@@ -197,5 +186,5 @@ class QuantityTask(Task):
     def _check(self) -> Self:
         if len(names := [text.partition("=")[0] for text in self.fixed]) > len(set(names)):
             raise InvalidValue("fixed", ",".join(self.fixed), "one value for each quantity")
-        self.fixed_values  # noqa: B018  refuses what cannot be drawn
+        self.fixed_values  # noqa: B018  raises if a value cannot be drawn
         return super()._check()  # type: ignore[operator]  # a plain method once the class is made
