@@ -112,7 +112,7 @@ def test_links_inside_a_run_are_damage_and_are_moved_as_links(tmp_path, store_pa
     shutil.move(run_.path, away)
     run_.path.symlink_to(away)
     assert next(str(p) for p in run_.problems()) == "not a folder"
-    with pytest.raises(StoreError, match="as it was written"):
+    with pytest.raises(StoreError, match="an undamaged file of this run"):
         run_.weights()
     assert store.find(run_.key) is None
     assert len(os.listdir(away)) == 5  # what it points to is as it was

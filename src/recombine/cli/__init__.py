@@ -38,6 +38,7 @@ app = App(
     help_format="plaintext",
     help_epilogue=EPILOGUE,
     help_flags=HELP,
+    default_parameter=Parameter(negative_iterable=()),
     suppress_keyboard_interrupt=False,  # cyclopts would exit without a message
 )
 COMMANDS = {

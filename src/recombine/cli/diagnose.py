@@ -39,34 +39,26 @@ def _described(field: str) -> str:
 class SubjectFlags:
     """Flags of both commands."""
 
-    grid: Annotated[
-        str | None,
-        Parameter(help="Factors and their values: x=0:27,y=0:27 (both ends included); x=0:1:5 has five values."),
-    ] = None
-    data: Annotated[
-        SomePath | None,
-        Parameter(
-            help="File or folder of images with their factors (docs/data.md), instead of --grid, --targets and "
-            "--background."
-        ),
-    ] = None
-    categorical: Annotated[list[str] | None, Parameter(help=_described("categorical"), negative=())] = None
-    angular: Annotated[list[str] | None, Parameter(help=_described("angular"), negative=())] = None
-    turn: Annotated[float | None, Parameter(help=_described("turn"), show_default=False)] = None
-    weights: Annotated[Path | None, Parameter(help="A .safetensors file with the module's weights.")] = None
+    grid: str | None = None
+    """Factors and their values: x=0:27,y=0:27 (both ends included); x=0:1:5 has five values."""
+    data: SomePath | None = None
+    """File or folder of images with factors (docs/data.md), instead of --grid, --targets and --background."""
+    categorical: Annotated[list[str] | None, Parameter(help=_described("categorical"))] = None
+    angular: Annotated[list[str] | None, Parameter(help=_described("angular"))] = None
+    turn: Annotated[float | None, Parameter(help=_described("turn"))] = None
+    weights: Path | None = None
+    """A .safetensors file with the module's weights."""
     encoding: Annotated[
         str | None,
         Parameter(help=f"Encoding of factor values: {listed(ENCODINGS)}; {WITH_FIELDS}. Default: raw factor values."),
     ] = None
     holdout: Annotated[
-        str | None,
-        Parameter(help=f"Combinations held out of training: {listed(HOLDOUTS)}; {WITH_FIELDS}."),
+        str | None, Parameter(help=f"Combinations held out of training: {listed(HOLDOUTS)}; {WITH_FIELDS}.")
     ] = None
-    targets: Annotated[
-        Path | None,
-        Parameter(help="A .npy array of target outputs, one row per grid point, last factor fastest."),
-    ] = None
-    background: Annotated[float | None, Parameter(help="Grey value of an empty output. Default: 0.")] = None
+    targets: Path | None = None
+    """A .npy array of target outputs, one row per grid point, last factor fastest."""
+    background: float | None = None
+    """Grey value of an empty output. Default: 0."""
     store: StorePath = None
 
     def subjects(self, factories: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
@@ -146,29 +138,14 @@ def diagnose(
     /,
     *,
     subject: SubjectFlags = SubjectFlags(),  # noqa: B008
-    stages: Annotated[list[str] | None, Parameter(negative=())] = None,
-    memory: Annotated[Whole, Parameter(help="Memory limit of a measurement in MiB.")] = 1024,
-    geometry: Annotated[
-        Literal["auto", "exact", "differences"],
-        Parameter(help="Exact derivatives, finite differences on the grid, or (auto) exact where possible."),
-    ] = "auto",
-    thorough: Annotated[bool, Parameter(help="Also compute the expensive metrics.", negative=())] = False,
-    points: Annotated[
-        Whole | None,
-        Parameter(help=f"Maximum number of points to measure; larger grids are sampled. Default: {LIMIT}."),
-    ] = None,
-    seed: Annotated[Whole, Parameter(help="Seed for subsampling large grids.")] = 0,
-    plane: Annotated[
-        str | None,
-        Parameter(help="Axes of the volume map: two factors, as x,size. Default: the first two."),
-    ] = None,
-    at: Annotated[
-        list[str] | None,
-        Parameter(
-            help="Value of another factor in the volume map, as shape=0; may be repeated. Other factors are averaged.",
-            negative=(),
-        ),
-    ] = None,
+    stages: list[str] | None = None,
+    memory: Whole = 1024,
+    geometry: Literal["auto", "exact", "differences"] = "auto",
+    thorough: Annotated[bool, Parameter(negative=())] = False,
+    points: Whole = LIMIT,
+    seed: Whole = 0,
+    plane: str | None = None,
+    at: list[str] | None = None,
     out: Path | None = None,
 ) -> None:
     """Measure a module stage by stage.
@@ -176,11 +153,23 @@ def diagnose(
     Parameters
     ----------
     factory
-        package.module:name or file.py:name of a function or class that returns the module (or of the module itself),
-        or run:KEY for a finished run of a store, whose spec sets everything else.
+        package.module:name or file.py:name of a module, or of a function that returns one; or run:KEY of a stored run.
     stages
-        Submodules to measure, by path or pattern: 'unet.*' matches one level, 'unet.**' all levels. Default: the
-        module's children, looking inside wrappers.
+        Submodules to measure, by path or pattern ('unet.*', or 'unet.**' for all levels). Default: the children.
+    memory
+        Memory limit of a measurement in MiB.
+    geometry
+        Exact derivatives, finite differences on the grid, or (auto) exact where possible.
+    thorough
+        Also compute the expensive metrics.
+    points
+        Maximum number of points to measure; larger grids are sampled.
+    seed
+        Seed for subsampling large grids.
+    plane
+        Axes of the volume map: two factors, as x,size. Default: the first two.
+    at
+        Value of another factor in the volume map, as shape=0; may be repeated. Other factors are averaged.
     out
         Folder for the Dataset (diagnosis.nc) and figures.
     """
@@ -261,8 +250,7 @@ def explore(
     Parameters
     ----------
     factories
-        package.module:name or file.py:name of functions or classes that return modules (or of modules), or run:KEY for
-        finished runs of a store, whose specs set everything else. Several are shown side by side.
+        package.module:name or file.py:name of modules, or of functions that return them; or run:KEY of stored runs.
     out
         The HTML file to write.
     image

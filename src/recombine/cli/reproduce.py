@@ -53,7 +53,7 @@ def reproduce(
         str, Parameter(help=f"{listed(PAPER.presets)}: small and quick, or the paper's settings.")
     ] = "quick",
     seeds: Whole | None = None,
-    changes: Annotated[list[str] | None, Parameter(name="--set", negative=())] = None,
+    changes: Annotated[list[str] | None, Parameter(name="--set")] = None,
     training: ExecutorFlags = ExecutorFlags(),  # noqa: B008
     out: SomePath = Path("report"),
     paper: PaperName = None,
@@ -125,25 +125,24 @@ def _print_verdicts(judgements: Sequence[Judgement]) -> None:
 
 
 def report(
-    folder: Annotated[SomePath, Parameter(help="Folder written by reproduce.")],
-    /,
-    *,
-    write: Annotated[
-        list[Path] | None, Parameter(help="Markdown files whose marked blocks to update.", negative=())
-    ] = None,
-    marker_auroc: Annotated[
-        Path | None, Parameter(help="JSON file for the marker AUROCs and advice that diagnose prints.")
-    ] = None,
-    reference: Annotated[
-        Path | None, Parameter(help="JSON file for the verdicts, to compare with those of few seeds.")
-    ] = None,
-    store: Annotated[
-        SomePath | None,
-        Parameter(help="Directory of runs from which to copy decoders for the explorer into the folder."),
-    ] = None,
-    paper: PaperName = None,
-) -> None:
-    """Rewrite a folder's figures, verdicts and page from its datasets."""
+    folder: SomePath, /, *, write: list[Path] | None = None, marker_auroc: Path | None = None,
+    reference: Path | None = None, store: SomePath | None = None, paper: PaperName = None,
+) -> None:  # fmt: skip
+    """Rewrite a folder's figures, verdicts and page from its datasets.
+
+    Parameters
+    ----------
+    folder
+        Folder written by reproduce.
+    write
+        Markdown files whose marked blocks to update.
+    marker_auroc
+        JSON file for the marker AUROCs and advice that diagnose prints.
+    reference
+        JSON file for the verdicts, to compare with those of few seeds.
+    store
+        Directory of runs from which to copy decoders for the explorer into the folder.
+    """
     findings = Findings(installed(paper), Results.existing(folder))
     _require_present(findings, findings.outdated)
     captions = {f"caption_{name}": figure for name, figure in findings.figures.items()}

@@ -72,7 +72,7 @@ class Flag:
         common: dict[str, Any] = {"name": names, "help": self.help, "group": PANELS[panel], "show_default": False}
         kind: Any = Annotated[bool | None, Parameter(**common)]
         if not self.switch:
-            kind = Annotated[list[str] | None, Parameter(**common, negative=(), allow_leading_hyphen=True)]
+            kind = Annotated[list[str] | None, Parameter(**common, allow_leading_hyphen=True)]
         return inspect.Parameter(self.python_name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
 
 

@@ -38,27 +38,14 @@ class ExecutorFlags:
 
     device: Annotated[str | None, Parameter(help=f"{listed(DEVICES)}. Default: auto.")] = None
     store: StorePath = None
-    members: Annotated[
-        Whole | None, Parameter(help="Maximum number of models trained together. Default: by device.")
-    ] = None
-    processes: Annotated[
-        Whole | None,
-        Parameter(
-            help="Number of single-threaded worker processes on a CPU. Default: one per core for reproduce, otherwise "
-            "this process with all threads."
-        ),
-    ] = None
-    scheduler: Annotated[
-        str | None,
-        Parameter(
-            help="Train on the Dask cluster of the scheduler at this address (tcp://HOST:PORT); workers see the store "
-            "at the same path."
-        ),
-    ] = None
-    scheduler_file: Annotated[
-        SomePath | None,
-        Parameter(help="The same, by the scheduler's file, which is read again when the connection is lost."),
-    ] = None
+    members: Whole | None = None
+    """Maximum number of models trained together. Default: by device."""
+    processes: Whole | None = None
+    """Number of single-threaded worker processes on a CPU. Default: one per core (reproduce), this process (train)."""
+    scheduler: str | None = None
+    """Address of a Dask scheduler (tcp://HOST:PORT) whose cluster trains; workers see the store at the same path."""
+    scheduler_file: SomePath | None = None
+    """The same, by the scheduler's file, which is read again when the connection is lost."""
 
     @property
     def cluster(self) -> str | Path | None:
@@ -76,12 +63,10 @@ class ExecutorFlags:
 class TrainingFlags(ExecutorFlags):
     """Where and how to train; a sweep file has the same fields outside its grids."""
 
-    memory: Annotated[
-        float | None, Parameter(help="GPU memory limit in GiB. Default: all that is free.", group=RARE)
-    ] = None
-    checkpoint: Annotated[
-        float | None, Parameter(help=f"Seconds between checkpoints. Default: {CHECKPOINT_SECONDS:g}.", group=RARE)
-    ] = None
+    memory: Annotated[float | None, Parameter(group=RARE)] = None
+    """GPU memory limit in GiB. Default: all that is free."""
+    checkpoint: Annotated[float | None, Parameter(group=RARE)] = None
+    """Seconds between checkpoints. Default: 30."""
 
     def over(self, file: dict[str, Any], name: str) -> TrainingFlags:
         """Return the settings of a sweep file with these flags over them."""
@@ -119,22 +104,25 @@ class TrainingFlags(ExecutorFlags):
 
 
 def train(
-    file: Annotated[SomePath | None, Parameter(help="Sweep in TOML, YAML or JSON, by the names of flags.")] = None,
+    file: SomePath | None = None,
     /,
     *,
-    dry_run: Annotated[bool, Parameter(help="Only print what would be trained.", negative=())] = False,
+    dry_run: Annotated[bool, Parameter(negative=())] = False,
     settings: TrainingFlags = TrainingFlags(),  # noqa: B008
-    check: Annotated[
-        Check | None,
-        Parameter(
-            help="How completed runs are checked: bytes reads every file and trains damaged runs again; names only "
-            "looks for the run. Default: names for a file, otherwise bytes.",
-            group=RARE,
-        ),
-    ] = None,
+    check: Annotated[Check | None, Parameter(group=RARE)] = None,
     **values: Any,
 ) -> None:
-    """Train every combination of values with every seed, and print a table."""
+    """Train every combination of values with every seed, and print a table.
+
+    Parameters
+    ----------
+    file
+        Sweep in TOML, YAML or JSON, by the names of flags.
+    dry_run
+        Only print what would be trained.
+    check
+        bytes: read every file of completed runs, and retrain damaged ones (default without FILE). names: trust them.
+    """
     given = {flag.name: values.get(flag.python_name) for flag in spec_flags()}
     flags = {name: [str(v)] if isinstance(v, bool) else v for name, v in given.items() if v not in (None, [])}
     grids: dict[str, dict[str, list[str]]] = {"": {}}

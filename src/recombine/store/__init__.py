@@ -1,4 +1,4 @@
-"""The store: runs on disk, content-addressed, atomic, resumable."""
+"""The store: runs on disk, content-addressed, written atomically, resumable."""
 
 from recombine.store.pretrained import ModelConfig, from_pretrained
 from recombine.store.run import Problem, Run, flattened
