@@ -108,7 +108,7 @@ def test_a_users_code_and_files_are_taken(words, folder, diagnose):
         ("mods:module --targets program.npy", "a whole .npy file"),
         ("mods:module --holdout mask:points.npy", "a boolean .npy array"),
         ("mods:module --holdout mask:other_mask.npy", "(5, 5)"),
-        ("mods:module --holdout mask:deep.json", ".json (list of points)"),
+        ("mods:module --holdout mask:deep.json", "a .json file (list of points)"),
         ("mods:module --holdout mask:pipe.json", "not a regular file"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -184,19 +185,17 @@ def prune(
         keys |= {key for key in opened.table("status == 'diverged'").index if opened.run(key).status == "diverged"}
     leftovers = sorted(opened.leftovers("tmp", "checkpoints", "damaged"))
     checkpoints = opened.unfinished() if unfinished else []
-    verb, in_use = "would delete" if dry_run else "deleted", "kept, in use:"
-    counts = {"leftover": 0, "run": 0, "checkpoint of": 0}
-    for key, path in leftovers:
-        done = not opened.is_busy(key) if dry_run else opened.delete_leftover(key, path)
-        counts["leftover"] += done
-        say(f"{verb if done else in_use} {path}")
-    for key in [*sorted(keys), *checkpoints]:
-        what, delete = ("run", opened.remove) if key in keys else ("checkpoint of", opened.discard_checkpoint)
-        done = dry_run or delete(key)
-        counts[what] += done
-        say(f"{verb if done else in_use} {what} {key}")
-    deleted = [counted(counts["leftover"], "leftover"), counted(counts["run"], "run")]
-    say(f"{verb} {', '.join([*deleted, counted(counts['checkpoint of'], 'checkpoint')])}")
+    items = [("leftover", key, str(path), partial(opened.delete_leftover, key, path)) for key, path in leftovers]
+    items += [("run", key, f"run {key}", partial(opened.remove, key)) for key in sorted(keys)]
+    items += [
+        ("checkpoint", key, f"checkpoint of {key}", partial(opened.discard_checkpoint, key)) for key in checkpoints
+    ]
+    verb, counts = "would delete" if dry_run else "deleted", Counter[str]()
+    for kind, key, name, delete in items:
+        done = not opened.is_busy(key) if dry_run else delete()
+        counts[kind] += done
+        say(f"{verb if done else 'kept, in use:'} {name}")
+    say(f"{verb} {', '.join(counted(counts[kind], kind) for kind in ('leftover', 'run', 'checkpoint'))}")
 
 
 @app.command

@@ -67,7 +67,8 @@ class Flag:
 
     def parameter(self) -> inspect.Parameter:
         """Return the flag as a parameter of a command."""
-        names = ["--" + self.name.replace("_", "-"), *(f"--{SHORT[self.name]}" for _ in {self.name} & {*SHORT})]
+        long = "--" + self.name.replace("_", "-")
+        names = [long, f"--{SHORT[self.name]}"] if self.name in SHORT else [long]
         panel = self.panel if self.name in COMMON else f"{MORE} {self.panel.lower()}"
         common: dict[str, Any] = {"name": names, "help": self.help, "group": PANELS[panel], "show_default": False}
         kind: Any = Annotated[bool | None, Parameter(**common)]

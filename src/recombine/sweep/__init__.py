@@ -2,5 +2,3 @@
 
 from recombine.sweep.executors import train
 from recombine.sweep.progress import Progress
-
-__all__ = ["Progress", "train"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, ClassVar, Literal, Self
 
 import torch
@@ -77,51 +77,36 @@ class Quantity:
         return f"{kind}{self.least:g} to {self.most:g}"
 
 
-FACTOR_TEXT = "NAME=COUNT or NAME=LOW..HIGH..COUNT with at least 2 values, as x=8 or scale=6..12..4"
-FIXED_TEXT = "NAME=VALUE, as hue=120"
+FORMS = {
+    "factors": "NAME=COUNT or NAME=LOW..HIGH..COUNT with at least 2 values, as x=8 or scale=6..12..4",
+    "fixed": "NAME=VALUE, as hue=120",
+}
 
 
-def _parsed_factor(text: str) -> tuple[str, int, tuple[float, ...]]:
-    """Return name, number of values, and the ends of the range if given."""
-    name, _, span = text.partition("=")
-    *ends, count = span.split("..")
+def _parsed(field: str, text: str) -> tuple[str, list[float]]:
+    """Return the name and the numbers of a text in one of the forms above."""
+    name, _, numbers = text.partition("=")
     try:
-        parsed = name.strip(), int(count), tuple(float(end) for end in ends)
-    except (ValueError, OverflowError):
-        raise InvalidValue("factors", text, FACTOR_TEXT) from None
-    if parsed[1] < 2 or len(ends) not in (0, 2) or not all(math.isfinite(end) for end in parsed[2]):
-        raise InvalidValue("factors", text, FACTOR_TEXT)
-    return parsed
-
-
-def _parsed_value(text: str) -> tuple[str, float]:
-    """Return name and value."""
-    name, _, value = text.partition("=")
-    try:
-        parsed = name.strip(), float(value)
+        values = [float(number) for number in numbers.split("..")]
     except ValueError:
-        raise InvalidValue("fixed", text, FIXED_TEXT) from None
-    if not math.isfinite(parsed[1]):
-        raise InvalidValue("fixed", text, FIXED_TEXT)
-    return parsed
+        values = []
+    is_factor = len(values) in (1, 3) and values[-1] >= 2 and values[-1].is_integer()
+    if not (is_factor if field == "factors" else len(values) == 1) or not all(map(math.isfinite, values)):
+        raise InvalidValue(field, text, FORMS[field])
+    return name.strip(), values
 
 
-def _written_factor(text: str) -> str:
-    name, count, ends = _parsed_factor(text)
-    return f"{name}=" + "..".join([*(_written(end) for end in ends), str(count)])
-
-
-def _written_value(text: str) -> str:
-    name, value = _parsed_value(text)
-    return f"{name}={_written(value)}"
+def _normalised(field: str, text: str) -> str:
+    name, values = _parsed(field, text)
+    return f"{name}={'..'.join(map(_written, values))}"
 
 
 def _written(number: float) -> str:
     return str(int(number)) if number == int(number) and abs(number) <= FARTHEST else repr(number)
 
 
-FactorText = Annotated[str, AfterValidator(_written_factor)]
-FixedText = Annotated[str, AfterValidator(_written_value)]
+FactorText = Annotated[str, AfterValidator(partial(_normalised, "factors"))]
+FixedText = Annotated[str, AfterValidator(partial(_normalised, "fixed"))]
 
 
 class QuantityTask(Task):
@@ -145,8 +130,9 @@ class QuantityTask(Task):
         return POSITION if self.peaked and {*POSITION} <= {*self.grid.names} else ()
 
     def factor_grid(self) -> FactorGrid:
-        parsed = [_parsed_factor(text) for text in self.factors]
-        return FactorGrid(tuple(self._quantity("factors", name).factor(count, *ends) for name, count, ends in parsed))
+        parsed = [_parsed("factors", text) for text in self.factors]
+        factors = [self._quantity("factors", name).factor(int(count), *ends) for name, (*ends, count) in parsed]
+        return FactorGrid(tuple(factors))
 
     @cached_property
     def fixed_values(self) -> dict[str, float]:
@@ -154,7 +140,7 @@ class QuantityTask(Task):
         values = {
             quantity.name: quantity.usual for quantity in self.quantities() if quantity.name not in self.grid.names
         }
-        for name, value in map(_parsed_value, self.fixed):
+        for name, (value,) in (_parsed("fixed", text) for text in self.fixed):
             quantity = self._quantity("fixed", name)
             if name not in values:
                 raise InvalidValue("fixed", f"{name}={_written(value)}", f"left out, since {name} is a factor")
