@@ -114,7 +114,7 @@ def _facts() -> Iterator[tuple[str, str]]:
     yield "python", f"{platform.python_version()} ({sys.executable})"
     yield "platform", platform.platform()
     yield "environment", ", ".join(f"{name}={value}" for name, value in os.environ.items() if name.startswith(PREFIX))
-    installed = {own.metadata["name"]: own.version for own in metadata.distributions()}
+    installed = {package.metadata["name"]: package.version for package in metadata.distributions()}
     for name in LIBRARIES:
         yield name, installed.get(name, "not installed")
     devices = [torch.device("cpu"), *(torch.device("cuda", at) for at in range(torch.cuda.device_count()))]

@@ -37,12 +37,12 @@ PaperName = Annotated[
     Parameter(name="--paper", help=f"Which paper: {listed(paper_names())}. Default: {PAPER.name}."),
 ]
 BLOCKS: Mapping[str, Callable[[Findings], str]] = {
-    "verdicts": lambda own: verdicts.markdown_table(own.judgements),
-    "verdicts_in_brief": lambda own: verdicts.brief_table(own.judgements, own.paper.sections),
-    "causes": lambda own: verdicts.causes_table(own.judgements),
-    "claims": lambda own: verdicts.claim_by_claim(own.judgements),
-    "provenance": lambda own: verdicts.provenance_table(own.results.provenance),
-    "costs": lambda own: verdicts.costs_table(own.results.costs()),
+    "verdicts": lambda findings: verdicts.markdown_table(findings.judgements),
+    "verdicts_in_brief": lambda findings: verdicts.brief_table(findings.judgements, findings.paper.sections),
+    "causes": lambda findings: verdicts.causes_table(findings.judgements),
+    "claims": lambda findings: verdicts.claim_by_claim(findings.judgements),
+    "provenance": lambda findings: verdicts.provenance_table(findings.results.provenance),
+    "costs": lambda findings: verdicts.costs_table(findings.results.costs()),
 }
 """Marked blocks of a document, apart from captions."""
 
@@ -69,9 +69,9 @@ def reproduce(
     out
         Folder for datasets, figures and the page.
     """
-    own = installed(paper)
-    settings = own.preset_named(preset).changed([*(changes or []), *([] if seeds is None else [f"seeds={seeds}"])])
-    studies = own.selected(what or ("all",))
+    source = installed(paper)
+    settings = source.preset_named(preset).changed([*(changes or []), *([] if seeds is None else [f"seeds={seeds}"])])
+    studies = source.selected(what or ("all",))
     processes, cluster = training.processes, training.cluster
     if processes is not None and processes < 1:
         raise InvalidValue("processes", processes, "at least 1")
@@ -86,9 +86,9 @@ def reproduce(
         results = run(
             studies, settings, training.store, out, device=training.device or "auto", members=training.members,
             processes=processes or (len(os.sched_getaffinity(0)) if cluster is None else None), scheduler=cluster,
-            watch=bar, say=bar.say, paper=own,
+            watch=bar, say=bar.say, paper=source,
         )  # fmt: skip
-        findings = Findings(own, results)
+        findings = Findings(source, results)
         page = written(findings, bar.say_above)
     if findings.judgements:
         _print_verdicts(findings.judgements)
@@ -150,7 +150,7 @@ def report(
     if store is not None:
         _collect(findings, store)
     blocks = {name: made(findings) for name, made in BLOCKS.items()} if texts else {}
-    blocks |= {name: verdicts.escaped(findings.caption(own)) for name, own in captions.items()} if texts else {}
+    blocks |= {name: verdicts.escaped(findings.caption(figure)) for name, figure in captions.items()} if texts else {}
     page = written(findings)
     for path, text in texts.items():
         write_file(path, verdicts.with_blocks(text, blocks).encode(), "write")

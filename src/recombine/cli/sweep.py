@@ -240,15 +240,15 @@ def read_sweep(path: Path, settings: Collection[str]) -> tuple[dict[str, dict[st
         raise InvalidValue(f"{path.name}: grid", grids, "one or several tables, as [[grid]]")
     by_name = {str(name).replace("-", "_"): value for name, value in table.items()}
     given = {name: value for name, value in by_name.items() if name in settings}
-    found, where = {}, path.name
+    by_place, where = {}, path.name
     try:
         shared = _flags({name: value for name, value in by_name.items() if name not in settings}, settings)
         for number, grid in enumerate(tables, 1):
             where = path.name if grids is None else f"{path.name}: grid {number}"
-            found[where] = {**shared, **_flags(grid)}
+            by_place[where] = {**shared, **_flags(grid)}
     except InvalidValue as error:
         raise located(where, error) from None
-    return found, given
+    return by_place, given
 
 
 def located(where: str, error: InvalidValue) -> InvalidValue:

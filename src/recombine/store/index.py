@@ -32,7 +32,7 @@ class Row(NamedTuple):
     key: str
     stamp: str
     """Inode and time stamp of the run's folder, which change if it is replaced."""
-    own: str
+    values: str
     """Status, seed, time of finishing and scores (`COLUMNS`): a JSON list without its brackets, so that the lists of
     all
     runs can be parsed as one."""
@@ -82,8 +82,8 @@ def _row(run: Run) -> Row | None:
     try:
         result, spec = run.result, flattened(run.spec_fields)
         finished, scores = float(result["provenance"]["finished"]), [result["scores"][name] for name in SCORES]
-        own = [result["status"], spec.pop("seed", None), finished, *scores]
-        return Row(run.key, _stamp(os.lstat(run.path)), json.dumps(own)[1:-1], json.dumps(spec))
+        values = [result["status"], spec.pop("seed", None), finished, *scores]
+        return Row(run.key, _stamp(os.lstat(run.path)), json.dumps(values)[1:-1], json.dumps(spec))
     except (StoreError, OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -116,7 +116,7 @@ def _parsed(line: bytes) -> Row | None:
     if checksum != b"%08x" % zlib.crc32(text):
         return None
     try:
-        key, stamp, own, settings = text.decode().split("\t")
+        key, stamp, values, settings = text.decode().split("\t")
     except ValueError:
         return None
-    return Row(key, stamp, own, sys.intern(settings))  # shared by many runs
+    return Row(key, stamp, values, sys.intern(settings))  # shared by many runs

@@ -297,8 +297,8 @@ def _own_modules(part: Frozen) -> set[str]:
     from recombine.records import Frozen  # imports pydantic, which listing runs does not need
 
     module = type(part).__module__
-    own = set() if module.startswith(f"{MODEL_TYPE}.") else {module}
-    return own.union(*(_own_modules(value) for _, value in part if isinstance(value, Frozen)))
+    modules = set() if module.startswith(f"{MODEL_TYPE}.") else {module}
+    return modules.union(*(_own_modules(value) for _, value in part if isinstance(value, Frozen)))
 
 
 def model_card(config: Mapping[str, Any]) -> str:
@@ -338,9 +338,9 @@ def model_card(config: Mapping[str, Any]) -> str:
 
 def _require_same(state: Mapping[str, Any], given: Mapping[str, object]) -> None:
     """Raise unless weights have the decoder's names, shapes and types."""
-    own = {name: (tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")) for name, tensor in state.items()}
-    for name in own:
-        if own[name] != given.get(name):
-            raise InvalidValue(f"{WEIGHTS}: {name}", given.get(name), f"what {CONFIG} says: {own[name]}")
-    if more := sorted(set(given) - set(own)):
-        raise InvalidValue(WEIGHTS, more[0], f"the tensors of the decoder: {listed(list(own)[:6])}")
+    expected = {name: (tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")) for name, tensor in state.items()}
+    for name in expected:
+        if expected[name] != given.get(name):
+            raise InvalidValue(f"{WEIGHTS}: {name}", given.get(name), f"what {CONFIG} says: {expected[name]}")
+    if more := sorted(set(given) - set(expected)):
+        raise InvalidValue(WEIGHTS, more[0], f"the tensors of the decoder: {listed(list(expected)[:6])}")

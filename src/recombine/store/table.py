@@ -37,8 +37,8 @@ def table_of(rows: Sequence[Row]) -> pandas.DataFrame:
     """Return rows of the index as a table, indexed by key."""
     import pandas
 
-    own = json.loads(f"[{','.join(row.own for row in rows)}]")  # one list, since a list per run takes much longer
-    values = {name: own[place :: len(COLUMNS)] for place, name in enumerate(COLUMNS)}
+    flat = json.loads(f"[{','.join(row.values for row in rows)}]")  # one list, since a list per run takes much longer
+    values = {name: flat[place :: len(COLUMNS)] for place, name in enumerate(COLUMNS)}
     # Runs that differ only in their seed share their settings, which are parsed once and then repeated.
     numbers = {text: number for number, text in enumerate(dict.fromkeys(row.settings for row in rows))}
     fields = [

@@ -177,11 +177,11 @@ def grouped(decoder: StagedDecoder, weights: Weights, inputs: Tensor) -> Tensor:
     image = functional.relu(image.flatten(-2).permute(0, 3, 1, 2))  # (batch, member channel, y, x), channels last
     _, *blocks, _ = decoder.stages.items()
     for name, stage in blocks:
-        own = stage[0]  # type: ignore[index]
+        block = stage[0]  # type: ignore[index]
         kernel, bias = weights[f"stages.{name}.0.weight"], weights[f"stages.{name}.0.bias"]
         image = functional.relu(
             functional.conv_transpose2d(
-                image, kernel.flatten(0, 1), bias.flatten(), own.stride, own.padding, groups=members
+                image, kernel.flatten(0, 1), bias.flatten(), block.stride, block.padding, groups=members
             )
         )
     return _read_out(decoder, weights, image, members)

@@ -155,8 +155,8 @@ def _read_code(task: Task, codes: Tensor) -> Tensor:
     columns = []
     for factor, block in zip(task.grid.factors, codes.split(task.code_sizes, dim=-1), strict=True):
         values = factor.values.to(codes.device)
-        own = task.encoding.code(values, factor).float()
-        columns.append(values[torch.cdist(block, own, compute_mode=EXACT).argmin(dim=-1)])
+        known = task.encoding.code(values, factor).float()
+        columns.append(values[torch.cdist(block, known, compute_mode=EXACT).argmin(dim=-1)])
     return torch.stack(columns, dim=-1)
 
 

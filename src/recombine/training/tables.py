@@ -76,9 +76,11 @@ class Schedule:
 def batches_of(schedules: list[Schedule], first: list[int], span: int) -> Batches:
     """Return the next `span` batches of all members, each from its own step on."""
     shape = (span, len(schedules), schedules[0].batch)
-    own = torch.stack([schedule.table[0] for schedule in schedules])  # a valid row for finished members
+    first_rows = torch.stack([schedule.table[0] for schedule in schedules])  # a valid row for finished members
     batches = Batches(
-        own[None, :, None].repeat(span, 1, shape[2]), torch.zeros(shape), torch.zeros(shape[:2], dtype=torch.bool)
+        first_rows[None, :, None].repeat(span, 1, shape[2]),
+        torch.zeros(shape),
+        torch.zeros(shape[:2], dtype=torch.bool),
     )
     for member, (schedule, step) in enumerate(zip(schedules, first, strict=True)):
         schedule.fill(batches, member, step)
@@ -158,9 +160,9 @@ class Window:
         distinct, places = torch.unique(rows, return_inverse=True)
         parts = []
         for part, first, last in zip(self.distinct, self.starts[:-1], self.starts[1:], strict=True):
-            own = distinct[(distinct >= first) & (distinct < last)] - first
-            if len(own):
-                parts.append(part.task.examples(part.values[own]))
+            rows_here = distinct[(distinct >= first) & (distinct < last)] - first
+            if len(rows_here):
+                parts.append(part.task.examples(part.values[rows_here]))
         return Examples(torch.cat([p.inputs for p in parts]), torch.cat([p.targets for p in parts])), places
 
 
