@@ -41,7 +41,7 @@ class Scattered(Pattern):
         drawn = order[:count]
         columns = zip(grid.positions(drawn).unbind(1), grid.shape, strict=True)
         if any(int(torch.bincount(column, minlength=n).max()) >= grid.size // n for column, n in columns):
-            drawn = order[_leaving_every_value(grid.positions(order), grid)][:count]
+            drawn = _leaving_every_value(order, count, grid)
         if len(drawn) < count:
             allowed = f"at most {len(drawn) / grid.size:.4g}, so that every value is seen"
             raise InvalidValue("holdout.fraction", self.fraction, allowed)
@@ -50,25 +50,18 @@ class Scattered(Pattern):
         return held.reshape(grid.shape)
 
 
-def _leaving_every_value(order: Int[Tensor, "point factor"], grid: FactorGrid) -> Bool[Tensor, " point"]:
-    """Return which points a sequential pass takes, each unless it is the last with one of its values.
-
-    Whether a point is taken depends on the earlier ones. Assume that all are taken and iterate to the fixed point: each
-    round settles at least one more point, and almost all are right from the start.
-    """
-    sorted_columns = [torch.sort(column, stable=True) for column in order.unbind(1)]
-    taken = torch.ones(len(order), dtype=torch.bool)
-    while True:
-        allowed = torch.ones_like(taken)
-        for (values, places), count in zip(sorted_columns, grid.shape, strict=True):
-            in_turn = taken[places].long()
-            before = in_turn.cumsum(0) - in_turn  # taken before, of all values up to this one
-            each = grid.size // count
-            before -= before[torch.arange(count) * each][values]  # of this value only
-            allowed[places] &= before < each - 1
-        if torch.equal(allowed, taken):
-            return taken
-        taken = allowed
+def _leaving_every_value(order: Int[Tensor, " point"], count: int, grid: FactorGrid) -> Int[Tensor, " drawn"]:
+    """Return up to `count` points in order, skipping any that is the last one with one of its values."""
+    left = [[grid.size // n] * n for n in grid.shape]
+    drawn: list[int] = []
+    for point, place in zip(order.tolist(), grid.positions(order).tolist(), strict=True):
+        if len(drawn) == count:
+            break
+        if all(left[axis][value] > 1 for axis, value in enumerate(place)):
+            drawn.append(point)
+            for axis, value in enumerate(place):
+                left[axis][value] -= 1
+    return torch.tensor(drawn, dtype=torch.int64)
 
 
 _POINTS = re.compile(r"(points=|shape=)?[\d,;]*|factors=[\w,]*")
