@@ -127,9 +127,10 @@ def test_what_is_in_the_store_is_not_trained_again(written, store_path, tmp_path
 
 def test_flags_count_for_more_than_the_file(written, store_path, tmp_path, capsys):
     path = written(f'store = "{tmp_path / "elsewhere"}"\ndevice = "cuda"\n[grid]\n{SMALL}width = 4\n')
-    flags = ["--store", store_path, "--device", "cpu", "--width", 6, "--seeds", 2]
+    flags = ["--store", store_path, "--device", "cpu", "--width", 6, "--seeds", 2, "--epochs", 1]
     assert captured(["train", path, *flags], capsys).code == 0
-    assert {(run.spec.decoder.width, run.spec.seed) for run in Store(store_path)} == {(6, 0), (6, 1)}
+    specs = [run.spec for run in Store(store_path)]
+    assert {(spec.decoder.width, spec.seed, spec.recipe.steps) for spec in specs} == {(6, 0, None), (6, 1, None)}
     assert captured(["train", path, *flags[:4], "--width", -1], capsys).err.startswith("recombine: decoder.width must")
     assert not (tmp_path / "elsewhere").exists()
 

@@ -72,10 +72,10 @@ def reproduce(
     source = installed(paper)
     settings = source.preset_named(preset).changed([*(changes or []), *([] if seeds is None else [f"seeds={seeds}"])])
     studies = source.selected(what or ("all",))
-    processes, cluster = training.processes, training.cluster
+    processes, scheduler = training.processes, training.scheduler
     if processes is not None and processes < 1:
         raise InvalidValue("processes", processes, "at least 1")
-    if cluster is not None and processes is not None:
+    if scheduler is not None and processes is not None:
         raise InvalidValue("processes", processes, "left out with a scheduler")
     if (out / MARKER).exists() or out.absolute() == store_path(training.store).absolute():
         raise InvalidValue("out", str(out), "a folder for a report, not a directory of runs")
@@ -85,7 +85,7 @@ def reproduce(
     with TrainingBar() as bar:
         results = run(
             studies, settings, training.store, out, device=training.device or "auto", members=training.members,
-            processes=processes or (len(os.sched_getaffinity(0)) if cluster is None else None), scheduler=cluster,
+            processes=processes or (len(os.sched_getaffinity(0)) if scheduler is None else None), scheduler=scheduler,
             watch=bar, say=bar.say, paper=source,
         )  # fmt: skip
         findings = Findings(source, results)

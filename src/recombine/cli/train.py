@@ -43,19 +43,7 @@ class ExecutorFlags:
     processes: Whole | None = None
     """Number of single-threaded worker processes on a CPU. Default: one per core (reproduce), this process (train)."""
     scheduler: str | None = None
-    """Address of a Dask scheduler (tcp://HOST:PORT) whose cluster trains; workers see the store at the same path."""
-    scheduler_file: SomePath | None = None
-    """The same, by the scheduler's file, which is read again when the connection is lost."""
-
-    @property
-    def cluster(self) -> str | Path | None:
-        """Address or file of a cluster's scheduler, if one was given."""
-        address, file = self.scheduler, self.scheduler_file
-        if address is not None and file is not None:
-            raise InvalidValue("scheduler_file", str(file), "left out together with --scheduler")
-        if address is not None and not address.partition("://")[2]:
-            raise InvalidValue("scheduler", address, "an address such as tcp://HOST:PORT")
-        return address if file is None else file
+    """Dask cluster to train on, by its scheduler's address (tcp://HOST:PORT) or file; workers see the same store."""
 
 
 @Parameter(name="*")
@@ -74,15 +62,12 @@ class TrainingFlags(ExecutorFlags):
             settings = TypeAdapter(TrainingFlags).validate_python(file)
         except ValidationError as error:
             raise located(name, from_pydantic(error, ())) from None
-        given = {name: value for name, value in vars(self).items() if value is not None}
-        if given.keys() & {"scheduler", "scheduler_file"}:  # either replaces both of the file
-            given = {"scheduler": None, "scheduler_file": None, **given}
-        return replace(settings, **given)
+        return replace(settings, **{name: value for name, value in vars(self).items() if value is not None})
 
     def default_precision(self) -> str:
         """Return the precision that suits the device; for a cluster, only `device` tells what its workers have."""
         device = self.device or "auto"
-        kind = resolve_device(device).type if self.cluster is None else "cuda" if device == "cuda" else "cpu"
+        kind = resolve_device(device).type if self.scheduler is None else "cuda" if device == "cuda" else "cpu"
         return DEFAULT_PRECISION[kind]
 
     def train(self, specs: list[RunSpec], check: Check) -> None:
@@ -90,7 +75,7 @@ class TrainingFlags(ExecutorFlags):
         runs = train_specs(
             specs, self.store, device=self.device or "auto", members=self.members, processes=self.processes,
             checkpoint_seconds=CHECKPOINT_SECONDS if self.checkpoint is None else self.checkpoint, memory=self.memory,
-            scheduler=self.cluster, check=check, progress=True,
+            scheduler=self.scheduler, check=check, progress=True,
         )  # fmt: skip
         if len(runs) <= MOST_SUMMARISED:
             write_summary(console(), summarize(runs))
@@ -132,6 +117,8 @@ def train(
     precision = [settings.default_precision()]
     specs: dict[str, RunSpec] = {}
     for where, grid in grids.items():
+        if flags.keys() & {"epochs", "steps"}:  # either replaces both of the file
+            grid = {name: values for name, values in grid.items() if name not in ("epochs", "steps")}
         try:
             specs |= {spec.digest: spec for spec in specs_from({"precision": precision, **grid, **flags})}
         except InvalidValue as error:
