@@ -148,7 +148,13 @@ def report(
     captions = {f"caption_{name}": figure for name, figure in findings.figures.items()}
     texts = {path: _marked_document(path, [*BLOCKS, *captions]) for path in write or []}
     if store is not None:
-        _collect(findings, store)
+        from recombine.reproduction.explorer import collect, kept_decoders
+        from recombine.store import Store
+
+        preset = findings.paper.preset(**findings.preset)
+        collect(findings.results, findings.paper, preset, Store(store, create=False), say)
+        if not kept_decoders(findings.results):
+            raise InvalidValue("store", str(store), f"a store with converged runs of {str(findings.results.path)!r}")
     blocks = {name: made(findings) for name, made in BLOCKS.items()} if texts else {}
     blocks |= {name: verdicts.escaped(findings.caption(figure)) for name, figure in captions.items()} if texts else {}
     page = written(findings)
@@ -175,16 +181,6 @@ def _marked_document(path: Path, blocks: Iterable[str]) -> str:
         raise InvalidValue("write", str(path), f"a file whose marked blocks are among {listed(known)}")
     require_file(path, "write")
     return text
-
-
-def _collect(findings: Findings, store: Path) -> None:
-    """Copy the explorer's decoders from a store into the folder."""
-    from recombine.reproduction.explorer import collect, kept_decoders
-    from recombine.store import Store
-
-    collect(findings.results, findings.paper, findings.paper.preset(**findings.preset), Store(store, create=False), say)
-    if not kept_decoders(findings.results):
-        raise InvalidValue("store", str(store), f"a store with converged runs of {str(findings.results.path)!r}")
 
 
 def _require_present(findings: Findings, outdated: Sequence[str]) -> None:

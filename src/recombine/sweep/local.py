@@ -27,8 +27,6 @@ from recombine.training import fitting_members, program_of
 
 POLL_SECONDS = 0.2
 Check = Literal["bytes", "names"]
-FEW = 64
-"""Up to this many pending runs are looked up one by one."""
 STOPPED = "interrupted; run the same command to continue"
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 ShouldStop = Callable[[], bool]
@@ -131,14 +129,12 @@ class Sweep:
                     lock.release()
 
     def serve_finished(self) -> None:
-        """Find pending runs in the store: look up each if they are few, otherwise list all names."""
-        pending = list(self.pending)
-        if self.check == "names":
-            for key in set(pending).intersection(self.store.keys()):
+        """Find pending runs in the store."""
+        for key in self.pending.keys() & self.store.keys():
+            if self.check == "names":
                 self._settle(key, self.store.run(key))
-            return
-        for key in pending if len(pending) <= FEW else set(pending).intersection(self.store.keys()):
-            self.serve(key)
+            else:
+                self.serve(key)
 
     def serve(self, key: str, *, locked: bool = False) -> bool:
         """Count a pending run as finished if it is in the store and undamaged; return whether it is."""
