@@ -134,7 +134,7 @@ def test_parts_of_ones_own_name_the_module_to_import(own_decoder, tmp_path):
     assert type(from_pretrained(folder)) is type(spec.module())
     own_decoder.__module__ = "__main__"
     run = rc.Store(tmp_path / "store").find(spec.digest)
-    assert "register here" in (run.save_pretrained(tmp_path / "script") / CARD).read_text()
+    assert "register the classes" in (run.save_pretrained(tmp_path / "script") / CARD).read_text()
 
 
 def test_a_part_that_nobody_registered_asks_for_its_module(folder):
