@@ -88,8 +88,6 @@ def matched(
 
 
 class Settings(BumpPreset):
-    """Sizes, depths and lengths of training."""
-
     attention_size: Count = 28
     """Image side N in this study."""
     coordinate_width: Count = 128
@@ -121,8 +119,6 @@ class Settings(BumpPreset):
 
 
 class AttentionStudy(Study[Settings]):
-    """Decoders that know where each pixel is."""
-
     name: ClassVar[str] = "attention"
     question: ClassVar[str] = "Do decoders that know where each pixel is compose?"
     settings: ClassVar[type[Settings]] = Settings
@@ -217,7 +213,7 @@ ROWS = 3
 """Drawings of each decoder."""
 
 
-def attention_figure(result: xarray.Dataset) -> Figure:
+def draw(result: xarray.Dataset) -> Figure:
     """Draw outputs on the paper's task, accuracies of every variant, and metrics by stage."""
     with styled():
         figure = pyplot.figure(figsize=(10.4, 4.6), layout="constrained")
@@ -273,8 +269,7 @@ def _kernels(ax: Axes, result: xarray.Dataset) -> None:
     ax.set_title("kernel families, correlation", loc="left")
 
 
-def attention_caption(result: xarray.Dataset) -> str:
-    """Return the caption, with errors by decoder."""
+def caption(result: xarray.Dataset) -> str:
     words = []
     for decoder in DECODERS:
         own = result.sel(variant=BASE, decoder=decoder).mean("seed")
@@ -292,8 +287,4 @@ def attention_caption(result: xarray.Dataset) -> str:
     )
 
 
-FIGURES = (
-    FigureSpec(
-        "attention", "Decoders that know where each pixel is", ("attention",), attention_figure, attention_caption
-    ),
-)
+FIGURES = (FigureSpec("attention", "Decoders that know where each pixel is", ("attention",), draw, caption),)

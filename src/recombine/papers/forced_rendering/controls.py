@@ -37,8 +37,6 @@ class Settings(StripeSettings, PenaltySettings):
 
 
 class ControlStudy(Study[Settings]):
-    """Failing networks beside composing, whole-grid and untrained ones."""
-
     name: ClassVar[str] = "controls"
     question: ClassVar[str] = "Are the paper's explanations of failure specific to networks that fail?"
     settings: ClassVar[type[Settings]] = Settings
@@ -98,7 +96,7 @@ STATISTICS: dict[str, tuple[str, PerSeed]] = {
 FAMILIES = dict(zip(CONTROLS, ("CNN, bump code", "low-rank, one-hot code"), strict=True))
 
 
-def controls_figure(result: xarray.Dataset) -> Figure:
+def draw(result: xarray.Dataset) -> Figure:
     """Draw a row per architecture and a panel per statistic, each network as a dot."""
     with styled():
         figure, axes = pyplot.subplots(
@@ -122,8 +120,7 @@ def _short(arm: str) -> str:
     return arm.removeprefix("low-rank, ").replace("stripes and ", "stripes,\n").replace("both pen", "both\npen")
 
 
-def controls_caption(result: xarray.Dataset) -> str:
-    """Return the caption, with means by arm."""
+def caption(result: xarray.Dataset) -> str:
     words = []
     for name, statistic in STATISTICS.values():
         means = {str(arm): statistic(result.sel(arm=arm)).mean().item() for arm in result["arm"].values}
@@ -135,4 +132,4 @@ def controls_caption(result: xarray.Dataset) -> str:
     )
 
 
-FIGURES = (FigureSpec("controls", "Failing networks and controls", ("controls",), controls_figure, controls_caption),)
+FIGURES = (FigureSpec("controls", "Failing networks and controls", ("controls",), draw, caption),)

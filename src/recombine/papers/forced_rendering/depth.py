@@ -27,8 +27,6 @@ from recombine.reproduction.study import Arm, Study, Trials
 
 
 class Settings(BumpPreset):
-    """Depths of the CNN."""
-
     depths: Several = (2, 3, 4, 5, 6)
     """Depths compared between bump and rate codes (Fig. 2)."""
     extra_depths: AnyNumber = (7, 8, 9, 10)
@@ -47,8 +45,6 @@ class Settings(BumpPreset):
 
 
 class DepthStudy(Study[Settings]):
-    """CNNs from shallow to deep."""
-
     name: ClassVar[str] = "depth"
     question: ClassVar[str] = "Where inside the network does factorization break, and does depth help?"
     settings: ClassVar[type[Settings]] = Settings

@@ -58,7 +58,6 @@ def depth_figure(result: xarray.Dataset) -> Figure:
 
 
 def depth_caption(result: xarray.Dataset) -> str:
-    """Return the caption of Fig. 2."""
     compared = result.sel(depth=listed_attribute(result, "compared"))
     words = []
     for code in CODES:
@@ -101,7 +100,6 @@ def drawings_figure(result: xarray.Dataset) -> Figure:
 
 
 def drawings_caption(result: xarray.Dataset) -> str:
-    """Return the caption of Fig. 10."""
     parts = []
     for code in CODES:
         over = result["ood_over_blank"].sel(encoding=code).mean("seed").dropna("depth")
@@ -125,7 +123,6 @@ def volumes_figure(result: xarray.Dataset) -> Figure:
 
 
 def volumes_caption(result: xarray.Dataset) -> str:
-    """Return the caption of Fig. 11."""
     words = []
     for code in CODES:
         spread = result["spread"].sel(encoding=code).mean("seed")
@@ -163,7 +160,6 @@ def probes_and_factorization(lines: Callable[[Axes, str, str], None]) -> Figure:
 
 
 def profiles_caption(result: xarray.Dataset) -> str:
-    """Return the caption of Fig. 12."""
     words = []
     for code in CODES:
         low = result["factorization"].sel(encoding=code).mean("seed").min("stage").dropna("depth")
@@ -202,7 +198,6 @@ def wrapping_figure(result: xarray.Dataset) -> Figure:
 
 
 def wrapping_caption(result: xarray.Dataset) -> str:
-    """Return the caption of Fig. 5."""
     whole, held = result["surface"], result["surface"].where(result["held_out"])
     extents = [float((part.std(["y", "x"]) ** 2).sum()) for part in (held, whole)]
     return (

@@ -30,8 +30,6 @@ from recombine.reproduction.study import Arm, Study, Trials
 
 
 class EncoderStudy(Study[BumpPreset]):
-    """Encoders from image to code."""
-
     name: ClassVar[str] = "encoder"
     question: ClassVar[str] = "Does the opposite direction, from image to code, compose?"
     settings: ClassVar[type[BumpPreset]] = BumpPreset
@@ -118,7 +116,7 @@ CLAIMS = (
 )
 
 
-def encoder_figure(result: xarray.Dataset) -> Figure:
+def draw(result: xarray.Dataset) -> Figure:
     """Draw the error of encoders over the grid, and by distance from the kept region."""
     codes = [str(code) for code in result["encoding"].values]
     columns = len(codes) + 1
@@ -137,8 +135,7 @@ def encoder_figure(result: xarray.Dataset) -> Figure:
     return figure
 
 
-def encoder_caption(result: xarray.Dataset) -> str:
-    """Return the caption, with errors inside and outside the hold-out."""
+def caption(result: xarray.Dataset) -> str:
     errors, ratios = [], []
     for code in result["encoding"].values:
         own = result.sel(encoding=code)
@@ -157,4 +154,4 @@ def encoder_caption(result: xarray.Dataset) -> str:
     )
 
 
-FIGURES = (FigureSpec("encoder", "The other direction: image to code", ("encoder",), encoder_figure, encoder_caption),)
+FIGURES = (FigureSpec("encoder", "The other direction: image to code", ("encoder",), draw, caption),)

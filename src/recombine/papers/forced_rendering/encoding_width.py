@@ -22,8 +22,6 @@ from recombine.reproduction.study import Arm, Study, Trials
 
 
 class Settings(BumpPreset):
-    """Variances of the bump code."""
-
     variances: Several = (1, 3, 5, 7, 9, 11)
     """s² of the bump code."""
 
@@ -31,8 +29,6 @@ class Settings(BumpPreset):
 
 
 class EncodingWidthStudy(Study[Settings]):
-    """Bump codes from narrow to broad."""
-
     name: ClassVar[str] = "encoding_width"
     question: ClassVar[str] = "Does a broader population code compose better?"
     settings: ClassVar[type[Settings]] = Settings
@@ -51,7 +47,7 @@ class EncodingWidthStudy(Study[Settings]):
 STUDY = EncodingWidthStudy()
 
 
-def encoding_width_figure(result: xarray.Dataset) -> Figure:
+def draw(result: xarray.Dataset) -> Figure:
     """Draw the errors against the code's variance, and what the first seed draws."""
     variances = list(result["variance"].values)
     with styled():
@@ -74,8 +70,7 @@ def encoding_width_figure(result: xarray.Dataset) -> Figure:
     return figure
 
 
-def encoding_width_caption(result: xarray.Dataset) -> str:
-    """Return the caption, with the error for each variance."""
+def caption(result: xarray.Dataset) -> str:
     over = result["ood_over_blank"]
     errors = ", ".join(f"{v}: {over.sel(variance=v).mean().item():.2f}" for v in result["variance"].values)
     return (
@@ -84,6 +79,4 @@ def encoding_width_caption(result: xarray.Dataset) -> str:
     )
 
 
-FIGURES = (
-    FigureSpec("width", "Width of the bump code", ("encoding_width",), encoding_width_figure, encoding_width_caption),
-)
+FIGURES = (FigureSpec("width", "Width of the bump code", ("encoding_width",), draw, caption),)

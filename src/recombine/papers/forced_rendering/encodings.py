@@ -33,8 +33,6 @@ BOX, CORNER, CROSS, DARK = "box", "corner", "cross", "box, dark bumps"
 
 
 class EncodingStudy(Study[BumpPreset]):
-    """Every encoding with the centred box held out."""
-
     name: ClassVar[str] = "encodings"
     question: ClassVar[str] = "Does any disentangled encoding let a plain decoder compose?"
     settings: ClassVar[type[BumpPreset]] = BumpPreset
@@ -168,7 +166,6 @@ def _other_row(figure: SubFigure, result: xarray.Dataset) -> None:
 
 
 def encodings_caption(result: xarray.Dataset, superposition: xarray.Dataset) -> str:
-    """Return the caption of Fig. 1."""
     box, cross = (result.sel(holdout=holdout) for holdout in (BOX, CROSS))
     over = box["ood_over_blank"].mean("seed")
     seeds, crossed = (int(own["ood_over_blank"].notnull().sum("seed").max()) for own in (box, cross))
@@ -217,7 +214,6 @@ def _polarities(encodings: xarray.Dataset) -> tuple[xarray.DataArray, ...]:
 
 
 def conventions_caption(encodings: xarray.Dataset, depth: xarray.Dataset) -> str:
-    """Return the caption, with the differences in numbers."""
     shown = int(depth.attrs["shown"])
     networks = depth.sel(encoding="bump", depth=shown)
     own = networks.mean("seed").isel(stage=slice(1, None))
@@ -238,17 +234,11 @@ def conventions_caption(encodings: xarray.Dataset, depth: xarray.Dataset) -> str
 
 FIGURES = (
     FigureSpec(
-        "fig1",
-        "Disentangled encodings do not compose",
-        ("encodings", "superposition"),
-        encodings_figure,
+        "fig1", "Disentangled encodings do not compose", ("encodings", "superposition"), encodings_figure,
         encodings_caption,
     ),
     FigureSpec(
-        "conventions",
-        "Paper's conventions against the published scripts'",
-        ("encodings", "depth"),
-        conventions_figure,
-        conventions_caption,
+        "conventions", "Paper's conventions against the published scripts'", ("encodings", "depth"),
+        conventions_figure, conventions_caption,
     ),
-)
+)  # fmt: skip

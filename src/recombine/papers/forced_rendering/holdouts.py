@@ -26,8 +26,6 @@ SHAPE, SIZE = "shape", "size"
 
 
 class Settings(BumpPreset):
-    """Sizes of grids and boxes."""
-
     holdout_sizes: Several = (14, 28)
     """N of the grids on which boxes of several sizes are held out."""
     holdout_percents: Several = (20, 40, 60, 80)
@@ -37,8 +35,6 @@ class Settings(BumpPreset):
 
 
 class HoldoutStudy(Study[Settings]):
-    """Hold-outs of several shapes and sizes."""
-
     name: ClassVar[str] = "holdouts"
     question: ClassVar[str] = "Does the shape or the size of the held-out region matter?"
     settings: ClassVar[type[Settings]] = Settings
@@ -80,7 +76,7 @@ class HoldoutStudy(Study[Settings]):
 STUDY = HoldoutStudy()
 
 
-def holdouts_figure(result: xarray.Dataset) -> Figure:
+def draw(result: xarray.Dataset) -> Figure:
     """Draw error maps by shape, and the held-out error by size of grid and box."""
     shapes = [str(shape) for shape in result["shape"].values]
     percents = [float(percent) for percent in result["percent"].values]
@@ -104,8 +100,7 @@ def holdouts_figure(result: xarray.Dataset) -> Figure:
     return figure
 
 
-def holdouts_caption(result: xarray.Dataset) -> str:
-    """Return the caption, with the error for each shape."""
+def caption(result: xarray.Dataset) -> str:
     over = result["shape_ood"]
     errors = ", ".join(f"{shape} {over.sel(shape=shape).mean().item():.2f}" for shape in result["shape"].values)
     return (
@@ -115,4 +110,4 @@ def holdouts_caption(result: xarray.Dataset) -> str:
     )
 
 
-FIGURES = (FigureSpec("holdouts", "Shape and size of the hold-out", ("holdouts",), holdouts_figure, holdouts_caption),)
+FIGURES = (FigureSpec("holdouts", "Shape and size of the hold-out", ("holdouts",), draw, caption),)

@@ -12,7 +12,6 @@ is that of the covariance over the grid, as in `diagnose`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from types import ModuleType
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -22,20 +21,14 @@ from torch import Tensor
 
 from recombine import metrics
 from recombine.metrics import effective_rank, gram_matrix
-from recombine.papers.forced_rendering import (
-    attention,
-    controls,
-    depth,
-    encoding_width,
-    encodings,
-    holdouts,
-    mlp,
-    penalties,
-    samples,
-    stripes,
-)
+from recombine.papers.forced_rendering import attention, controls, depth, encoding_width, encodings, holdouts, mlp
 from recombine.papers.forced_rendering.attention import MEMORY, one_by_one
+from recombine.papers.forced_rendering.penalties import STUDY as PENALTIES
+from recombine.papers.forced_rendering.penalties import PenaltySettings
+from recombine.papers.forced_rendering.samples import LOW_RANK_WHOLE, WHOLE
 from recombine.papers.forced_rendering.scores import training_fit
+from recombine.papers.forced_rendering.stripes import STUDY as STRIPES
+from recombine.papers.forced_rendering.stripes import StripeSettings
 from recombine.reproduction import tables
 from recombine.reproduction.measuring import TRAINED, Batch, base_attributes, stage_dims, stage_profile, tabulate
 from recombine.reproduction.preset import Count, Seeds
@@ -203,7 +196,7 @@ SOME_MLPS = (3, 5, 7)
 
 class Settings(
     holdouts.Settings, attention.Settings, mlp.MLPSettings, depth.Settings, encoding_width.Settings,
-    stripes.StripeSettings, penalties.PenaltySettings,
+    StripeSettings, PenaltySettings,
 ):  # fmt: skip
     """Settings of the studies whose networks are measured, and how many networks of each."""
 
@@ -219,9 +212,9 @@ class Settings(
     }  # fmt: skip
 
 
-def _of(study: ModuleType, preset: Settings, kept: Callable[..., bool] = lambda *labels: True) -> Iterator[RunSpec]:
+def _of(study: Study[Any], preset: Settings, kept: Callable[..., bool] = lambda *labels: True) -> Iterator[RunSpec]:
     """Yield specs of another study's arms, selected by their labels."""
-    return (arm.spec for arm in study.STUDY.arms(preset) if kept(*arm.labels))
+    return (arm.spec for arm in study.arms(preset) if kept(*arm.labels))
 
 
 def _changed(spec: RunSpec, **task: Any) -> RunSpec:
@@ -231,26 +224,26 @@ def _changed(spec: RunSpec, **task: Any) -> RunSpec:
 
 def _few(preset: Settings, coordinate: RunSpec) -> Iterator[RunSpec]:
     """Yield a failing and a composing network of each decoder but the transformer."""
-    yield from _of(controls, preset)
+    yield from _of(controls.STUDY, preset)
     plain = preset.mlp_spec("bump", preset.mlp_depths[0])
     yield from (plain, _changed(plain, holdout="random"))
     yield from (coordinate, _changed(coordinate, training=FEW_BUMPS[0]))
 
 
 def _varied(preset: Settings, coordinate: RunSpec) -> Iterator[RunSpec]:
-    yield from _of(encodings, preset, lambda code, holdout: holdout in (encodings.BOX, encodings.CORNER))
-    yield from _of(depth, preset, lambda code, depth: depth in SOME_DEPTHS)
-    yield from _of(holdouts, preset, lambda kind, size, holdout: size == preset.size and holdout != "cross")
-    yield from _of(stripes, preset)
-    yield from _of(encoding_width, preset, lambda variance: variance in SOME_VARIANCES)
-    yield from _of(controls, preset, lambda arm: arm == samples.WHOLE)
+    yield from _of(encodings.STUDY, preset, lambda code, holdout: holdout in (encodings.BOX, encodings.CORNER))
+    yield from _of(depth.STUDY, preset, lambda code, depth: depth in SOME_DEPTHS)
+    yield from _of(holdouts.STUDY, preset, lambda kind, size, holdout: size == preset.size and holdout != "cross")
+    yield from _of(STRIPES, preset)
+    yield from _of(encoding_width.STUDY, preset, lambda variance: variance in SOME_VARIANCES)
+    yield from _of(controls.STUDY, preset, lambda arm: arm == WHOLE)
     for number in SOME_DEPTHS:
         yield preset.striped_spec(preset.marker_bumps, decoder=preset.cnn(number))
     yield preset.striped_spec(preset.marker_bumps, encoding="onehot")
     yield preset.striped_spec(preset.marker_bumps, holdout="corner")
     yield _changed(preset.spec(encoding="rate"), region="whole")
 
-    yield from _of(mlp, preset, lambda code, decoder, depth: decoder == mlp.MLP_ARM and depth in SOME_MLPS)
+    yield from _of(mlp.STUDY, preset, lambda code, decoder, depth: decoder == mlp.MLP_ARM and depth in SOME_MLPS)
     for number in SOME_MLPS[:2]:
         plain = preset.mlp_spec("bump", number)
         yield _changed(plain, region="whole")
@@ -258,29 +251,24 @@ def _varied(preset: Settings, coordinate: RunSpec) -> Iterator[RunSpec]:
             yield _changed(plain, isolated=True, training=f"pick:{bumps}")
         yield from (_changed(plain, holdout=holdout) for holdout in ("random", "corner"))
 
-    yield from _of(penalties, preset)
-    yield from _of(controls, preset, lambda arm: arm == samples.LOW_RANK_WHOLE)
+    yield from _of(PENALTIES, preset)
+    yield from _of(controls.STUDY, preset, lambda arm: arm == LOW_RANK_WHOLE)
     kept = {attention.BASE, attention.RATE, attention.CORNER, *map(attention.of_depth, preset.coordinate_depths)}
-    yield from _of(attention, preset, lambda name, variant: name == attention.COORDINATE and variant in kept)
+    yield from _of(attention.STUDY, preset, lambda name, variant: name == attention.COORDINATE and variant in kept)
     yield from (_changed(coordinate, training=few) for few in FEW_BUMPS)
-    yield from _of(attention, preset, lambda *labels: labels == (attention.TRANSFORMER, attention.BASE))
+    yield from _of(attention.STUDY, preset, lambda *labels: labels == (attention.TRANSFORMER, attention.BASE))
 
 
 DECODERS = {
     "cnn": "CNN", "mlp": "MLP", "low_rank": "low-rank", "coordinate": "coordinate MLP", "transformer": "transformer"
 }  # fmt: skip
-PENALTY_NAMES = {
-    (False, False): "",
-    (True, False): "entropy",
-    (False, True): "variance",
-    (True, True): "both penalties",
-}
 
 
 def condition(spec: RunSpec) -> dict[str, Any]:
     """Return decoder, depth, code, hold-out, data and remedy of a run, and the name of its arm, made of all of them."""
     task, decoder = spec.task, spec.decoder
-    penalties = PENALTY_NAMES[spec.recipe.entropy > 0, spec.recipe.variance > 0]
+    used = [name for name in ("entropy", "variance") if getattr(spec.recipe, name) > 0]
+    penalties = "both penalties" if len(used) == 2 else "".join(used)
     if penalties and getattr(decoder, "vectors", "unit") != "unit":
         penalties += " on raw vectors"
     kept = int((~task.held_out).sum())
@@ -291,7 +279,7 @@ def condition(spec: RunSpec) -> dict[str, Any]:
         "depth": getattr(decoder, "depth", 0),
         "code": str(task.encoding),
         "holdout": f"{task.holdout.kind} ({task.held_out.float().mean().item():.0%})",
-        "data": samples.WHOLE if task.region == "whole" else bumps,
+        "data": WHOLE if task.region == "whole" else bumps,
         "remedy": penalties or ("stripes" if task.isolated else "no remedy"),
     }
     words = [parts["decoder"], f"depth {parts['depth']}", f"N = {task.image_shape[0]}", *list(parts.values())[2:]]
@@ -306,8 +294,6 @@ NETWORK = (
 
 
 class MarkerStudy(Study[Settings]):
-    """Diagnostics of networks that compose and of networks that fail."""
-
     name: ClassVar[str] = "markers"
     question: ClassVar[str] = "Which metric predicts whether a network composes?"
     settings: ClassVar[type[Settings]] = Settings
@@ -318,7 +304,8 @@ class MarkerStudy(Study[Settings]):
     )  # fmt: skip
 
     def arms(self, preset: Settings) -> list[Arm]:
-        coordinate = next(_of(attention, preset, lambda *labels: labels == (attention.COORDINATE, attention.BASE)))
+        base = (attention.COORDINATE, attention.BASE)
+        coordinate = next(_of(attention.STUDY, preset, lambda *labels: labels == base))
         specs = (_varied if preset.marker_variety else _few)(preset, coordinate)
         once, seeds = {spec.digest: spec for spec in specs}, min(preset.marker_seeds, preset.seeds)
         return [Arm((condition(spec)["arm"],), spec, seeds=seeds) for spec in once.values()]

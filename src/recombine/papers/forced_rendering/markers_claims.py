@@ -24,16 +24,7 @@ from matplotlib.figure import Figure
 
 from recombine.panels import COLORS, styled
 from recombine.papers.forced_rendering import markers_scoring as scoring
-from recombine.papers.forced_rendering.markers import (
-    FACTORIZATION,
-    FALL,
-    MARKERS,
-    MEAN,
-    NAMED,
-    OUTPUT,
-    SPREAD,
-    predicted_sign,
-)
+from recombine.papers.forced_rendering.markers import FACTORIZATION, FALL, MARKERS, MEAN, NAMED, predicted_sign
 from recombine.papers.forced_rendering.markers_ranking import MODEL_MARKERS, Ranked, described, model, ranking
 from recombine.papers.forced_rendering.samples import COMPOSING_ACCURACY, trained
 from recombine.reproduction.claims import Claim, Data, Sample, Statement
@@ -96,7 +87,7 @@ def _factorization_alternatives(data: Data) -> dict[str, Sample]:
     networks = scoring.never_shown(data["markers"])
     across = networks.assign_coords(code=("network", np.full(networks.sizes["network"], "any")))
     return {
-        "F at the output": auroc_less_half(networks, FACTORIZATION, OUTPUT),
+        "F at the output": auroc_less_half(networks, FACTORIZATION, "output"),
         "fall of F, first hidden stage to output (smaller)": auroc_less_half(networks, FACTORIZATION, FALL, -1.0),
         "F over held-out points": auroc_less_half(networks, "factorization_held", MEAN),
         "F by finite differences": auroc_less_half(networks, "factorization_differences", MEAN),
@@ -136,7 +127,7 @@ CLAIMS = (
                 below("share of markers of other kinds that are more telling (AUROC, architectures left out)", TOP),
                 lambda data: ranks(
                     scoring.never_shown(data["markers"]),
-                    {"factorization F": FACTORIZATION, "spread of log10 dv": SPREAD},
+                    {"factorization F": FACTORIZATION, "spread of log10 dv": "spread"},
                 ),
                 _top_alternatives,
             ),
@@ -153,7 +144,7 @@ SHOWN = 2
 MODEL = f"logistic model of the best {MODEL_MARKERS}"
 
 
-def markers_figure(result: xarray.Dataset) -> Figure:
+def draw(result: xarray.Dataset) -> Figure:
     """Draw all markers by left-out AUROC, and the two best against OOD accuracy."""
     ranked, combined = ranking(result), model(result)
     with styled():
@@ -203,8 +194,7 @@ def _against_accuracy(ax: Axes, result: xarray.Dataset, marker: Ranked, *, legen
     ax.set_ylabel("OOD accuracy")
 
 
-def markers_caption(result: xarray.Dataset) -> str:
-    """Return the caption, with the best and the worst marker."""
+def caption(result: xarray.Dataset) -> str:
     ranked, table = ranking(result), scoring.table_of(scoring.never_shown(result))
     scored = [marker for marker in ranked if isfinite(marker.auroc.value)]
     outcome = "Fewer than two architectures have composing and failing networks with the same code: nothing is scored."
@@ -222,7 +212,4 @@ def markers_caption(result: xarray.Dataset) -> str:
     )
 
 
-FIGURES = (
-    FigureSpec("markers", "Which number tells whether a network composes?", ("markers",), markers_figure,
-               markers_caption),
-)  # fmt: skip
+FIGURES = (FigureSpec("markers", "Which number tells whether a network composes?", ("markers",), draw, caption),)

@@ -10,6 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -114,13 +115,14 @@ def _model_score(table: scoring.Table, scores: dict[str, np.ndarray]) -> float:
         strength = np.where(choice.position[number] < 0, -np.inf, choice.strength[number])
         best = np.argsort(-strength, kind="stable")[:MODEL_MARKERS]
         features = pandas.DataFrame(table.values[:, best, choice.position[number][best]])
-        outside, own = np.isin(table.architecture, [o for o in there if o != name]), table.architecture == name
+        outside = np.isin(table.architecture, [other for other in there if other != name])
         means = features.groupby([table.architecture, table.code]).transform("mean")
         centred = (features - means).fillna(0).to_numpy()
         scale = centred[outside].std(axis=0)
         centred = centred / np.where(scale > 0, scale, 1.0)
         weights, _ = logistic(centred[outside], table.composing[outside])
-        results.append(scoring.auroc(centred[own] @ weights, table.composing[own], table.code[own]))
+        pairs = scoring.paired(replace(table, values=(centred @ weights)[:, None, None]), name)
+        results.append(pairs.aurocs(np.ones((1, len(pairs.arms)))).item())
     return float(np.mean(results))
 
 

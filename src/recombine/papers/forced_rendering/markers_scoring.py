@@ -92,24 +92,6 @@ def with_pairs(table: Table, fewest: int = 1) -> np.ndarray:
     return np.asarray(np.minimum(composing, every - composing) >= fewest)
 
 
-def auroc(values: np.ndarray, composing: np.ndarray, code: np.ndarray | None = None) -> float:
-    """AUROC over pairs, within one code if given; NaN without pairs.
-
-    >>> auroc(np.array([1.0, 2.0, 2.0, 3.0]), np.array([False, False, True, True]))
-    0.875
-    """
-    from scipy.stats import rankdata
-
-    codes = np.zeros(len(values)) if code is None else code
-    won = pairs = 0.0
-    for own in np.unique(codes):
-        rows = np.isfinite(values) & (codes == own)
-        above, below = int(composing[rows].sum()), int((~composing[rows]).sum())
-        won += rankdata(values[rows])[composing[rows]].sum() - above * (above + 1) / 2  # Mann–Whitney U
-        pairs += above * below
-    return float(won / pairs) if pairs else float("nan")
-
-
 class Pairs(NamedTuple):
     """Pairs of one architecture, by the arms of their networks."""
 

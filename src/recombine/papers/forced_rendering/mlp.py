@@ -51,8 +51,6 @@ CNN_ARM, MLP_ARM = "CNN", "MLP"
 
 
 class MLPSettings(BumpPreset):
-    """Depths and widths of the MLP."""
-
     mlp_depths: Several = (3, 4, 5, 6, 7)
     """Hidden layers of the MLPs."""
     mlp_bump_width: Count = 256
@@ -83,8 +81,6 @@ class MLPSettings(BumpPreset):
 
 
 class MLPStudy(Study[MLPSettings]):
-    """MLPs from shallow to deep, and a CNN."""
-
     name: ClassVar[str] = "mlp"
     question: ClassVar[str] = "Do MLPs fail in the same way as CNNs?"
     settings: ClassVar[type[MLPSettings]] = MLPSettings
@@ -265,7 +261,6 @@ def mlp_volumes_figure(result: xarray.Dataset) -> Figure:
 
 
 def mlp_volumes_caption(result: xarray.Dataset) -> str:
-    """Return the caption of Fig. 13, with the contrasts."""
     contrast = result["contrast"].isel(stage=slice(1, None)).mean("stage").mean(["depth", "seed"])
     words = []
     for code in CODES:
@@ -294,7 +289,6 @@ def mlp_profiles_figure(result: xarray.Dataset) -> Figure:
 
 
 def mlp_profiles_caption(result: xarray.Dataset) -> str:
-    """Return the caption of Fig. 14, with the falls of factorization."""
     words = []
     for code in CODES:
         own = result["factorization"].sel(encoding=code)

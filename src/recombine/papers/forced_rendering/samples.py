@@ -17,7 +17,7 @@ from operator import sub
 import numpy as np
 import xarray
 
-from recombine.reproduction.claims import Data, Sample, Statement, no_samples
+from recombine.reproduction.claims import Data, Sample, Statement
 from recombine.reproduction.criteria import Criterion, Learnt, above, below
 from recombine.reproduction.intervals import CONFIDENCE, Estimate, Interval, Share
 
@@ -48,9 +48,7 @@ def trained(networks: xarray.Dataset) -> xarray.DataArray:
 
 
 def sample(
-    values: xarray.DataArray,
-    *networks: xarray.Dataset,
-    estimated: Callable[[np.ndarray], Estimate] | None = None,
+    values: xarray.DataArray, *networks: xarray.Dataset, estimated: Callable[[np.ndarray], Estimate] | None = None
 ) -> Sample:
     """One value per seed, counted where all `networks` of that seed learnt; by default their trimmed mean is judged."""
     were_trained = [np.asarray(trained(part).values, dtype=bool) for part in networks]
@@ -90,13 +88,9 @@ def decades(numerator: xarray.DataArray, denominator: xarray.DataArray) -> xarra
 
 
 def difference(
-    statistic: Statistic,
-    own: xarray.Dataset,
-    other: xarray.Dataset,
-    *,
-    untrained: bool = False,
-    by: Callable[[xarray.DataArray, xarray.DataArray], xarray.DataArray] = sub,
-) -> Sample:
+    statistic: Statistic, own: xarray.Dataset, other: xarray.Dataset, *, untrained: bool = False,
+    by: Callable[..., xarray.DataArray] = sub,
+) -> Sample:  # fmt: skip
     """A statistic of one arm minus that of another, seed by seed; `untrained` others need not have learnt."""
     values = by(number(own, statistic), number(other, statistic))
     return sample(values, own) if untrained else sample(values, own, other)
@@ -124,18 +118,11 @@ COMPOSES = {
 
 
 def held_out_statements(
-    criteria: Mapping[str, Criterion],
-    cases: Callable[..., Mapping[str, Sample]],
-    alternatives: Callable[..., Mapping[str, Sample]] | None = None,
+    criteria: Mapping[str, Criterion], *parts: Callable[..., Mapping[str, Sample]]
 ) -> tuple[Statement, ...]:
-    """One statement per held-out score; `cases` and `alternatives` take the data and the score's name."""
+    """One statement per held-out score; cases, and alternatives if any, take the data and the score's name."""
     return tuple(
-        Statement(
-            criterion,
-            partial(cases, score=score),
-            no_samples if alternatives is None else partial(alternatives, score=score),
-        )
-        for score, criterion in criteria.items()
+        Statement(criterion, *(partial(part, score=score) for part in parts)) for score, criterion in criteria.items()
     )
 
 

@@ -17,7 +17,7 @@ MLP. Everything is measured in the interior of the hold-out unless its name says
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,19 +25,8 @@ import torch
 import xarray
 from torch import Tensor
 
-from recombine.metrics import (
-    averaged_codes,
-    averaged_prediction,
-    block_contrast,
-    gram_matrix,
-    interior,
-    kernel_families,
-    nonnegative_superposition,
-    nonnegative_weights,
-    peak_scores,
-    superposition_scores,
-    theoretical_kernel,
-)
+from recombine import metrics
+from recombine.metrics import block_contrast, gram_matrix, kernel_families, nonnegative_superposition
 from recombine.papers.forced_rendering.mlp import MLPSettings
 from recombine.papers.forced_rendering.presets import ALL_CODES, CODES
 from recombine.reproduction.measuring import TRAINED, Batch, Measured, base_attributes, sample_points, tabulate
@@ -94,23 +83,9 @@ def superposed(networks: xarray.Dataset) -> xarray.DataArray:
     return networks["matched"] - networks["mismatched"]
 
 
-class Signals:
-    """Outputs over the grid minus the background, and the true images."""
-
-    def __init__(self, batch: Batch) -> None:
-        self.batch, self.task = batch, batch.task
-        self.points, self.held = self.task.grid.points.to(batch.device), self.task.held_out.to(batch.device)
-        self.codes = self.task.codes(self.points)
-        self.truth = true_signals(self.task).to(batch.device)
-
-    def of(self, codes: Tensor) -> Tensor:
-        """Outputs for rows of codes: `[member, row, pixel]`."""
-        return self.batch.forward(codes.float()).flatten(2) - self.task.background
-
-    @cached_property
-    def drawn(self) -> Tensor:
-        """Outputs at every grid point."""
-        return self.of(self.codes)
+def signals(batch: Batch, codes: Tensor) -> Tensor:
+    """Outputs minus the background for rows of codes: `[member, row, pixel]`."""
+    return batch.forward(codes.float()).flatten(2) - batch.task.background
 
 
 def true_signals(task: Task) -> Tensor:
@@ -120,10 +95,10 @@ def true_signals(task: Task) -> Tensor:
 
 def superposition_scores_of(batch: Batch) -> dict[str, np.ndarray]:
     """Return the scores above for finished runs: `[member]`, followed by the dimensions in `SUPERPOSITION_DIMS`."""
-    signals = Signals(batch)
+    task, codes, outputs = batch.task, batch.task.codes(batch.task.grid.points), partial(signals, batch)
     # D(x̄) + D(ȳ): the sum over factors of the output with all other factors averaged out
-    averaged = averaged_prediction(signals.of, signals.codes, batch.task.code_sizes, signals.codes[~signals.held])
-    scores = signal_scores(batch.task, signals.drawn, averaged)
+    averaged = metrics.averaged_prediction(outputs, codes, task.code_sizes, codes[~task.held_out])
+    scores = signal_scores(task, outputs(codes), averaged)
     return {name: value.float().cpu().numpy() for name, value in scores.items()}
 
 
@@ -134,13 +109,13 @@ def signal_scores(task: Task, drawn: Tensor, averaged: Tensor | None = None) -> 
     """
     device, shape = drawn.device, task.grid.shape
     points, held, truth = task.grid.points.to(device), task.held_out.to(device), true_signals(task).to(device)
-    inner, dark = interior(held, shape), task.background == 1
+    inner, dark = metrics.interior(held, shape), task.background == 1
     scores = nonnegative_superposition(drawn, truth, points, held, chosen=inner, truth=truth)
     own = nonnegative_superposition(drawn, drawn, points, held, chosen=inner)
     scores |= {f"own_{name}": value for name, value in own.items()}
     used = ~held | inner
     parts = None if averaged is None else averaged[:, inner]
-    scores |= superposition_scores(drawn[:, used], points[used], held[used], averaged=parts)
+    scores |= metrics.superposition_scores(drawn[:, used], points[used], held[used], averaged=parts)
 
     images = drawn + task.background
     grams = {COSINE: gram_matrix(images, "cosine"), DISTANCE: -gram_matrix(images, "l2")}
@@ -156,13 +131,11 @@ def signal_scores(task: Task, drawn: Tensor, averaged: Tensor | None = None) -> 
     contrasts[FULL_MATRIX] = block_contrast(grams[COSINE], points)
     scores["block_contrast"] = torch.stack([contrasts[name] for name in CONTRASTS], dim=1)
 
-    peaks = peak_scores(drawn.unflatten(2, task.image_shape), points[:, :2], chosen=inner, dark=dark)
+    peaks = metrics.peak_scores(drawn.unflatten(2, task.image_shape), points[:, :2], chosen=inner, dark=dark)
     return {**scores, **{PEAK_NAMES.get(name, name): value for name, value in peaks.items()}}
 
 
 class Settings(MLPSettings):
-    """Depths."""
-
     superposition_depths: AnyNumber = (2, 6, 8)
     """Other depths of the bump-coded CNN."""
 
@@ -170,8 +143,6 @@ class Settings(MLPSettings):
 
 
 class SuperpositionStudy(Study[Settings]):
-    """What failing networks draw instead."""
-
     name: ClassVar[str] = "superposition"
     question: ClassVar[str] = "What does a network that fails to compose draw instead?"
     settings: ClassVar[type[Settings]] = Settings
@@ -198,7 +169,7 @@ class SuperpositionStudy(Study[Settings]):
         spec = trials["bump", CNN_ARM][0].spec
         order, kept = _matrix_order(spec.task)
         positions = spec.task.grid.points[order]
-        binary = theoretical_kernel("binary", positions[kept:], positions[:kept])
+        binary = metrics.theoretical_kernel("binary", positions[kept:], positions[:kept])
         result = result.merge(pictures.isel(seed=0, drop=True).drop_vars(TRAINED), join="left").assign(
             binary=(("held_row", "kept_column"), binary.numpy().astype(np.float32))
         )
@@ -210,19 +181,20 @@ class SuperpositionStudy(Study[Settings]):
 
 def _pictured(batch: Batch) -> dict[str, Any]:
     """Gram matrices, and the panels of Fig. 1d at one held-out position, in the order of `PANELS`."""
-    signals, task = Signals(batch), batch.task
-    order, _ = _matrix_order(task)
-    images, dark = (signals.drawn + task.background)[:, order.to(batch.device)], task.background == 1
+    task, points, held = batch.task, batch.task.grid.points, batch.task.held_out
+    codes, truth, dark = task.codes(points), true_signals(task).to(batch.device), task.background == 1
+    every, (order, _) = signals(batch, codes), _matrix_order(task)
+    images = (every + task.background)[:, order.to(batch.device)]
     grams = [gram_matrix(images, kernel, dark=dark, threshold=SHOWN_THRESHOLD) for kernel in KERNELS]  # type: ignore[arg-type]
 
     at = task.grid.nearest(sample_points(batch.spec)[:1])
-    alone = averaged_codes(signals.codes, task.code_sizes, signals.codes[~signals.held])
-    memories = signals.truth[(signals.points == signals.points[at]).any(dim=1) & ~signals.held]
-    drawn, truth = signals.drawn[:, at], signals.truth[at].expand(len(batch), -1, -1)
+    drawn = every[:, at]
+    alone = [signals(batch, part[at]) for part in metrics.averaged_codes(codes, task.code_sizes, codes[~held])]
+    memories = truth[((points == points[at]).any(dim=1) & ~held).to(batch.device)]
     gram, products = memories @ memories.mT, drawn @ memories.mT
-    weights = nonnegative_weights(gram.expand(*products.shape, len(gram)), products)
+    weights = metrics.nonnegative_weights(gram.expand(*products.shape, len(gram)), products)
     best_sum = (weights @ memories.double()).to(drawn.dtype)
-    panels = torch.cat([drawn, best_sum, *(signals.of(part[at]) for part in alone), truth], dim=1)
+    panels = torch.cat([drawn, best_sum, *alone, truth[at].expand(len(batch), -1, -1)], dim=1)
     return {"gram": torch.stack(grams, dim=1), "panel_image": panels.unflatten(2, task.image_shape)}
 
 

@@ -14,24 +14,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
 from recombine.panels import COLORS, HOLDOUT_COLOR, band, bare, divided, drawn_image, seed_count, styled
+from recombine.papers.forced_rendering import samples
 from recombine.papers.forced_rendering import superposition as measures
 from recombine.papers.forced_rendering.presets import CODES
-from recombine.papers.forced_rendering.samples import (
-    Statistic,
-    difference,
-    less_controls,
-    majority,
-    measured,
-    measured_by,
-)
+from recombine.papers.forced_rendering.samples import Statistic, measured_by
 from recombine.papers.forced_rendering.superposition import (
     CNN_ARM,
-    CONTRASTS,
     COSINE,
-    DARK,
     KERNELS,
     SHOWN_THRESHOLD,
-    SIMILARITIES,
     overlap,
     superposed,
 )
@@ -49,13 +40,13 @@ def _networks(data: Data, code: str = "bump", decoder: str = CNN_ARM) -> xarray.
     return data["superposition"].sel(encoding=code, decoder=decoder)
 
 
-def _of(data: Data, statistic: Statistic, code: str = "bump") -> Sample:
-    return measured(_networks(data, code), statistic)
+def _of(data: Data, statistic: Statistic, code: str = "bump", **options: str) -> Sample:
+    return samples.measured(_networks(data, code), partial(statistic, **options) if callable(statistic) else statistic)
 
 
 def _others(data: Data, statistic: Statistic, *besides: str) -> dict[str, Sample]:
     """All codes but bump and `besides`, and the other decoders with bump codes."""
-    result = data["superposition"].drop_sel(decoder=DARK, errors="ignore")
+    result = data["superposition"].drop_sel(decoder=measures.DARK, errors="ignore")
     codes, decoders = result.sel(decoder=CNN_ARM), result.sel(encoding="bump").drop_sel(decoder=CNN_ARM)
     return {
         **measured_by(codes.drop_sel(encoding=["bump", *besides]), statistic, "{encoding}", "encoding"),
@@ -72,16 +63,16 @@ def _superposed_otherwise(data: Data) -> dict[str, Sample]:
         "beyond the truth": "beyond_truth",
         "less the truth": lambda own: own["matched"] - own["truth"],
     }
-    samples = {f"{code}, {words}": _of(data, form, code) for code in CODES for words, form in forms.items()}
+    cases = {f"{code}, {words}": _of(data, form, code) for code in CODES for words, form in forms.items()}
     for code in CODES:
         networks = _networks(data, code)
-        samples[f"{code}, share of seeds less a half"] = majority(superposed(networks) - SUPERPOSED, networks)
-    return {**samples, **_others(data, superposed, *CODES)}
+        cases[f"{code}, share of seeds less a half"] = samples.majority(superposed(networks) - SUPERPOSED, networks)
+    return {**cases, **_others(data, superposed, *CODES)}
 
 
 def over_rival(networks: xarray.Dataset, rival: str, similarity: str = COSINE) -> xarray.DataArray:
     """Correlation of the OR kernel minus that of another family."""
-    agreement = networks.isel(similarity=SIMILARITIES.index(similarity))
+    agreement = networks.isel(similarity=measures.SIMILARITIES.index(similarity))
     return agreement["kernel_or"] - agreement[f"kernel_{rival}"]
 
 
@@ -99,11 +90,12 @@ def binary_kernel(networks: xarray.Dataset) -> xarray.DataArray:
 
 def contrast(networks: xarray.Dataset, blocks: str = COSINE) -> xarray.DataArray:
     """Block contrast."""
-    return networks["block_contrast"].isel(blocks=CONTRASTS.index(blocks))
+    return networks["block_contrast"].isel(blocks=measures.CONTRASTS.index(blocks))
 
 
-def _bump_less_rate(data: Data, blocks: str, decoder: str = CNN_ARM) -> Sample:
-    return difference(partial(contrast, blocks=blocks), *(_networks(data, code, decoder) for code in CODES))
+def _bump_less_rate(data: Data, blocks: str, *, dark: bool = False) -> Sample:
+    networks = (_networks(data, code, measures.DARK if dark else CNN_ARM) for code in CODES)
+    return samples.difference(partial(contrast, blocks=blocks), *networks)
 
 
 def aligned_artefacts(networks: xarray.Dataset) -> xarray.DataArray:
@@ -125,7 +117,7 @@ CLAIMS = (
                 ),
                 lambda data: {code: _of(data, superposed, code) for code in CODES},
                 _superposed_otherwise,
-                partial(less_controls, statistic=superposed),
+                partial(samples.less_controls, statistic=superposed),
             ),
         ),
         beside=("controls",),
@@ -139,12 +131,14 @@ CLAIMS = (
                 effect("correlation of the OR kernel less that of the better of product and radial kernels", 0.05),
                 lambda data: {"bump": _of(data, binary_kernel)},
                 lambda data: {
-                    **{f"bump, {name}": _of(data, partial(over_rivals, similarity=name)) for name in SIMILARITIES[1:]},
-                    "bump, less the product kernel alone": _of(data, partial(over_rival, rival="product")),
-                    "bump, less the radial kernel alone": _of(data, partial(over_rival, rival="radial")),
+                    **{f"bump, {name}": _of(data, over_rivals, similarity=name) for name in measures.SIMILARITIES[1:]},
+                    **{
+                        f"bump, less the {rival} kernel alone": _of(data, partial(over_rival, rival=rival))
+                        for rival in ("product", "radial")
+                    },
                     "rate": _of(data, binary_kernel, "rate"),
                 },
-                partial(less_controls, statistic=over_rivals),
+                partial(samples.less_controls, statistic=over_rivals),
             ),
         ),
         beside=("controls",),
@@ -158,8 +152,8 @@ CLAIMS = (
                 effect("block contrast, bump less rate code", 0.1),
                 lambda data: {COSINE: _bump_less_rate(data, COSINE)},
                 lambda data: {
-                    **{name: _bump_less_rate(data, name) for name in CONTRASTS[1:]},
-                    **{f"{name}, dark bumps": _bump_less_rate(data, name, DARK) for name in CONTRASTS},
+                    **{name: _bump_less_rate(data, name) for name in measures.CONTRASTS[1:]},
+                    **{f"{name}, dark bumps": _bump_less_rate(data, name, dark=True) for name in measures.CONTRASTS},
                 },
             ),
         ),
@@ -267,7 +261,6 @@ def kernels_figure(result: xarray.Dataset) -> Figure:
 
 
 def kernels_caption(result: xarray.Dataset) -> str:
-    """Return the caption of Fig. 8, with block contrasts."""
     networks = result.sel(decoder=CNN_ARM)
     words = []
     for kernel, name in (("cosine", COSINE), ("l2", measures.DISTANCE), ("overlap", overlap(SHOWN_THRESHOLD))):
