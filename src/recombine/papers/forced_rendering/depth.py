@@ -34,9 +34,7 @@ class Settings(BumpPreset):
     deep_rate_seeds: Seeds = 72
     """Seeds of rate-coded networks beyond the default depth, of which about one in eight does not learn."""
 
-    variants: ClassVar[Mapping[str, Any]] = {
-        "quick": {"depths": (2, 3), "extra_depths": (), "deep_rate_seeds": 3}
-    }  # fmt: skip
+    variants: ClassVar[Mapping[str, Any]] = {"quick": {"depths": (2, 3), "extra_depths": (), "deep_rate_seeds": 3}}
 
     @property
     def pictured_depth(self) -> int:
@@ -176,34 +174,26 @@ def _judged(
     return Statement(criterion, default, alternatives, partial(samples.less_controls, statistic=statistic))
 
 
-def _sharper(data: Data, shallow: int, deep: int, name: str = "factorization") -> Sample:
-    """Largest drop in a shallow rate-coded network minus that in a deep one of the same seed."""
-    pair = (networks_of(data, "rate", depth) for depth in (shallow, deep))
-    return difference(lambda own: tables.largest_drop(own[name]), *pair)
-
-
-def _sharper_cases(data: Data) -> dict[str, Sample]:
-    """Rate code, shallowest minus deepest of the depths in Fig. 2."""
+def _sharper(data: Data, *, alternatives: bool) -> dict[str, Sample]:
+    """Largest drop of F in the shallowest rate-coded networks of Fig. 2 minus that in the deepest, or in others."""
     depths = tables.listed_attribute(data["depth"], "compared")
     shallow, deep = min(depths), max(depths)
-    return {f"rate, depth {shallow} less depth {deep}": _sharper(data, shallow, deep)} if shallow < deep else {}
-
-
-def _sharper_alternatives(data: Data) -> dict[str, Sample]:
-    """Other conventions and depths, and the shallowest rate-coded networks minus bump-coded ones."""
-    depths = tables.listed_attribute(data["depth"], "compared")
-    shallow, deep, deepest = min(depths), max(depths), max(trained_depths(data, "rate"))
     if shallow == deep:
         return {}
-    rate, bump = (networks_of(data, code, shallow) for code in ("rate", "bump"))
+
+    def less(depth: int, name: str = "factorization", other: str = "rate") -> Sample:
+        pair = networks_of(data, "rate", shallow), networks_of(data, other, depth)
+        return difference(lambda own: tables.largest_drop(own[name]), *pair)
+
+    if not alternatives:
+        return {f"rate, depth {shallow} less depth {deep}": less(deep)}
+    deepest = max(trained_depths(data, "rate"))
     others = [depth for depth in depths if shallow < depth < deep] + ([deepest] if deepest > deep else [])
     return {
-        "rate, finite differences": _sharper(data, shallow, deep, "factorization_differences"),
-        "rate, ratio of means": _sharper(data, shallow, deep, "factorization_of_means"),
-        f"depth {shallow}, rate less bump": difference(
-            lambda own: tables.largest_drop(own["factorization"]), rate, bump
-        ),
-        **{f"rate, depth {shallow} less depth {depth}": _sharper(data, shallow, depth) for depth in others},
+        "rate, finite differences": less(deep, "factorization_differences"),
+        "rate, ratio of means": less(deep, "factorization_of_means"),
+        f"depth {shallow}, rate less bump": less(shallow, other="bump"),
+        **{f"rate, depth {shallow} less depth {depth}": less(depth) for depth in others},
     }
 
 
@@ -237,8 +227,8 @@ CLAIMS = (
             ),
             Statement(
                 effect("largest one-layer drop of factorization F, shallow less deep networks", 0.02),
-                _sharper_cases,
-                _sharper_alternatives,
+                partial(_sharper, alternatives=False),
+                partial(_sharper, alternatives=True),
             ),
         ),
     ),

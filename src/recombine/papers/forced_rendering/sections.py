@@ -18,11 +18,11 @@ SECTIONS = (
         "fails",
         "It fails",
         "A decoder is given the two coordinates of a spot, already disentangled, and only has to draw it. It sees "
-        "every column and every row in training, but not every pair: a box of combinations is held out. If it had "
-        "learnt what a coordinate means, it would draw the missing pairs as well. The maps show the error at every "
-        "pair, the images what is drawn inside the box, for each encoding of a coordinate, for shallow and deep "
-        "networks, for other shapes and sizes of the hole, and for the opposite direction, from image to coordinates. "
-        "An error of 1 is no better than an empty image.",
+        "every column and every row in training, but a box of combinations is held out. If it had learnt what a "
+        "coordinate means, it would draw the missing pairs as well. The maps show the error at every pair, the images "
+        "what is drawn inside the box, for each encoding, for shallow and deep networks, for other shapes and sizes "
+        "of the hole, and for the opposite direction, from image to coordinates. An error of 1 is no better than an "
+        "empty image.",
         ("fig1", "fig10", "holdouts", "width", "encoder", "conventions"),
         ("C1", "C16", "C26"),
     ),
@@ -30,10 +30,10 @@ SECTIONS = (
         "instead",
         "What it does instead",
         "Inside the hole, the paper says, a network overlays memorised images: those that share the row and those "
-        "that share the column. To test this, its output for a pair is compared with the sum of two halves, each "
-        "being what the network draws for one coordinate while the other is averaged out. The kernel relates the "
-        "similarity of two outputs to the similarity of their coordinates: a network that memorises treats two pairs "
-        "as similar if they share a coordinate, and as unrelated otherwise.",
+        "that share the column. To test this, its output is compared with the best sum of such images, and with the "
+        "sum of what it draws for each coordinate while the other is averaged out. The kernel relates the similarity "
+        "of two outputs to that of their coordinates: a network that memorises treats two pairs as similar if they "
+        "share a coordinate, and as unrelated otherwise.",
         ("fig8",),
         ("C2", "C3", "C14", "C19"),
     ),
@@ -43,9 +43,9 @@ SECTIONS = (
         "Coordinates enter a network disentangled and leave it as an image. Three quantities are followed from stage "
         "to stage: how well a linear probe still reads the coordinates; how far the coordinates still move the "
         "activity along separate directions (factorization F); and how much a small step in the coordinates is "
-        "stretched (the volume element dv, drawn as a map over all pairs). A hole that is stretched or squeezed shows "
-        "up as a box in that map. The controls ask whether networks that compose, that are untrained, or that saw the "
-        "whole grid look the same: only if they do not can it be the reason for the failure.",
+        "stretched (the volume element dv). A hole that is stretched or squeezed shows up as a box in the maps of dv. "
+        "The controls show whether networks that compose, that are untrained, or that saw the whole grid look the "
+        "same: only if they do not can it be the reason for the failure.",
         ("fig2", "fig5", "fig11", "fig12", "fig13", "fig14", "controls"),
         ("C4", "C5", "C6", "C17", "C20"),
     ),
@@ -63,9 +63,9 @@ SECTIONS = (
         "Fix it by architecture",
         "The first remedy forces each coordinate to be rendered as an image before anything is combined: every value "
         "has an embedding that is an image, and penalties push these images to be simple (low rank) and equal in "
-        "variance. The figures show the embeddings, the volume element, and which of the two penalties does the work. "
-        "A decoder that computes each pixel from the code and the pixel's position is of this kind without any "
-        "penalty, and is shown for comparison.",
+        "variance. The figures show the embeddings, the volume element, and which penalty does the work. A decoder "
+        "that computes each pixel from the code and the pixel's position, shown for comparison, is of this kind "
+        "without any penalty.",
         ("fig3", "fig6", "attention"),
         ("C7", "C8", "C9", "C25"),
     ),
