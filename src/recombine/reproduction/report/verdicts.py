@@ -131,20 +131,33 @@ def markdown_table(judgements: Sequence[Judgement]) -> str:
 
 
 def brief_table(judgements: Sequence[Judgement], sections: Sequence[Section]) -> str:
-    """Return the number of claims per verdict, and their names by section of the report, as Markdown."""
-    texts = {judgement.claim: verdict_text(judgement) for judgement in judgements}
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in Counter(texts.values()).most_common())
+    """Return the number of claims per verdict, and their names by section of the report, as Markdown.
+
+    The paper's claims and those added here have separate counts and columns.
+    """
+    owners = {"The paper": [own for own in judgements if not own.ours], "Ours": [own for own in judgements if own.ours]}
+    texts = {owner: {own.claim: verdict_text(own) for own in claims} for owner, claims in owners.items() if claims}
+    counts = []
+    for owner, verdicts in texts.items():
+        numbers = ", ".join(f"{count} {verdict}" for verdict, count in Counter(verdicts.values()).most_common())
+        counts.append(f"{owner}: {len(verdicts)} claims, {numbers}.")
     placed = {name for section in sections for name in section.claims}
-    rest = Section("rest", "Others", "", claims=tuple(name for name in texts if name not in placed))
+    rest = Section("rest", "Others", "", claims=tuple(own.claim for own in judgements if own.claim not in placed))
     rows = []
     for section in (*sections, rest):
-        groups: dict[str, list[str]] = {}
-        for name in section.claims:
-            if name in texts:
-                groups.setdefault(texts[name], []).append(name)
-        if groups:
-            rows.append((section.title, "; ".join(f"{text}: {listed(names)}" for text, names in groups.items())))
-    return f"{len(texts)} claims: {escaped(counts)}.\n\n{table(('', ''), rows)}"
+        cells = [_by_verdict(verdicts, section.claims) for verdicts in texts.values()]
+        if any(cells):
+            rows.append((section.title, *cells))
+    return f"{escaped(' '.join(counts))}\n\n{table(('', *texts), rows)}"
+
+
+def _by_verdict(verdicts: Mapping[str, str], names: Iterable[str]) -> str:
+    """Claims among the given names, by verdict."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        if name in verdicts:
+            groups.setdefault(verdicts[name], []).append(name)
+    return "; ".join(f"{text}: {listed(claims)}" for text, claims in groups.items())
 
 
 def claim_by_claim(judgements: Sequence[Judgement]) -> str:
